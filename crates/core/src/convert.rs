@@ -1,7 +1,7 @@
 //! Reading tensors back: single numbers, vectors, the data without history.
 
 use crate::capture::{self, Caller, Read};
-use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor};
+use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, races};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
 
@@ -26,8 +26,9 @@ impl Tensor {
             return w.value.try_to_vec_here();
         }
         self.need_data("to_vec")?;
+        races::op!("to_vec", self);
         let mut out = crate::ops::lists::filled(T::default(), self.numel())?;
-        read_slice(self.access().view(), &mut out);
+        read_slice(self.read()?.view(), &mut out);
         Ok(out)
     }
 
@@ -114,6 +115,7 @@ impl Tensor {
         if !self.is_leaf() {
             return Err(crate::ErrorKind::DeepCopyNonLeaf.into());
         }
+        races::op!("deep_copy", self);
         let copy_of = |t: &Tensor| -> Result<Tensor> {
             let layout = if t.layout().is_non_overlapping_and_dense() {
                 t.layout().dense_like()
@@ -122,7 +124,7 @@ impl Tensor {
             };
             let out = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?;
             if !t.is_meta() {
-                copy(t.access().view(), out.access().view_mut());
+                copy(t.read()?.view(), out.write()?.view_mut());
             }
             Ok(out)
         };

@@ -46,7 +46,7 @@ impl Tensor {
     /// A tensor filled with one number.
     pub(crate) fn try_full_spec(sizes: &[usize], value: Scalar, dtype: DType) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu)?)?;
-        fill(t.access().view_mut(), value.into());
+        fill(t.write()?.view_mut(), value.into());
         Ok(t)
     }
 
@@ -59,7 +59,7 @@ impl Tensor {
     #[inline]
     pub fn wrapped_number(value: Scalar) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(&[], value.dtype_of_kind(), Device::Cpu)?)?;
-        fill(t.access().view_mut(), value.into());
+        fill(t.write()?.view_mut(), value.into());
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
     }
@@ -85,7 +85,7 @@ impl Tensor {
             return Err(Error::argument("from_slice", m));
         }
         let t = Tensor::try_empty(Spec::new(&sizes, T::DTYPE, Device::Cpu)?)?;
-        write_slice(data, t.access().view_mut());
+        write_slice(data, t.write()?.view_mut());
         Ok(t)
     }
 
@@ -126,7 +126,7 @@ impl Tensor {
         let dtype = o.dtype.unwrap_or_else(|| value.dtype());
         let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default())?)?;
         if !t.is_meta() {
-            fill(t.access().view_mut(), value.into());
+            fill(t.write()?.view_mut(), value.into());
         }
         if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) }
     }

@@ -4,6 +4,7 @@
 //! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
 
 use crate::Device;
+use crate::races::Role;
 use firebrand_kernels::DType;
 
 /// The result of a fallible operation.
@@ -130,6 +131,19 @@ pub enum ErrorKind {
         "{op}: expected all tensors on the same device, but {argument} is on {device} and {reference} is on {expected}"
     )]
     DeviceMismatch { op: &'static str, argument: String, device: Device, reference: String, expected: Device },
+    #[error(
+        "{op} {role} its operand {operand} while {other} {other_role} the same memory (its {other_operand}) on another thread: \
+         elements may be written only while nobody else uses them. Join the thread, send a message or hold a lock first, or \
+         give each thread memory of its own with clone_tensor()"
+    )]
+    DataRace {
+        op: &'static str,
+        operand: String,
+        role: Role,
+        other: &'static str,
+        other_operand: String,
+        other_role: Role,
+    },
     #[error("{op}: a tensor on the meta device has no data to read")]
     MetaData { op: &'static str },
     #[error("{op}: no op has this name; `firebrand ops` lists them")]
@@ -219,6 +233,11 @@ pub enum ErrorKind {
     )]
     GradComplexMismatch { index: usize, expected: DType, found: DType },
     #[error(
+        "{}invalid gradient at index {index} - expected device {expected} but got {found}; make it on that device",
+        node.as_ref().map_or(String::new(), |n| format!("node {n} returned an "))
+    )]
+    GradDevice { node: Option<String>, index: usize, expected: Device, found: Device },
+    #[error(
         "batched gradient {index} has shape {found:?}; after the batch dimension it must equal the output's shape {expected:?}"
     )]
     BatchedGradShape { index: usize, expected: Vec<usize>, found: Vec<usize> },
@@ -262,7 +281,7 @@ pub enum ErrorKind {
     HookShape { hook: Option<String>, expected: Vec<usize>, found: Vec<usize> },
     #[error("hook{} returned dtype {found}, expected {expected}", named(.hook))]
     HookDtype { hook: Option<String>, expected: DType, found: DType },
-    #[error("hook{} returned a gradient on {found}, expected it on {expected}", named(.hook))]
+    #[error("hook{} returned a gradient on {found}, expected one on {expected}", named(.hook))]
     HookDevice { hook: Option<String>, expected: Device, found: Device },
     #[error("hook{} returned {found} gradients, expected {expected}", named(.hook))]
     HookCount { hook: Option<String>, expected: usize, found: usize },

@@ -7,7 +7,7 @@ use crate::dispatch::{Args, Op, Value};
 use crate::layout::Layout;
 use crate::state::{self, ModeGuard};
 use crate::tensor::WRAPPED_NUMBER;
-use crate::{Device, Result, Scalar, Spec, Tensor};
+use crate::{Device, Result, Scalar, Spec, Tensor, races};
 use firebrand_kernels::pointwise::{self, Operand, Program, Source, Step};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -91,7 +91,8 @@ fn stand_in(t: &Tensor) -> Result<Tensor> {
 }
 
 fn address(t: &Tensor) -> usize {
-    t.access().view().as_ptr() as usize
+    let l = t.layout();
+    t.storage().view(t.dtype(), l.offset(), l.sizes(), l.strides()).as_ptr() as usize
 }
 
 /// Some elements of a tensor: a layout whose offset counts from the tensor's own first element.
@@ -112,18 +113,20 @@ pub enum Input<'a> {
     Number(Scalar),
 }
 
-/// Runs a program on parts that all have one size, and counts the write in the version of every tensor written.
+/// Runs a program on parts that all have one size, and counts the write in the version of every tensor written. An error if
+/// another thread uses the memory, where that is checked.
 ///
 /// # Panics
 /// If a part reaches outside of its tensor's memory, or sizes and counts are not those of the program.
-pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) {
+pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) -> Result<()> {
+    races::op!("fused kernel", inputs, outputs);
     let read: SmallVec<[_; 24]> = inputs
         .iter()
         .map(|i| match i {
-            Input::Part(p) => Some(p.tensor.access()),
-            Input::Number(_) => None,
+            Input::Part(p) => p.tensor.read_part(p.layout).map(Some),
+            Input::Number(_) => Ok(None),
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_>; 24]> = inputs
         .iter()
         .zip(&read)
@@ -133,10 +136,11 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) {
             (Input::Number(s), _) => Operand::Value((*s).into()),
         })
         .collect();
-    let written: SmallVec<[_; 4]> = outputs.iter().map(|p| p.tensor.access()).collect();
+    let written: SmallVec<[_; 4]> = outputs.iter().map(|p| p.tensor.write_part(p.layout)).collect::<Result<_>>()?;
     let targets: SmallVec<[_; 4]> = outputs.iter().zip(&written).map(|(p, a)| a.part_mut(p.layout)).collect();
-    program.run(&operands, &targets);
+    firebrand_kernels::scratch::attempt(|| program.run(&operands, &targets))?;
     outputs.iter().for_each(|p| p.tensor.bump_version());
+    Ok(())
 }
 
 /// The part as a tensor of its own over the same memory: without history, with the same version. An error if it reaches

@@ -28,6 +28,7 @@ pub mod module;
 mod operators;
 pub mod ops;
 mod print;
+pub mod races;
 pub mod random;
 mod scalar;
 pub mod schema;

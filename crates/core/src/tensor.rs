@@ -11,6 +11,7 @@ use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode, defer};
 use crate::autograd::view::ViewInfo;
 use crate::layout::{Dims, Layout};
+use crate::races::{self, Hold, Role};
 use crate::state;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result};
@@ -272,8 +273,10 @@ impl Drop for Inner {
 /// # Threads
 /// Handles may be sent to and shared with other threads, and reading a tensor from many of them at once is fine. In-place
 /// ops take `&self`, as in PyTorch, so the type system does not order them: **the caller orders every write of a storage
-/// against all other reads and writes of it**, through whichever tensor or view they come. Two threads that race get
-/// unspecified values (never an access outside the storage). `.grad` accumulation, hooks and version counters are synchronised.
+/// against all other reads and writes of it**, through whichever tensor or view they come. Debug builds, and release builds
+/// with the feature `race-checks`, refuse an op that meets another one on the same elements ([`ErrorKind::DataRace`]); elsewhere
+/// two threads that race get unspecified values (never an access outside the storage). `.grad` accumulation, hooks and
+/// version counters are synchronised.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
 
@@ -315,24 +318,22 @@ impl std::ops::Deref for StorageRef<'_> {
     }
 }
 
-/// A tensor's memory, ready for kernels.
+/// A tensor's memory, ready for kernels that read it. Held while this lives, where races are checked.
 pub(crate) struct Access<'a> {
     storage: StorageRef<'a>,
     spec: &'a Spec,
+    _hold: Hold,
 }
 
+/// A tensor's memory, ready for kernels that write it.
+pub(crate) struct AccessMut<'a>(Access<'a>);
+
 impl Access<'_> {
-    /// For reading.
+    /// The elements.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         let l = &self.spec.layout;
         self.storage.view(self.spec.dtype, l.offset(), l.sizes(), l.strides())
-    }
-    /// For writing.
-    #[inline]
-    pub(crate) fn view_mut(&self) -> ViewMut<'_> {
-        let l = &self.spec.layout;
-        self.storage.view_mut(self.spec.dtype, l.offset(), l.sizes(), l.strides())
     }
     /// The same memory with other sizes and strides (of the same first element).
     #[inline]
@@ -344,15 +345,33 @@ impl Access<'_> {
     pub(crate) fn part<'b>(&'b self, l: &'b Layout) -> View<'b> {
         self.storage.view(self.spec.dtype, self.spec.layout.offset() + l.offset(), l.sizes(), l.strides())
     }
-    /// As [`Access::part`], for writing.
+}
+
+impl AccessMut<'_> {
+    /// The elements.
     #[inline]
-    pub(crate) fn part_mut<'b>(&'b self, l: &'b Layout) -> ViewMut<'b> {
-        self.storage.view_mut(self.spec.dtype, self.spec.layout.offset() + l.offset(), l.sizes(), l.strides())
+    pub(crate) fn view_mut(&self) -> ViewMut<'_> {
+        let l = &self.spec.layout;
+        self.storage.view_mut(self.spec.dtype, l.offset(), l.sizes(), l.strides())
     }
     /// As [`Access::view_as`], for writing.
     #[inline]
     pub(crate) fn view_mut_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> ViewMut<'b> {
         self.storage.view_mut(self.spec.dtype, self.spec.layout.offset(), sizes, strides)
+    }
+    /// As [`Access::part`], for writing.
+    #[inline]
+    pub(crate) fn part_mut<'b>(&'b self, l: &'b Layout) -> ViewMut<'b> {
+        self.storage.view_mut(self.spec.dtype, self.spec.layout.offset() + l.offset(), l.sizes(), l.strides())
+    }
+}
+
+/// What may be written may be read.
+impl<'a> std::ops::Deref for AccessMut<'a> {
+    type Target = Access<'a>;
+    #[inline]
+    fn deref(&self) -> &Access<'a> {
+        &self.0
     }
 }
 
@@ -640,21 +659,44 @@ impl Tensor {
         })
     }
 
-    /// The memory, for kernels. `view()` and `view_mut()` of the result give what kernels take.
+    /// The memory, for a kernel that reads it. An error if another thread is writing it, where that is checked ([`races`]).
     ///
     /// # Panics
     /// For the wrappers of a transform: their numbers are those of many tensors.
     #[inline]
-    pub(crate) fn access(&self) -> Access<'_> {
+    pub(crate) fn read(&self) -> Result<Access<'_>> {
+        Ok(self.access(races::hold(self, Role::Reads)?))
+    }
+
+    /// As [`Tensor::read`], for a kernel that writes: nobody else may use the memory at the same time.
+    #[inline]
+    pub(crate) fn write(&self) -> Result<AccessMut<'_>> {
+        Ok(AccessMut(self.access(races::hold(self, Role::Writes)?)))
+    }
+
+    /// The memory, for a program that uses parts of it (as [`Access::part`] counts).
+    #[inline]
+    pub(crate) fn read_part(&self, part: &Layout) -> Result<Access<'_>> {
+        Ok(self.access(races::hold_part(self, part, Role::Reads)?))
+    }
+
+    /// As [`Tensor::read_part`], for writing.
+    #[inline]
+    pub(crate) fn write_part(&self, part: &Layout) -> Result<AccessMut<'_>> {
+        Ok(AccessMut(self.access(races::hold_part(self, part, Role::Writes)?)))
+    }
+
+    #[inline]
+    fn access(&self, hold: Hold) -> Access<'_> {
         assert!(
             self.flags() & WRAPPED == 0 || self.is_one_for_all(),
             "the numbers of a tensor made inside vmap were read outside of it"
         );
         if self.flags() & REPLACED == 0 {
-            return Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec };
+            return Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec, _hold: hold };
         }
         let (storage, spec) = self.replaced().both();
-        Access { storage: StorageRef::Owned(storage), spec }
+        Access { storage: StorageRef::Owned(storage), spec, _hold: hold }
     }
 
     /// Puts other data in the place of this tensor's: storage, layout and dtype. Version, hooks and flags stay.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::along::Along;
-use crate::{Complex, DType, Element, View, ViewMut, parallel};
+use crate::{Complex, DType, Element, View, ViewMut, parallel, scratch};
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -31,6 +31,10 @@ planned!(f32 f64);
 
 fn plan<T: Planned>(n: usize, forward: bool) -> Arc<dyn Fft<T>> {
     let direction = if forward { FftDirection::Forward } else { FftDirection::Inverse };
+    // Tables of a plan are made by `rustfft`, which takes memory for granted; they are at most about four lines long.
+    if n > 1 << 16 {
+        drop(scratch::room::<Complex<T>>(4 * n));
+    }
     T::planner().lock().unwrap_or_else(PoisonError::into_inner).plan_fft(n, direction)
 }
 
@@ -70,8 +74,8 @@ where
     let base = data.ptr::<Complex<T>>() as usize;
     parallel::split(along.lines, (GRAIN / n).max(1), |range| {
         let zero = Complex::new(T::zero(), T::zero());
-        let mut line = vec![zero; n];
-        let mut scratch = vec![zero; fft.get_inplace_scratch_len()];
+        let mut line = scratch::filled(zero, n);
+        let mut work = scratch::filled(zero, fft.get_inplace_scratch_len());
         for k in range {
             let [at] = along.line(k);
             let first = (base as *mut Complex<T>).wrapping_add(at);
@@ -79,7 +83,7 @@ where
                 // SAFETY: element `i` of line `k` lies inside the view, and no other thread has this line.
                 *v = unsafe { *first.add(i * step) };
             }
-            fft.process_with_scratch(&mut line, &mut scratch);
+            fft.process_with_scratch(&mut line, &mut work);
             for (i, v) in line.iter().enumerate() {
                 // SAFETY: as above.
                 unsafe { *first.add(i * step) = *v }
@@ -107,8 +111,8 @@ where
     let (source, target) = (input.ptr::<Complex<T>>() as usize, out.ptr::<T>() as usize);
     parallel::split(along.lines, (GRAIN / n).max(1), |range| {
         let zero = Complex::new(T::zero(), T::zero());
-        let mut line = vec![zero; n];
-        let mut scratch = vec![zero; fft.get_inplace_scratch_len()];
+        let mut line = scratch::filled(zero, n);
+        let mut work = scratch::filled(zero, fft.get_inplace_scratch_len());
         for k in range {
             let [i, o] = along.line(k);
             let first = (source as *const Complex<T>).wrapping_add(i);
@@ -123,7 +127,7 @@ where
             for j in half..n {
                 line[j] = line[n - j].conj();
             }
-            fft.process_with_scratch(&mut line, &mut scratch);
+            fft.process_with_scratch(&mut line, &mut work);
             let first = (target as *mut T).wrapping_add(o);
             for (j, v) in line.iter().enumerate() {
                 // SAFETY: element `j` of line `k` lies inside the output, and no other thread has this line.

@@ -32,6 +32,7 @@ mod real;
 pub mod reduce;
 pub mod remap;
 pub mod scan;
+pub mod scratch;
 pub mod shared;
 mod slices;
 mod small;

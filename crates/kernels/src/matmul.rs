@@ -586,7 +586,7 @@ fn ring<T: Ring>(given: Given<'_>, alpha: f64, beta: f64) {
     let stripes = batch.first.m.div_ceil(STRIPE);
     let grain = (GRAIN / 8 / (batch.first.work() / stripes).max(1)).max(1);
     parallel::split(batch.count * stripes, grain, |r| {
-        let mut panel = vec![[T::ZERO; COLS]; batch.first.k];
+        let mut panel = crate::scratch::filled([T::ZERO; COLS], batch.first.k);
         for at in r {
             let p = batch.get(at / stripes);
             let start = at % stripes * STRIPE;

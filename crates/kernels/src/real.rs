@@ -141,7 +141,7 @@ pub(crate) struct Scratch<T> {
 
 impl<T: Element> Scratch<T> {
     pub(crate) fn new(len: usize) -> Scratch<T> {
-        let memory = Storage::new(len * size_of::<T>()).expect("memory for temporary numbers");
+        let memory = Storage::new(len.saturating_mul(size_of::<T>())).unwrap_or_else(|e| crate::scratch::raise(e));
         Scratch { memory, len, of: PhantomData }
     }
 

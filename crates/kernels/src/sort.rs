@@ -12,7 +12,7 @@ pub use unique::{Unique, unique};
 
 use crate::index::with_bytes;
 use crate::walk::{for_runs, last, without};
-use crate::{DType, View, ViewMut, bf16, f16, parallel};
+use crate::{DType, View, ViewMut, bf16, f16, parallel, scratch};
 
 /// Elements that one thread handles at once.
 const GRAIN: usize = if cfg!(miri) { 64 } else { 1 << 12 };
@@ -145,7 +145,7 @@ fn by_lane<P: Packed>(
     let room = indices.sizes()[dim];
     let (input, indices, size) = (*input, *indices, input.dtype().size());
     parallel::split(rest.iter().product(), (GRAIN / n.max(1)).max(1), |lanes| {
-        let mut lane: Vec<P> = Vec::with_capacity(n);
+        let mut lane: Vec<P> = scratch::room(n);
         for_runs(&rest, [0, 1, 2].map(|k| &strides[k][..]), lanes, |at, len| {
             for j in 0..len {
                 let [from, to, to_index] = std::array::from_fn(|k| at[k] + j * steps[k]);
@@ -257,7 +257,7 @@ pub fn searchsorted(sorted: &View, values: &View, right: bool, out: &ViewMut) {
         0 | 1 => (&[][..], &[][..]),
         d => (&sorted.sizes()[..d - 1], &sorted.strides()[..d - 1]),
     };
-    let mut rows: Vec<usize> = Vec::new();
+    let mut rows: Vec<usize> = scratch::room(lead.iter().product());
     for_runs(lead, [lead_strides], 0..lead.iter().product(), |[at], len| {
         rows.extend((0..len).map(|i| at + i * last(lead_strides)));
     });

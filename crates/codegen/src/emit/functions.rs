@@ -37,7 +37,7 @@ use super::schema::Op;
 use crate::autograd::view::CreationKind;
 use crate::dispatch::{self, MemoryFormat, Value};
 use crate::ops::{cpu, devices, inplace, shape};
-use crate::{DType, Device, Result, Scalar, SymInt, Tensor, state};
+use crate::{DType, Device, Result, Scalar, SymInt, Tensor, races, state};
 ";
     let items: Vec<String> = plans.iter().filter_map(below_item).collect();
     file("What every op does below autograd: shapes, memory, kernels.", uses, &items)
@@ -320,9 +320,14 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         true => function.to_owned(),
         false => format!("{function}_through_copy"),
     };
+    // Pointwise kernels work on tiles of a fixed size; others may need memory of their own, which may not be there.
+    let run = |call: String| match op.native.has_tag("pointwise") {
+        true => call,
+        false => format!("cpu::run(|| {call})"),
+    };
     let body = match (&op.rust.implementation, op.rust.form) {
         (Implementation::Composite(_) | Implementation::Foreach(_) | Implementation::Manual(..), _) => return None,
-        (Implementation::Direct(f), _) => format!("cpu::{f}({arguments})"),
+        (Implementation::Direct(f), _) => run(format!("cpu::{f}({arguments})")),
         (Implementation::View(f), _) => match op.returns {
             Returns::List => format!(
                 "let layouts = shape::view::{f}({arguments})?;
@@ -340,42 +345,42 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
                 let outs = join(names.iter().map(|n| format!("&{n}")));
                 format!(
                     "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?; {made}
-                     if !{}.is_meta() {{ cpu::{kernel}({})?; }} Ok(({}))",
+                     if !{}.is_meta() {{ {}?; }} Ok(({}))",
                     names[0],
-                    with(&outs),
+                    run(format!("cpu::{kernel}({})", with(&outs))),
                     names.join(", ")
                 )
             }
             _ => format!(
                 "let result = Tensor::try_empty(shape::{shape}({name:?}{shape_arguments})?)?;
-                 if !result.is_meta() {{ cpu::{kernel}({})?; }} Ok(result)",
-                with("&result")
+                 if !result.is_meta() {{ {}?; }} Ok(result)",
+                run(format!("cpu::{kernel}({})", with("&result")))
             ),
         },
         (Implementation::Structured { shape, kernel }, Form::Inplace) => format!(
             "let spec = shape::{shape}({name:?}{shape_arguments})?;
-             inplace::{}({name:?}, self_, spec, {}, |out| cpu::{kernel}({}))",
+             inplace::{}({name:?}, self_, spec, {}, |out| {})",
             writer("write"),
             plan.tensor_inputs(),
-            with("out")
+            run(format!("cpu::{kernel}({})", with("out")))
         ),
         (Implementation::Structured { shape, kernel }, Form::Out) => {
             let inputs = plan.tensor_inputs();
             match op.outs.as_slice() {
                 [only] => format!(
                     "let spec = shape::{shape}({name:?}{shape_arguments})?;
-                     inplace::{}({name:?}, {}, spec, {inputs}, |out| cpu::{kernel}({}))",
+                     inplace::{}({name:?}, {}, spec, {inputs}, |out| {})",
                     writer("write_out"),
                     only.ident,
-                    with("out")
+                    run(format!("cpu::{kernel}({})", with("out")))
                 ),
                 several => {
                     let specs = join((0..several.len()).map(|k| format!("spec{k}")));
                     let outs = join(several.iter().map(|a| a.ident.clone()));
                     format!(
                         "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?;
-                         inplace::write_outs({name:?}, [{outs}], [{specs}], {inputs}, |[{outs}]| cpu::{kernel}({}))",
-                        with(&outs)
+                         inplace::write_outs({name:?}, [{outs}], [{specs}], {inputs}, |[{outs}]| {})",
+                        run(format!("cpu::{kernel}({})", with(&outs)))
                     )
                 }
             }
@@ -399,6 +404,13 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         }
         false => String::new(),
     };
+    // Kernels hold what they use of these; whoever comes into conflict with them is told the names.
+    let operands: Vec<&str> =
+        op.args().chain(&op.outs).filter(|a| a.ty.is_tensor()).map(|a| a.ident.as_str()).collect();
+    let named = match is_view || operands.is_empty() {
+        true => String::new(),
+        false => format!("races::op!({name:?}, {});", operands.join(", ")),
+    };
     let back = plan.handed_back().is_some();
     let ret = if back { "()".to_owned() } else { plan.return_type() };
     // What is no plain call leaves by one door: to the layers, or to where operands on different devices are refused.
@@ -411,7 +423,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     let parameters = plan.parameters().replace("&'a ", "&");
     Some(format!(
         "pub(crate) fn {rust}(word: u32, {parameters}) -> Result<{ret}> {{
-            if {apart} {{ {inner} }} {guard} {body}
+            if {apart} {{ {inner} }} {guard} {named} {body}
         }}"
     ))
 }

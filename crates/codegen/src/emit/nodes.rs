@@ -83,11 +83,12 @@ fn node(d: &Derivative) -> String {
             {}
             {release}
             fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {{
-                let saved = self.0.read(node, Clone::clone)?;
+                let saved = self.0.get(node)?;
                 Ok(Vec::from([{shown}]))
             }}
             fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {{
-                self.0.read(node, |s| -> Result<()> {{ {visited} Ok(()) }})??;
+                let s = self.0.get(node)?;
+                {visited}
                 Ok(true)
             }}
             {outlined}
@@ -121,7 +122,7 @@ fn outlined(d: &Derivative) -> String {
             node: &Node,
             outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
         ) -> Result<Option<Box<dyn Backward>>> {{
-            let mut s = self.0.read(node, Clone::clone)?;
+            let mut s = self.0.get(node)?;
             {replaced}
             Ok(Some(Box::new({name}({}::new(s)))))
         }}",

@@ -52,7 +52,7 @@ pub(super) fn run(
                     emitted.inputs.iter().map(|l| Ok(fusion::Input::Part(f.part(l)?))).collect::<Result<_>>()?;
                 let outputs: SmallVec<[fusion::Part<'_>; 4]> =
                     emitted.outputs.iter().map(|l| f.part(l)).collect::<Result<_>>()?;
-                fusion::run(&emitted.program, &inputs, &outputs);
+                fusion::run(&emitted.program, &inputs, &outputs)?;
             }
             Step::Call(opaque) => f.run_call(opaque, dead)?,
         }

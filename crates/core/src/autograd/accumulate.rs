@@ -160,9 +160,7 @@ impl Tensor {
 
     fn accumulate_grad(&self, g: Tensor) -> Result<()> {
         let grad_mode = state::is(state::GRAD);
-        let in_place = |old: &Tensor| {
-            !grad_mode && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE)) && !old.requires_grad()
-        };
+        let in_place = |old: &Tensor| !grad_mode && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE));
         let add = |old: Option<&Tensor>, g: Tensor, may_write: bool| match old {
             None => self.first_grad(g, grad_mode).map(Sum::New),
             Some(old) if may_write && in_place(old) => ops::formulas::add_in_place(old, &g).map(|()| Sum::InPlace),

@@ -1,13 +1,13 @@
 //! `backward` and `grad`: argument rules, seeds, batched gradients.
 
 use super::engine::{self, Run, Wanted};
-use super::node::{Edge, GradientEdge};
+use super::node::{Edge, GradientEdge, Node};
 use crate::capture;
 use crate::func::Randomness;
 use crate::func::level::{self, Batch};
 use crate::func::rules::Batched;
 use crate::warnings::warn;
-use crate::{DType, Error, ErrorKind, Result, Tensor, ops};
+use crate::{DType, Device, Error, ErrorKind, Result, Spec, Tensor, ops, state};
 use indexmap::IndexMap;
 use std::hash::Hash;
 use std::panic::Location;
@@ -118,6 +118,7 @@ struct Seeded {
     edge: Edge,
     shape: Vec<usize>,
     dtype: DType,
+    device: Device,
 }
 
 fn seeded(t: &Target, index: usize) -> Result<Seeded> {
@@ -125,14 +126,27 @@ fn seeded(t: &Target, index: usize) -> Result<Seeded> {
         Target::Tensor(t) => {
             let edge = if t.requires_grad() { t.gradient_edge()? } else { None };
             let edge = edge.ok_or_else(|| Error::from(ErrorKind::NoGradFn { index }))?;
-            Ok(Seeded { edge, shape: t.shape().to_vec(), dtype: t.dtype() })
+            Ok(Seeded { edge, shape: t.shape().to_vec(), dtype: t.dtype(), device: t.device() })
         }
         Target::Edge(e) => {
             let meta = &e.node.input_metadata()[e.output_nr];
             let edge = Edge { node: e.node.clone(), slot: e.output_nr as u32 };
-            Ok(Seeded { edge, shape: meta.shape.to_vec(), dtype: meta.dtype })
+            Ok(Seeded { edge, shape: meta.shape.to_vec(), dtype: meta.dtype, device: meta.device })
         }
     }
+}
+
+/// A gradient where it is expected; as in PyTorch, one of no dimensions is moved. `node` gave it, or the caller did.
+pub(super) fn on_device(g: &Tensor, expected: Device, node: Option<&Node>, index: usize) -> Result<Tensor> {
+    // A layer below autograd may show tensors on another device than those it computes with.
+    if g.device() == expected || state::is(state::INNER) {
+        return Ok(g.clone());
+    }
+    if g.ndim() == 0 && expected == Device::Meta {
+        return Tensor::try_empty(Spec::new(&[], g.dtype(), expected)?);
+    }
+    let node = node.map(|n| n.name().to_string());
+    Err(ErrorKind::GradDevice { node, index, expected, found: g.device() }.into())
 }
 
 /// Pairs every output with its seed. With `batched`, seeds have one dimension more and nothing is implied.
@@ -153,7 +167,8 @@ fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<
                     let (expected, found) = (s.dtype, g.dtype());
                     return Err(ErrorKind::GradComplexMismatch { index, expected, found }.into());
                 }
-                if g.dtype() == s.dtype { g.clone() } else { ops::formulas::cast(g, s.dtype)? }
+                let g = on_device(g, s.device, None, index)?;
+                if g.dtype() == s.dtype { g } else { ops::formulas::cast(&g, s.dtype)? }
             }
             None => {
                 if s.shape.iter().product::<usize>() != 1 {
@@ -162,7 +177,12 @@ fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<
                 if !s.dtype.is_floating_point() {
                     return Err(ErrorKind::ImplicitGradNotReal { dtype: s.dtype }.into());
                 }
-                Tensor::try_full_spec(&s.shape, 1.0.into(), s.dtype)?
+                match s.device {
+                    Device::Meta if !state::is(state::INNER) => {
+                        Tensor::try_empty(Spec::new(&s.shape, s.dtype, Device::Meta)?)?
+                    }
+                    _ => Tensor::try_full_spec(&s.shape, 1.0.into(), s.dtype)?,
+                }
             }
         };
         list.push((s.edge, seed));

@@ -670,6 +670,11 @@ pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
             *out = Some(ops::formulas::sum_to_size(g, &meta.dims())?);
         }
         if let Some(g) = out.as_ref()
+            && g.device() != meta.device
+        {
+            *out = Some(super::api::on_device(g, meta.device, Some(node), k)?);
+        }
+        if let Some(g) = out.as_ref()
             && g.dtype() != meta.dtype
             && !meta.any_dtype
         {

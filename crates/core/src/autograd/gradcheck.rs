@@ -164,18 +164,21 @@ fn reals(t: &Tensor) -> Result<Vec<f64>> {
 }
 
 /// Overwrites the real numbers of a tensor.
-fn write_reals(numbers: &[f64], t: &Tensor) {
-    if !t.is_complex() {
-        return write_slice(numbers, t.access().view_mut());
+fn write_reals(numbers: &[f64], t: &Tensor) -> Result<()> {
+    crate::races::op!("gradcheck", t);
+    if t.is_complex() {
+        let pairs: Vec<Complex<f64>> = numbers.chunks_exact(2).map(|z| Complex::new(z[0], z[1])).collect();
+        write_slice(&pairs, t.write()?.view_mut());
+    } else {
+        write_slice(numbers, t.write()?.view_mut());
     }
-    let pairs: Vec<Complex<f64>> = numbers.chunks_exact(2).map(|z| Complex::new(z[0], z[1])).collect();
-    write_slice(&pairs, t.access().view_mut())
+    Ok(())
 }
 
 /// A tensor of these numbers.
 fn tensor(numbers: &[f64], shape: &[usize], dtype: DType) -> Result<Tensor> {
     let t = Tensor::try_empty(Spec::new(shape, dtype, Device::Cpu)?)?;
-    write_reals(numbers, &t);
+    write_reals(numbers, &t)?;
     Ok(t)
 }
 
@@ -209,15 +212,18 @@ impl<'a> Perturbed<'a> {
     }
 
     /// Sets the tensor to its original value plus `step · direction`.
-    fn shift(&self, step: f64, direction: &[f64]) {
+    fn shift(&self, step: f64, direction: &[f64]) -> Result<()> {
         let moved: Vec<f64> = self.original.iter().zip(direction).map(|(x, d)| x + step * d).collect();
-        write_reals(&moved, self.tensor);
+        write_reals(&moved, self.tensor)
     }
 }
 
 impl Drop for Perturbed<'_> {
     fn drop(&mut self) {
-        write_reals(&self.original, self.tensor);
+        // Refused only where another thread uses the caller's tensor meanwhile.
+        if let Err(e) = write_reals(&self.original, self.tensor) {
+            crate::warn(format!("gradcheck could not restore its input: {e}"));
+        }
     }
 }
 
@@ -315,7 +321,7 @@ impl Checker<'_> {
     fn numerical(&self, input: usize, direction: &[f64], outputs: &[usize]) -> Result<Vec<Vec<f64>>> {
         let held = Perturbed::new(&self.inputs[input])?;
         let read = |step: f64| -> Result<Vec<Vec<f64>>> {
-            held.shift(step, direction);
+            held.shift(step, direction)?;
             let all = self.evaluate()?;
             outputs.iter().map(|&k| reals(&all[k])).collect()
         };

@@ -342,10 +342,13 @@ impl<T> SavedSlot<T> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Reads under the lock; an error after release. Keep `f` short: clone what is needed, unpack outside.
+    /// The values, to be unpacked or shown outside the lock; an error after release.
     #[inline]
-    pub fn read<R>(&self, node: &Node, f: impl FnOnce(&T) -> R) -> Result<R> {
-        self.lock().as_ref().map(f).ok_or_else(|| node.freed())
+    pub fn get(&self, node: &Node) -> Result<T>
+    where
+        T: Clone,
+    {
+        self.lock().clone().ok_or_else(|| node.freed())
     }
 
     /// The values for one run of the node: moved out if it is the last, copied if more may follow.
@@ -403,10 +406,10 @@ impl<T: Clone> PlainSlot<T> {
         PlainSlot(values)
     }
 
-    /// Reads the values.
+    /// The values.
     #[inline]
-    pub fn read<R>(&self, _: &Node, f: impl FnOnce(&T) -> R) -> Result<R> {
-        Ok(f(&self.0))
+    pub fn get(&self, _: &Node) -> Result<T> {
+        Ok(self.0.clone())
     }
 
     /// The values for one run of the node.

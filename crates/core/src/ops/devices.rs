@@ -8,7 +8,7 @@
 use crate::dispatch::{Args, Op, Outputs, Value};
 use crate::schema::Schema;
 use crate::tensor::WRAPPED_NUMBER;
-use crate::{Device, ErrorKind, Result, Spec, Tensor};
+use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races};
 
 /// The bits of both devices.
 pub(crate) const MIXED: u8 = 3;
@@ -151,20 +151,42 @@ pub(crate) fn check(op: Op, args: &[Value]) -> Result<()> {
 #[cold]
 pub(crate) fn settle(op: Op, args: &[Value]) -> Result<Outputs> {
     refuse(op, args)?;
-    let moved = args.iter().map(on_meta).collect::<Result<Vec<_>>>()?;
+    let moved = args.iter().map(|a| on_meta(op, args, a)).collect::<Result<Vec<_>>>()?;
     let info = op.info();
     (info.below)(&Args::new(info.name, &moved))
 }
 
-fn on_meta(value: &Value) -> Result<Value> {
+fn on_meta(op: Op, args: &[Value], value: &Value) -> Result<Value> {
     Ok(match value {
         Value::Tensor(t) => Value::Tensor(outline(t)?),
         Value::Tensors(list) => Value::Tensors(list.iter().map(outline).collect::<Result<_>>()?),
         Value::OptTensors(list) => {
-            Value::OptTensors(list.iter().map(|t| t.as_ref().map(outline).transpose()).collect::<Result<_>>()?)
+            let mut moved = Vec::with_capacity(list.len());
+            for t in list {
+                match (t, args.first()) {
+                    (Some(mask), Some(Value::Tensor(of))) if is_mask(mask) => {
+                        moved.extend(positions(op, of, moved.len(), mask)?)
+                    }
+                    (t, _) => moved.push(t.as_ref().map(outline).transpose()?),
+                }
+            }
+            Value::OptTensors(moved)
         }
         other => other.clone(),
     })
+}
+
+/// A mask among indices whose values are there: they decide the size of the result.
+fn is_mask(t: &Tensor) -> bool {
+    matches!(t.dtype(), DType::Bool | DType::U8) && t.device() == Device::Cpu
+}
+
+/// The outlines of the positions that a mask names in dimensions from `at` on, one list for each.
+fn positions(op: Op, of: &Tensor, at: usize, mask: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    races::op!(base(op), mask);
+    super::cpu::index::need_mask(base(op), of, at, mask)?;
+    let found = super::cpu::index::nonzero(mask)?.shape()[0];
+    (0..mask.ndim()).map(|_| Tensor::try_empty(Spec::new(&[found], DType::I64, Device::Meta)?).map(Some)).collect()
 }
 
 fn outline(t: &Tensor) -> Result<Tensor> {

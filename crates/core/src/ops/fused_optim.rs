@@ -7,7 +7,7 @@
 
 use super::cpu::dense;
 use crate::ops::manual::copy_data;
-use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
+use crate::{DType, Error, ErrorKind, Result, Tensor, ops, races, state};
 use firebrand_kernels::optim::{self, AdagradStep, AdamStep, SgdStep};
 
 /// One parameter's gradient and the tensors that are written, ready for a kernel.
@@ -50,13 +50,13 @@ impl Place<'_> {
     }
 
     /// Runs the kernel on row-major tensors that share no memory, and puts back what was copied for that.
-    fn run(self, kernel: impl FnOnce(&Tensor, &[Tensor])) -> Result<()> {
+    fn run(self, kernel: impl FnOnce(&Tensor, &[Tensor]) -> Result<()>) -> Result<()> {
         self.check()?;
         if !self.written[0].is_meta() {
             let shared = self.written.iter().any(|t| t.shares_storage(self.grad));
             let grad = if shared { self.grad.try_deep_copy()? } else { self.grad.clone() };
             let rows: Vec<Tensor> = self.written.iter().map(|t| dense(t)).collect::<Result<_>>()?;
-            kernel(&dense(&grad)?, &rows);
+            kernel(&dense(&grad)?, &rows)?;
             for (t, row) in self.written.iter().zip(&rows) {
                 if !row.is_same(t) {
                     copy_data(row, t)?;
@@ -120,9 +120,10 @@ fn adam(
             written.push(&maxima[i]);
         }
         Place { op, written, grad: &grads[i] }.run(|g, w| {
-            let (g, w): (_, Vec<_>) = (g.access(), w.iter().map(Tensor::access).collect());
+            let (g, w): (_, Vec<_>) = (g.read()?, w.iter().map(Tensor::write).collect::<Result<_>>()?);
             let max = w.get(3).map(|x| x.view_mut());
-            optim::adam(w[0].view_mut(), g.view(), w[1].view_mut(), w[2].view_mut(), max, &step)
+            optim::adam(w[0].view_mut(), g.view(), w[1].view_mut(), w[2].view_mut(), max, &step);
+            Ok(())
         })?;
     }
     Ok(())
@@ -148,8 +149,9 @@ macro_rules! adams {
             found_inf: Option<&Tensor>,
         ) -> Result<()> {
             let step = AdamStep { lr, beta1, beta2, eps, weight_decay, step: 1.0, decoupled: $decoupled, maximize };
-            let lists = [self_, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs];
-            adam(concat!("_", stringify!($name)), lists, state_steps, step, amsgrad, grad_scale, found_inf)
+            let (op, lists) = (concat!("_", stringify!($name)), [self_, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs]);
+            races::op!(op, self_, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs);
+            adam(op, lists, state_steps, step, amsgrad, grad_scale, found_inf)
         }
     )*};
 }
@@ -170,6 +172,7 @@ pub(crate) fn fused_sgd_(
     found_inf: Option<&Tensor>,
 ) -> Result<()> {
     const OP: &str = "_fused_sgd_";
+    races::op!(OP, self_, grads, momentum_buffer_list);
     let buffers = if momentum == 0.0 { self_.len() } else { momentum_buffer_list.len() };
     if !prepare(OP, &[self_.len(), grads.len(), buffers], grads, grad_scale, found_inf)? {
         return Ok(());
@@ -181,8 +184,9 @@ pub(crate) fn fused_sgd_(
             written.push(&momentum_buffer_list[i]);
         }
         Place { op: OP, written, grad: &grads[i] }.run(|g, w| {
-            let (g, w): (_, Vec<_>) = (g.access(), w.iter().map(Tensor::access).collect());
-            optim::sgd(w[0].view_mut(), g.view(), w.get(1).map(|v| v.view_mut()), &step)
+            let (g, w): (_, Vec<_>) = (g.read()?, w.iter().map(Tensor::write).collect::<Result<_>>()?);
+            optim::sgd(w[0].view_mut(), g.view(), w.get(1).map(|v| v.view_mut()), &step);
+            Ok(())
         })?;
     }
     Ok(())
@@ -202,6 +206,7 @@ pub(crate) fn fused_adagrad_(
     found_inf: Option<&Tensor>,
 ) -> Result<()> {
     const OP: &str = "_fused_adagrad_";
+    races::op!(OP, self_, grads, state_sums);
     let lists = [self_.len(), grads.len(), state_sums.len(), state_steps.len()];
     if !prepare(OP, &lists, grads, grad_scale, found_inf)? {
         return Ok(());
@@ -210,8 +215,9 @@ pub(crate) fn fused_adagrad_(
         let count = count(&state_steps[i], &self_[i])?;
         let step = AdagradStep { lr: lr / (1.0 + (count - 1.0) * lr_decay), eps, weight_decay, maximize };
         Place { op: OP, written: vec![&self_[i], &state_sums[i]], grad: &grads[i] }.run(|g, w| {
-            let (g, p, s) = (g.access(), w[0].access(), w[1].access());
-            optim::adagrad(p.view_mut(), g.view(), s.view_mut(), &step)
+            let (g, p, s) = (g.read()?, w[0].write()?, w[1].write()?);
+            optim::adagrad(p.view_mut(), g.view(), s.view_mut(), &step);
+            Ok(())
         })?;
     }
     Ok(())

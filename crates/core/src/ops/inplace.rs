@@ -70,7 +70,7 @@ pub(crate) fn write<'a>(
         } else {
             let temporary = raw(&spec)?;
             kernel(&temporary)?;
-            firebrand_kernels::copy(temporary.access().view(), target.access().view_mut());
+            firebrand_kernels::copy(temporary.read()?.view(), target.write()?.view_mut());
         }
     }
     target.bump_version();
@@ -95,7 +95,7 @@ pub(crate) fn write_through_copy<'a>(
     let temporary = raw(&spec)?;
     kernel(&temporary)?;
     write(op, target, spec, &[], |out| {
-        firebrand_kernels::copy(temporary.access().view(), out.access().view_mut());
+        firebrand_kernels::copy(temporary.read()?.view(), out.write()?.view_mut());
         Ok(())
     })
 }
@@ -150,7 +150,7 @@ pub(crate) fn write_outs<const N: usize>(
     }
     for ((out, spec), result) in outs.iter().zip(specs).zip(&results) {
         write(op, out, spec, &[], |out| {
-            firebrand_kernels::copy(result.access().view(), out.access().view_mut());
+            firebrand_kernels::copy(result.read()?.view(), out.write()?.view_mut());
             Ok(())
         })?;
     }

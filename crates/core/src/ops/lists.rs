@@ -36,20 +36,21 @@ pub(crate) fn room_for_views(n: usize) -> Result<()> {
 }
 
 /// Writes values into a new row-major tensor, as many as it has elements.
-pub(crate) fn write<T: Element>(out: &Tensor, values: impl IntoIterator<Item = T>) {
+pub(crate) fn write<T: Element>(out: &Tensor, values: impl IntoIterator<Item = T>) -> Result<()> {
     const PIECE: usize = 1 << 12;
-    let (mut values, to) = (values.into_iter(), out.access());
+    let (mut values, to) = (values.into_iter(), out.write()?);
     let mut piece = Vec::with_capacity(PIECE.min(out.numel()));
     let mut at = 0;
     while at < out.numel() {
         piece.clear();
         piece.extend(values.by_ref().take(PIECE.min(out.numel() - at)));
         if piece.is_empty() {
-            return;
+            break;
         }
         write_slice(&piece, to.part_mut(&Layout::derived(&[piece.len()], &[1], at)));
         at += piece.len();
     }
+    Ok(())
 }
 
 #[cfg(test)]

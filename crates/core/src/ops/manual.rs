@@ -5,7 +5,7 @@ use crate::autograd::{SavedVisitor, forward, record};
 use crate::dispatch::Op;
 use crate::func::level;
 use crate::tensor::{DETACHED, REQUIRES_GRAD, RETAINS_GRAD};
-use crate::{ErrorKind, Result, Tensor, ops, state};
+use crate::{ErrorKind, Result, Tensor, ops, races, state};
 use smallvec::smallvec;
 
 pub(crate) use super::fused_optim::{fused_adagrad_, fused_adam_, fused_adamw_, fused_sgd_};
@@ -73,17 +73,18 @@ pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) ->
 /// Copies numbers only; overlapping memory is safe.
 pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
     use ops::inplace::{Overlap, overlap};
+    races::op!("copy_", dst, src);
     let from = ops::shape::expanded(src, dst.shape())?;
     match overlap(dst, src) {
         Overlap::Full if from.same_geometry(dst.layout()) => Ok(()),
         Overlap::No => {
-            let access = src.access();
-            firebrand_kernels::copy(access.view_as(from.sizes(), from.strides()), dst.access().view_mut());
+            let access = src.read()?;
+            firebrand_kernels::copy(access.view_as(from.sizes(), from.strides()), dst.write()?.view_mut());
             Ok(())
         }
         _ => {
             let copy = Tensor::try_empty(crate::Spec::new(src.shape(), src.dtype(), src.device())?)?;
-            firebrand_kernels::copy(src.access().view(), copy.access().view_mut());
+            firebrand_kernels::copy(src.read()?.view(), copy.write()?.view_mut());
             copy_data(&copy, dst)
         }
     }

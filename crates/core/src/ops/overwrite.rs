@@ -7,7 +7,7 @@ use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float, need_real};
 use crate::random::draw;
-use crate::{Error, Result, Tensor, ops, state};
+use crate::{Error, Result, Tensor, ops, races, state};
 use firebrand_kernels::ViewMut;
 use firebrand_kernels::random::Generator;
 use smallvec::smallvec;
@@ -58,6 +58,7 @@ fn overwrite_boxed<'a>(
         crate::func::level::draw_in_place(op, self_, |value| overwrite_boxed(op, node, value, write).map(drop))?;
     } else {
         if !self_.is_meta() {
+            races::op!(op, self_);
             write(self_)?;
         }
         self_.bump_version();
@@ -79,7 +80,7 @@ fn random<'a>(
 ) -> Result<&'a Tensor> {
     need_real(op, &[self_])?;
     overwrite(op, node, self_, |t| {
-        let to = t.access();
+        let to = t.write()?;
         draw(|g| fill(g, &to.view_mut()));
         Ok(())
     })
@@ -162,6 +163,6 @@ pub(crate) fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a
     if !self_.is_meta() {
         need_probabilities(OP, p)?;
     }
-    let p = ops::cpu::expand(p, self_.shape());
+    let p = ops::cpu::expand(p, self_.shape())?;
     random(OP, "BernoulliBackward1", self_, |g, out| g.bernoulli_tensor(out, &p.view()))
 }

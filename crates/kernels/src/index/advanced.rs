@@ -8,7 +8,7 @@
 use super::arithmetic::{Arithmetic, factor};
 use super::{GRAIN, IndexOutOfRange, Indices, Negative, position, with_bytes};
 use crate::walk::{Joined, last};
-use crate::{Element, View, ViewMut, parallel, with_element};
+use crate::{Element, View, ViewMut, parallel, scratch, with_element};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ impl Plan {
         let mut dense_rest = Dims::from_slice(&dense[..place]);
         dense_rest.extend_from_slice(&dense[place + common.len()..]);
 
-        let mut table = vec![0; common.iter().product()];
+        let mut table = scratch::filled(0, common.iter().product());
         for (k, view) in indices.iter().enumerate() {
             let Some(view) = view else { continue };
             assert_eq!(view.sizes(), common, "indices are broadcast by the caller");
@@ -313,8 +313,8 @@ pub fn embedding_dense_backward(
         unreachable!("a weight has two dimensions")
     };
     assert!(grad.sizes().split_last() == Some((&width, indices.sizes())), "a row of gradients for each index");
-    let mut counts = vec![0usize; rows];
-    let mut named = Vec::with_capacity(indices.numel());
+    let mut counts = scratch::filled(0usize, rows);
+    let mut named = scratch::room(indices.numel());
     Indices::new(indices).each(|_, index| {
         let at = position(index, rows, Negative::Refuse).ok_or(IndexOutOfRange { index, size: rows })?;
         counts[at] += 1;
@@ -349,7 +349,7 @@ pub fn embedding_dense_backward(
 fn flat_table(sizes: &[usize], strides: &[usize], index: &View) -> Result<Vec<usize>, IndexOutOfRange> {
     let size = sizes.iter().product();
     let joined = Joined::new(sizes, [strides]);
-    let mut table = Vec::with_capacity(index.numel());
+    let mut table = scratch::room(index.numel());
     Indices::new(index).each(|_, index| {
         let mut at = position(index, size, Negative::Wrap).ok_or(IndexOutOfRange { index, size })?;
         let mut offset = 0;

@@ -4,6 +4,7 @@
 //! their own, then each knows where its part of the result begins.
 
 use super::{GRAIN, with_bytes};
+use crate::scratch::collected;
 use crate::walk::{Joined, for_runs};
 use crate::{DType, Element, View, ViewMut, parallel, with_element};
 use smallvec::{SmallVec, smallvec};
@@ -19,7 +20,7 @@ pub fn count_nonzero(input: &View) -> usize {
 fn counts(input: &View) -> Vec<usize> {
     let joined = Joined::new(input.sizes(), [input.strides()]);
     let n = input.numel();
-    let counts: Vec<AtomicUsize> = (0..n.div_ceil(GRAIN)).map(|_| AtomicUsize::new(0)).collect();
+    let counts: Vec<AtomicUsize> = collected((0..n.div_ceil(GRAIN)).map(|_| AtomicUsize::new(0)));
     let [step] = joined.steps();
     with_element!(input.dtype(), T => parallel::split(n, GRAIN, |range| {
         let (chunk, mut count) = (range.start / GRAIN, 0);
@@ -31,7 +32,7 @@ fn counts(input: &View) -> Vec<usize> {
         });
         counts[chunk].store(count, Relaxed);
     }));
-    counts.into_iter().map(AtomicUsize::into_inner).collect()
+    collected(counts.into_iter().map(AtomicUsize::into_inner))
 }
 
 #[inline(always)]
@@ -42,7 +43,7 @@ fn is_true<T: Element>(v: T) -> bool {
 /// Calls `f(range, first)` on chunks of the input, where `first` true elements come before.
 fn numbered(input: &View, room: usize, f: impl Fn(Range<usize>, usize) + Sync) {
     let mut total = 0;
-    let starts: Vec<usize> = counts(input).into_iter().map(|c| (total, total += c).0).collect();
+    let starts: Vec<usize> = collected(counts(input).into_iter().map(|c| (total, total += c).0));
     assert!(total <= room, "{total} elements are chosen, {room} were expected");
     parallel::split(input.numel(), GRAIN, |range| {
         let first = starts[range.start / GRAIN];

@@ -17,7 +17,7 @@ pub fn batched<const I: usize, const O: usize>(
 ) -> Vec<i32> {
     assert!(inputs.iter().all(|(s, each)| s.len() == count * each), "inputs hold one part an item");
     assert!(outputs.iter().all(|(s, each)| s.len() == count * each), "outputs hold one part an item");
-    let mut said = vec![0; count];
+    let mut said = crate::scratch::filled(0, count);
     let say = Ptr::new(&mut said);
     let outputs = outputs.map(|(s, each)| (Ptr::new(s), each));
     parallel::run(count, &|i| {

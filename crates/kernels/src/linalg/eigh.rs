@@ -2,6 +2,7 @@
 
 use super::householder::{reflect, reflector};
 use super::{add_scaled, dot, identity, rotate, two_rows};
+use crate::scratch::{collected, filled, room};
 
 /// Steps of the iteration allowed for one eigenvalue; two or three are usual.
 const MOST_STEPS: usize = 60;
@@ -19,9 +20,9 @@ pub fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32
     }
     let (mut d, mut e, basis) = tridiagonal(a, n, !vectors.is_empty());
     // Row i of `turned` is column i of the basis: rotations then work on contiguous numbers.
-    let mut turned: Vec<f64> = (0..basis.len()).map(|k| basis[(k % n) * n + k / n]).collect();
+    let mut turned: Vec<f64> = collected((0..basis.len()).map(|k| basis[(k % n) * n + k / n]));
     let info = diagonalise(&mut d, &mut e, &mut turned, n);
-    let mut order: Vec<usize> = (0..n).collect();
+    let mut order: Vec<usize> = collected(0..n);
     order.sort_by(|&i, &j| d[i].total_cmp(&d[j]));
     for (to, &from) in order.iter().enumerate() {
         values[to] = d[from];
@@ -34,16 +35,17 @@ pub fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32
 
 /// Diagonal, off-diagonal and (if wanted) the orthogonal `Q` of `A = Q T Qᵀ`.
 fn tridiagonal(a: &[f64], n: usize, with_basis: bool) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-    let mut a: Vec<f64> = (0..n * n).map(|k| (k / n, k % n)).map(|(i, j)| a[i.max(j) * n + i.min(j)]).collect();
-    let mut e = vec![0.0; n];
-    let mut reflections = Vec::new();
+    let at = |k: usize| (k / n, k % n);
+    let mut a: Vec<f64> = collected((0..n * n).map(at).map(|(i, j)| a[i.max(j) * n + i.min(j)]));
+    let mut e = filled(0.0, n);
+    let mut reflections = room(n);
     for k in 0..n.saturating_sub(1) {
-        let mut v: Vec<f64> = (k + 1..n).map(|i| a[i * n + k]).collect();
+        let mut v: Vec<f64> = collected((k + 1..n).map(|i| a[i * n + k]));
         let (tau, beta) = reflector(&mut v);
         e[k] = beta;
         if tau != 0.0 {
             // H A H = A - v wᵀ - w vᵀ with w = p - (tau/2)(p·v) v, p = tau A v.
-            let mut w: Vec<f64> = (k + 1..n).map(|i| tau * dot(&a[i * n + k + 1..(i + 1) * n], &v)).collect();
+            let mut w: Vec<f64> = collected((k + 1..n).map(|i| tau * dot(&a[i * n + k + 1..(i + 1) * n], &v)));
             add_scaled(-0.5 * tau * dot(&w, &v), &v, &mut w);
             for i in k + 1..n {
                 let row = &mut a[i * n + k + 1..(i + 1) * n];
@@ -59,7 +61,7 @@ fn tridiagonal(a: &[f64], n: usize, with_basis: bool) -> (Vec<f64>, Vec<f64>, Ve
             reflect(v, *tau, &mut q, n, k + 1, k + 1);
         }
     }
-    (a.iter().step_by(n + 1).copied().collect(), e, q)
+    (collected(a.iter().step_by(n + 1).copied()), e, q)
 }
 
 /// Implicitly shifted QL steps until the off-diagonal `e` (of `n - 1` numbers, one spare) vanishes. Rotations go to the

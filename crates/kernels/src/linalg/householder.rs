@@ -1,6 +1,7 @@
 //! Reflections `H = I - tau v vᵀ`, and the QR decomposition made of them, with LAPACK's choice of signs.
 
 use super::add_scaled;
+use crate::scratch::{collected, filled, room};
 
 /// The reflection that maps `x` to a multiple of the first unit vector. Replaces `x` by `v` with `v[0] = 1`;
 /// returns tau and the multiple. `tau = 0`: `x` has that direction already, and keeps its sign.
@@ -25,7 +26,7 @@ pub(super) fn reflect(v: &[f64], tau: f64, a: &mut [f64], n: usize, top: usize, 
     if tau == 0.0 || columns == n {
         return;
     }
-    let mut w = vec![0.0; n - columns];
+    let mut w = filled(0.0, n - columns);
     for (v, row) in v.iter().zip(a[top * n..].chunks_exact(n)) {
         add_scaled(*v, &row[columns..], &mut w);
     }
@@ -37,11 +38,11 @@ pub(super) fn reflect(v: &[f64], tau: f64, a: &mut [f64], n: usize, top: usize, 
 /// `A = Q R` for `a` (m × n): `q` holds the first k columns of the orthogonal factor (m × k, `min(m, n) <= k <= m`;
 /// empty for none), `r` the first rows (as many as its length gives) of the triangular one.
 pub fn qr(a: &[f64], m: usize, n: usize, q: &mut [f64], r: &mut [f64]) {
-    let mut work = a.to_vec();
+    let mut work = collected(a.iter().copied());
     let steps = m.min(n);
-    let mut reflections = Vec::with_capacity(steps);
+    let mut reflections = room(steps);
     for k in 0..steps {
-        let mut v: Vec<f64> = (k..m).map(|i| work[i * n + k]).collect();
+        let mut v: Vec<f64> = collected((k..m).map(|i| work[i * n + k]));
         let (tau, beta) = reflector(&mut v);
         work[k * n + k] = beta;
         (k + 1..m).for_each(|i| work[i * n + k] = 0.0);

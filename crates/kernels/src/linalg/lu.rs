@@ -2,6 +2,7 @@
 
 use super::two_rows;
 use super::{add_scaled, triangular::Triangle, triangular::solve_triangular};
+use crate::scratch::{collected, filled};
 
 /// Replaces `a` (n × n) by its factors: `U` on and above the diagonal, `L` without its unit diagonal below.
 /// Step k exchanged rows `k` and `pivots[k] - 1`. Returns the first k (from 1) with `U[k, k] = 0`, else 0.
@@ -51,7 +52,7 @@ pub fn solve_factored(lu: &[f64], pivots: &[f64], n: usize, b: &mut [f64], k: us
 
 /// The inverse of `a`; its elements are not finite where `a` is singular.
 pub fn inverse(a: &[f64], n: usize, out: &mut [f64]) -> i32 {
-    let (mut lu, mut pivots) = (a.to_vec(), vec![0.0; n]);
+    let (mut lu, mut pivots) = (collected(a.iter().copied()), filled(0.0, n));
     let info = factor(&mut lu, n, &mut pivots);
     out.copy_from_slice(&super::identity(n));
     solve_factored(&lu, &pivots, n, out, n);

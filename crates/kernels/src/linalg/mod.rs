@@ -64,7 +64,7 @@ fn rotate(x: &mut [f64], y: &mut [f64], c: f64, s: f64) {
 
 /// The identity.
 fn identity(n: usize) -> Vec<f64> {
-    let mut a = vec![0.0; n * n];
+    let mut a = crate::scratch::filled(0.0, n * n);
     a.iter_mut().step_by(n + 1).for_each(|d| *d = 1.0);
     a
 }

@@ -3,6 +3,7 @@
 
 use super::householder::qr;
 use super::{dot, identity, rotate, two_rows};
+use crate::scratch::{collected, filled, room};
 
 /// Sweeps over all pairs; six to ten are usual.
 const MOST_SWEEPS: usize = 60;
@@ -20,16 +21,16 @@ pub fn svd(a: &[f64], m: usize, n: usize, u: &mut [f64], s: &mut [f64], vt: &mut
     let wide = m < n;
     let (count, len) = (m.min(n), m.max(n));
     let mut left: Vec<f64> = if wide {
-        a.iter().map(|x| x / scale).collect()
+        collected(a.iter().map(|x| x / scale))
     } else {
-        (0..m * n).map(|k| a[(k % m) * n + k / m] / scale).collect()
+        collected((0..m * n).map(|k| a[(k % m) * n + k / m] / scale))
     };
     let mut right = if u.is_empty() && vt.is_empty() { Vec::new() } else { identity(count) };
     if !orthogonalise(&mut left, len, &mut right, count) {
         return 1;
     }
-    let norms: Vec<f64> = left.chunks_exact(len.max(1)).map(|x| dot(x, x).sqrt()).collect();
-    let mut order: Vec<usize> = (0..count).collect();
+    let norms: Vec<f64> = collected(left.chunks_exact(len.max(1)).map(|x| dot(x, x).sqrt()));
+    let mut order: Vec<usize> = collected(0..count);
     order.sort_by(|&i, &j| norms[j].total_cmp(&norms[i]));
     order.iter().zip(s).for_each(|(&i, s)| *s = norms[i] * scale);
     if right.is_empty() {
@@ -38,12 +39,12 @@ pub fn svd(a: &[f64], m: usize, n: usize, u: &mut [f64], s: &mut [f64], vt: &mut
         fill_identity(vt, n);
         return 0;
     }
-    let unit: Vec<Option<Vec<f64>>> = order
+    let unit = order
         .iter()
-        .map(|&i| (norms[i] > 0.0).then(|| left[i * len..(i + 1) * len].iter().map(|x| x / norms[i]).collect()))
-        .collect();
+        .map(|&i| (norms[i] > 0.0).then(|| collected(left[i * len..(i + 1) * len].iter().map(|x| x / norms[i]))));
+    let unit: Vec<Option<Vec<f64>>> = collected(unit);
     let turned: Vec<Option<Vec<f64>>> =
-        order.iter().map(|&i| Some(right[i * count..(i + 1) * count].to_vec())).collect();
+        collected(order.iter().map(|&i| Some(collected(right[i * count..(i + 1) * count].iter().copied()))));
     let (of_u, of_v) = if wide { (turned, unit) } else { (unit, turned) };
     let (k, l) = (u.len() / m.max(1), vt.len() / n.max(1));
     for (j, x) in completed(of_u, m, k).iter().enumerate() {
@@ -91,10 +92,11 @@ fn completed(vectors: Vec<Option<Vec<f64>>>, len: usize, wanted: usize) -> Vec<V
     let known: Vec<&Vec<f64>> = vectors.iter().flatten().collect();
     let mut spare = Vec::new();
     if known.len() < wanted {
-        let columns: Vec<f64> = (0..len).flat_map(|i| known.iter().map(move |v| v[i])).collect();
-        let mut q = vec![0.0; len * len];
+        let mut columns: Vec<f64> = room(len * known.len());
+        columns.extend((0..len).flat_map(|i| known.iter().map(move |v| v[i])));
+        let mut q = filled(0.0, len * len);
         qr(&columns, len, known.len(), &mut q, &mut []);
-        spare = (known.len()..len).map(|j| q.iter().skip(j).step_by(len).copied().collect()).collect();
+        spare = collected((known.len()..len).map(|j| collected(q.iter().skip(j).step_by(len).copied())));
     }
     let mut spare = spare.into_iter();
     let rest = std::iter::repeat(None);

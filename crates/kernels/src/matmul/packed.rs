@@ -13,6 +13,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::Product;
+use crate::scratch;
 use crate::transpose::{first, turned};
 use std::arch::x86_64::*;
 use std::cell::RefCell;
@@ -55,9 +56,7 @@ pub(super) fn product(p: &Product<f32>) {
     let panels = NC.min(p.n).div_ceil(NR);
     ROOM.with_borrow_mut(|room| {
         let lines = (strips * strip + panels * panel) / 16;
-        if room.len() < lines {
-            room.resize(lines, Line([0.0; 16]));
-        }
+        scratch::grow(room, lines, Line([0.0; 16]));
         let packed_a: *mut f32 = room.as_mut_ptr().cast();
         let packed_b = packed_a.wrapping_add(strips * strip);
         for j in (0..p.n).step_by(NC) {

@@ -65,9 +65,7 @@ thread_local! {
 fn with_scratch(bytes: usize, f: impl FnOnce(*mut u8)) {
     SCRATCH.with(|s| {
         let mut lines = s.take(); // taken, so that a nested run would get its own
-        if lines.len() * 64 < bytes {
-            lines.resize(bytes.div_ceil(64), Line([0; 64]))
-        }
+        crate::scratch::grow(&mut lines, bytes.div_ceil(64), Line([0; 64]));
         f(lines.as_mut_ptr().cast());
         s.replace(lines);
     })

@@ -181,7 +181,7 @@ impl Generator {
         assert!(out_rows == rows && out.dtype() == DType::I64, "a row of int64 draws for each row of weights");
         assert!(categories > 0 || rows * n == 0, "draws need categories");
         let q = out.ptr::<i64>();
-        let mut cumulative = vec![0.0; categories];
+        let mut cumulative = crate::scratch::filled(0.0, categories);
         for row in 0..rows {
             match weights.dtype() {
                 // SAFETY: a row of the weights, which has as many elements as there are sums.

@@ -16,7 +16,7 @@ pub use arg::{ArgReduce, arg_reduce};
 
 use crate::lanes::{Buffer, Compute, dispatch, load, load_into, store_one};
 use crate::real::Ptr;
-use crate::{DType, Element, View, ViewMut, parallel};
+use crate::{DType, Element, View, ViewMut, parallel, scratch};
 use fold::{Block, Columns, Fold};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -426,8 +426,9 @@ impl<'a> Job<'a> {
             });
         }
         // A slot of `WIDTH` totals per task and part; the parts are joined into the first.
-        let mut partial = vec![X::Wide::ZERO; tasks * parts * WIDTH];
-        let (mut ps, mut before) = (vec![X::ZERO; tasks * WIDTH], vec![X::Wide::ZERO; tasks * WIDTH]);
+        let mut partial = scratch::filled(X::Wide::ZERO, tasks * parts * WIDTH);
+        let slots = tasks * WIDTH;
+        let (mut ps, mut before) = (scratch::filled(X::ZERO, slots), scratch::filled(X::Wide::ZERO, slots));
         for f in first.into_iter().chain([main]) {
             let to = Ptr::new(&mut partial);
             parallel::run(tasks * parts, &|i| {

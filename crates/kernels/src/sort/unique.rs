@@ -1,8 +1,8 @@
 //! unique: distinct elements, where each went and how many there were.
 
 use super::{Packed, keys, nan_key, with_packed};
-use crate::View;
 use crate::walk::{for_runs, last};
+use crate::{View, scratch};
 
 /// The distinct elements of a tensor, by their positions in logical order; `index::take` fetches the values.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ pub struct Unique {
 pub fn unique(input: &View, consecutive: bool) -> Unique {
     let nan = nan_key(input.dtype());
     with_packed!(input.dtype(), input.numel(), P => {
-        let mut all: Vec<P> = Vec::with_capacity(input.numel());
+        let mut all: Vec<P> = scratch::room(input.numel());
         for_runs(input.sizes(), [input.strides()], 0..input.numel(), |[at], len| {
             // SAFETY: the walk stays within the view.
             unsafe { keys(input, at, last(input.strides()), len, |key| all.push(P::pack(key, all.len()))) }
@@ -29,7 +29,11 @@ pub fn unique(input: &View, consecutive: bool) -> Unique {
         if !consecutive {
             all.sort_unstable();
         }
-        let mut unique = Unique { inverse: vec![0; all.len()], ..Unique::default() };
+        let mut unique = Unique {
+            inverse: scratch::filled(0, all.len()),
+            positions: scratch::room(all.len()),
+            counts: scratch::room(all.len()),
+        };
         let mut before = None;
         for p in all {
             if before != Some(p.key()) || Some(p.key()) == nan {

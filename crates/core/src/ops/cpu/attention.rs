@@ -14,7 +14,7 @@ fn dense(t: &Tensor) -> Result<Tensor> {
 pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, causal: bool, out: &Tensor) -> Result<()> {
     let [q, k, v] = [dense(q)?, dense(k)?, dense(v)?];
     let of = Attention { scale, causal };
-    kernel::forward(of, q.access().view(), k.access().view(), v.access().view(), out.access().view_mut());
+    kernel::forward(of, q.read()?.view(), k.read()?.view(), v.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -43,10 +43,10 @@ pub(crate) fn attention_backward(
             t.need_data("_attention_backward")?;
         }
         let [g, q, k, v] = [dense(grad)?, dense(query)?, dense(key)?, dense(value)?];
-        let [dq, dk, dv] = grads.each_ref().map(Tensor::access);
+        let [dq, dk, dv] = [grads[0].write()?, grads[1].write()?, grads[2].write()?];
         let into = Gradients { query: dq.view_mut(), key: dk.view_mut(), value: dv.view_mut() };
         let of = Attention { scale, causal };
-        kernel::backward(of, g.access().view(), q.access().view(), k.access().view(), v.access().view(), into);
+        kernel::backward(of, g.read()?.view(), q.read()?.view(), k.read()?.view(), v.read()?.view(), into);
     }
     Ok(grads.into())
 }

@@ -33,7 +33,7 @@ fn cut(t: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
 /// The product over some dimensions: one after another, each by multiplying its halves.
 pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
     if t.numel() == 0 {
-        fill(out.access().view_mut(), Scalar::Int(1).into());
+        fill(out.write()?.view_mut(), Scalar::Int(1).into());
         return Ok(());
     }
     let mut rest = t.clone();

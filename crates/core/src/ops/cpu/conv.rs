@@ -20,10 +20,10 @@ pub(crate) fn convolution(
     let args = ConvArgs { stride, padding, dilation, transposed, output_padding, groups };
     let shape = args.geometry("convolution", input.shape(), weight.shape())?.shape;
     let (x, w, b) = (dense(input)?, dense(weight)?, bias.map(dense).transpose()?);
-    let b = b.as_ref().map(Tensor::access);
+    let b = b.as_ref().map(Tensor::read).transpose()?;
     let run = if transposed { conv::grad_input } else { conv::forward };
     into_dense(out, |out| {
-        run(&shape, x.access().view(), w.access().view(), b.as_ref().map(|b| b.view()), out.access().view_mut());
+        run(&shape, x.read()?.view(), w.read()?.view(), b.as_ref().map(|b| b.view()), out.write()?.view_mut());
         Ok(())
     })
 }
@@ -49,14 +49,14 @@ pub(crate) fn convolution_backward(
     let dy = dense(grad_output)?;
     let [want_input, want_weight, want_bias] = output_mask;
     if want_input {
-        let (w, to) = (dense(weight)?, grad_input.access());
+        let (w, to) = (dense(weight)?, grad_input.write()?);
         let run = if transposed { conv::forward } else { conv::grad_input };
-        run(&shape, dy.access().view(), w.access().view(), None, to.view_mut());
+        run(&shape, dy.read()?.view(), w.read()?.view(), None, to.view_mut());
     }
     if want_weight {
         let x = dense(input)?;
         let (small, large) = if transposed { (&x, &dy) } else { (&dy, &x) };
-        conv::grad_weight(&shape, large.access().view(), small.access().view(), grad_weight.access().view_mut());
+        conv::grad_weight(&shape, large.read()?.view(), small.read()?.view(), grad_weight.write()?.view_mut());
     }
     if want_bias {
         let dims: Vec<i64> = (0..dy.ndim() as i64).filter(|&d| d != 1).collect();
@@ -69,9 +69,9 @@ pub(crate) fn convolution_backward(
 fn one_hot(shape: &ConvShape, like: &Tensor) -> Result<Tensor> {
     let k: usize = shape.kernel.iter().product();
     let w = Tensor::try_empty(Spec::new(&[shape.groups, k, k], like.dtype(), like.device())?)?;
-    firebrand_kernels::fill(w.access().view_mut(), Scalar::Int(0).into());
+    firebrand_kernels::fill(w.write()?.view_mut(), Scalar::Int(0).into());
     let diagonal = crate::layout::Layout::strided(&[shape.groups, k], &[k * k, k + 1], 0)?;
-    firebrand_kernels::fill(w.alias_with(diagonal).access().view_mut(), Scalar::Int(1).into());
+    firebrand_kernels::fill(w.alias_with(diagonal).write()?.view_mut(), Scalar::Int(1).into());
     Ok(w)
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn im2col(
     }
     let shape = im2col_geometry("im2col", self_.shape(), kernel_size, dilation, padding, stride)?;
     let (x, w) = (dense(self_)?, one_hot(&shape, self_)?);
-    conv::forward(&shape, x.access().view(), w.access().view(), None, out.access().view_mut());
+    conv::forward(&shape, x.read()?.view(), w.read()?.view(), None, out.write()?.view_mut());
     Ok(())
 }
 
@@ -106,6 +106,6 @@ pub(crate) fn col2im(
     }
     let shape = im2col_geometry("col2im", out.shape(), kernel_size, dilation, padding, stride)?;
     let (dy, w) = (dense(self_)?, one_hot(&shape, self_)?);
-    conv::grad_input(&shape, dy.access().view(), w.access().view(), None, out.access().view_mut());
+    conv::grad_input(&shape, dy.read()?.view(), w.read()?.view(), None, out.write()?.view_mut());
     Ok(())
 }

@@ -13,16 +13,16 @@ use firebrand_kernels::{fill as fill_kernel, ranges};
 fn filled(spec: Spec, value: Scalar) -> Result<Tensor> {
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
-        fill_kernel(out.access().view_mut(), value.into());
+        fill_kernel(out.write()?.view_mut(), value.into());
     }
     Ok(out)
 }
 
 /// A new tensor whose numbers a function writes, unless it is on the meta device.
-fn made(spec: Spec, write: impl FnOnce(&Tensor)) -> Result<Tensor> {
+fn made(spec: Spec, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<Tensor> {
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
-        write(&out);
+        write(&out)?;
     }
     Ok(out)
 }
@@ -59,7 +59,7 @@ pub(crate) fn copy(_self: &Tensor, src: &Tensor, _: bool, out: &Tensor) -> Resul
 }
 
 pub(crate) fn fill(_self: &Tensor, value: Scalar, out: &Tensor) -> Result<()> {
-    fill_kernel(out.access().view_mut(), value.into());
+    fill_kernel(out.write()?.view_mut(), value.into());
     Ok(())
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn fill_tensor(_self: &Tensor, value: &Tensor, out: &Tensor) -> Resul
 }
 
 pub(crate) fn zero(_self: &Tensor, out: &Tensor) -> Result<()> {
-    super::zero_into(out);
+    super::zero_into(out)?;
     Ok(())
 }
 
@@ -268,12 +268,13 @@ pub(crate) fn arange_step(
         return Err(Error::argument(OP, format!("{n} elements are too many")));
     }
     made(shape::fresh(OP, &length(n as usize), Some(dtype), device)?, |out| {
-        let out = out.access();
+        let out = out.write()?;
         if dtype.is_floating_point() {
             ranges::arange(&out.view_mut(), a, by)
         } else {
             ranges::arange_integer(&out.view_mut(), start.to_i64(), step.to_i64())
         }
+        Ok(())
     })
 }
 
@@ -294,7 +295,10 @@ pub(crate) fn linspace(
     if steps == 1 {
         return filled(spec, start);
     }
-    made(spec, |out| ranges::linspace(&out.access().view_mut(), start.to_f64(), end.to_f64()))
+    made(spec, |out| {
+        ranges::linspace(&out.write()?.view_mut(), start.to_f64(), end.to_f64());
+        Ok(())
+    })
 }
 
 pub(crate) fn logspace(
@@ -319,7 +323,10 @@ pub(crate) fn eye(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Re
 }
 
 pub(crate) fn eye_m(n: SymInt, m: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    made(shape::fresh("eye", &[n, m], dtype, device)?, |out| ranges::eye(&out.access().view_mut()))
+    made(shape::fresh("eye", &[n, m], dtype, device)?, |out| {
+        ranges::eye(&out.write()?.view_mut());
+        Ok(())
+    })
 }
 
 pub(crate) fn hann_window(window_length: i64, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
@@ -364,7 +371,7 @@ fn triangle(
     let spec = shape::fresh(op, &sizes, Some(dtype.unwrap_or(DType::I64)), device)?;
     made(spec, |out| {
         let each_row = rows.clone().flat_map(|r| columns(r).map(move |_| r));
-        lists::write(out, each_row.chain(rows.clone().flat_map(&columns)));
+        lists::write(out, each_row.chain(rows.clone().flat_map(&columns)))
     })
 }
 

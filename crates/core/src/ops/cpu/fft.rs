@@ -29,7 +29,9 @@ fn lengths(t: &Tensor, dims: &[usize]) -> usize {
 pub(crate) fn c2c(t: &Tensor, dim: &[SymInt], normalization: i64, forward: bool, out: &Tensor) -> Result<()> {
     let dims = places(dim.iter().map(|d| d.int()), t.ndim());
     copy_into(t, out)?;
-    dims.iter().rev().for_each(|&d| kernel::c2c(out.access().view_mut(), d, forward));
+    for &d in dims.iter().rev() {
+        kernel::c2c(out.write()?.view_mut(), d, forward);
+    }
     normalize(out, normalization, lengths(out, &dims))
 }
 
@@ -38,9 +40,11 @@ pub(crate) fn r2c(t: &Tensor, dim: &[i64], normalization: i64, _onesided: bool, 
     let Some((&last, others)) = dims.split_last() else { return copy_into(t, out) };
     let whole = Tensor::try_empty(Spec::new(t.shape(), out.dtype(), t.device())?)?;
     copy_into(t, &whole)?;
-    kernel::c2c(whole.access().view_mut(), last, true);
+    kernel::c2c(whole.write()?.view_mut(), last, true);
     copy_into(&whole.alias_with(Layout::strided(out.shape(), whole.strides(), whole.storage_offset())?), out)?;
-    others.iter().rev().for_each(|&d| kernel::c2c(out.access().view_mut(), d, true));
+    for &d in others.iter().rev() {
+        kernel::c2c(out.write()?.view_mut(), d, true);
+    }
     normalize(out, normalization, lengths(t, &dims))
 }
 
@@ -52,10 +56,12 @@ pub(crate) fn c2r(t: &Tensor, dim: &[i64], normalization: i64, _last_dim_size: S
         // Transformed in place: never in the caller's memory.
         let own = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
         copy_into(t, &own)?;
-        others.iter().for_each(|&d| kernel::c2c(own.access().view_mut(), d, false));
+        for &d in others {
+            kernel::c2c(own.write()?.view_mut(), d, false);
+        }
         spectrum = own;
     }
-    kernel::c2r(spectrum.access().view(), last, out.access().view_mut());
+    kernel::c2r(spectrum.read()?.view(), last, out.write()?.view_mut());
     normalize(out, normalization, lengths(out, &dims))
 }
 
@@ -76,7 +82,7 @@ fn frequencies(
     crate::ops::shape::need_float(op, dtype)?;
     let out = Tensor::try_empty(Spec::new(&[count as usize], dtype, device.unwrap_or_default())?)?;
     if !out.is_meta() {
-        crate::ops::lists::write(&out, list.map(|k| k as f64 / (n as f64 * d)));
+        crate::ops::lists::write(&out, list.map(|k| k as f64 / (n as f64 * d)))?;
     }
     Ok(out)
 }

@@ -183,16 +183,18 @@ impl<const N: usize> Fused<N> {
 
     /// Runs in `compute`, with the tensors broadcast to the shape of `out`.
     pub(crate) fn run(&self, compute: DType, inputs: [Input<'_>; N], out: &Tensor) -> Result<()> {
-        let expanded = inputs.each_ref().map(|i| match i {
-            Input::T(t) => Some(expand(t, out.shape())),
-            Input::S(_) => None,
-        });
+        let mut expanded = [const { None }; N];
+        for (slot, i) in expanded.iter_mut().zip(&inputs) {
+            if let Input::T(t) = i {
+                *slot = Some(expand(t, out.shape())?);
+            }
+        }
         let operands: [Operand<'_>; N] = std::array::from_fn(|k| match (&expanded[k], &inputs[k]) {
             (Some(e), _) => e.view().into(),
             (None, Input::S(s)) => Operand::Value((*s).into()),
             (None, Input::T(_)) => unreachable!("tensors were expanded above"),
         });
-        self.program(compute).run(&operands, &[out.access().view_mut()]);
+        self.program(compute).run(&operands, &[out.write()?.view_mut()]);
         Ok(())
     }
 }

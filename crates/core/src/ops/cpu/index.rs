@@ -4,7 +4,7 @@
 //! In the in-place forms the output is `self_` itself; a source that overlaps it is copied first, an index that does
 //! is refused, because its meaning would change while it is read.
 
-use super::{copy_into, expand, out_of_range, try_expand, zero_into};
+use super::{copy_into, expand, out_of_range, zero_into};
 use crate::layout::{Dims, Layout};
 use crate::ops::inplace::{Overlap, overlap};
 use crate::ops::shape::{self, wrap_dim};
@@ -64,7 +64,7 @@ pub(crate) fn gather(self_: &Tensor, dim: i64, index: &Tensor, _sparse: bool, ou
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (input, index, out) = (lifted(self_), lifted(index), lifted(out));
-    let (input, index, out) = (input.access(), index.access(), out.access());
+    let (input, index, out) = (input.read()?, index.read()?, out.write()?);
     kernel::gather(&input.view(), d, &index.view(), &out.view_mut()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn scatter(self_: &Tensor, dim: i64, index: &Tensor, src: &Tensor, ou
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (to, index, src) = (lifted(out), lifted(index), lifted(&apart(src, out)?));
-    let (to, index, src) = (to.access(), index.access(), src.access());
+    let (to, index, src) = (to.write()?, index.read()?, src.read()?);
     kernel::scatter(&to.view_mut(), d, &index.view(), &src.view()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -90,8 +90,8 @@ pub(crate) fn scatter_value(self_: &Tensor, dim: i64, index: &Tensor, value: Sca
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (to, index, value) = (lifted(out), lifted(index), number(value, out)?);
-    let value = expand(&value, index.shape());
-    let (to, index) = (to.access(), index.access());
+    let value = expand(&value, index.shape())?;
+    let (to, index) = (to.write()?, index.read()?);
     kernel::scatter(&to.view_mut(), d, &index.view(), &value.view()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -117,7 +117,7 @@ fn combine(
     }
     let d = wrap_dim(op, dim, self_.ndim())?;
     let (to, index, src) = (lifted(out), lifted(index), lifted(&apart(src, out)?));
-    let (to, index, src) = (to.access(), index.access(), src.access());
+    let (to, index, src) = (to.write()?, index.read()?, src.read()?);
     kernel::scatter_reduce(&to.view_mut(), d, &index.view(), &src.view(), reduce, include_self)
         .map_err(|e| out_of_range(op, d, e))
 }
@@ -159,7 +159,7 @@ pub(crate) fn index_select(self_: &Tensor, dim: i64, index: &Tensor, out: &Tenso
     index.need_data(OP)?;
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (input, index, out) = (lifted(self_), lifted(index), lifted(out));
-    let (input, index, out) = (input.access(), index.access(), out.access());
+    let (input, index, out) = (input.read()?, index.read()?, out.write()?);
     kernel::index_select(&input.view(), d, &index.view(), &out.view_mut()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn index_add(
     start_from(OP, self_, &[index], out)?;
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (to, index, src) = (lifted(out), lifted(index), lifted(&apart(source, out)?));
-    let (to, index, src) = (to.access(), index.access(), src.access());
+    let (to, index, src) = (to.write()?, index.read()?, src.read()?);
     kernel::index_add(&to.view_mut(), d, &index.view(), &src.view(), alpha.to_f64()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn index_copy(self_: &Tensor, dim: i64, index: &Tensor, source: &Tens
     start_from(OP, self_, &[index], out)?;
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (to, index, src) = (lifted(out), lifted(index), lifted(&apart(source, out)?));
-    let (to, index, src) = (to.access(), index.access(), src.access());
+    let (to, index, src) = (to.write()?, index.read()?, src.read()?);
     kernel::index_copy(&to.view_mut(), d, &index.view(), &src.view()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -225,7 +225,7 @@ fn fill_rows(self_: &Tensor, dim: i64, index: &Tensor, value: &Tensor, out: &Ten
     start_from(OP, self_, &[index], out)?;
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let (to, index) = (lifted(out), lifted(index));
-    let (to, index, value) = (to.access(), index.access(), value.access());
+    let (to, index, value) = (to.write()?, index.read()?, value.read()?);
     kernel::index_fill(&to.view_mut(), d, &index.view(), &value.view()).map_err(|e| out_of_range(OP, d, e))
 }
 
@@ -241,8 +241,8 @@ pub(crate) fn masked_fill_tensor(self_: &Tensor, mask: &Tensor, value: &Tensor, 
 
 fn fill_masked(self_: &Tensor, mask: &Tensor, value: &Tensor, out: &Tensor) -> Result<()> {
     start_from("masked_fill", self_, &[mask], out)?;
-    let mask = expand(mask, out.shape());
-    let (to, value) = (out.access(), value.access());
+    let mask = expand(mask, out.shape())?;
+    let (to, value) = (out.write()?, value.read()?);
     kernel::masked_fill(&to.view_mut(), &mask.view(), &value.view());
     Ok(())
 }
@@ -253,10 +253,10 @@ pub(crate) fn masked_select(self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let sizes = shape::index::masked_select(OP, self_, mask)?;
     self_.need_data(OP)?;
     mask.need_data(OP)?;
-    let (input, mask) = (try_expand(self_, &sizes)?, try_expand(mask, &sizes)?);
+    let (input, mask) = (expand(self_, &sizes)?, expand(mask, &sizes)?);
     let n = kernel::count_nonzero(&mask.view());
     let out = Tensor::try_empty(Spec::new(&[n], self_.dtype(), self_.device())?)?;
-    kernel::masked_select(&input.view(), &mask.view(), &out.access().view_mut());
+    kernel::masked_select(&input.view(), &mask.view(), &out.write()?.view_mut());
     Ok(out)
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn masked_select(self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
 pub(crate) fn masked_scatter(self_: &Tensor, mask: &Tensor, source: &Tensor, out: &Tensor) -> Result<()> {
     const OP: &str = "masked_scatter";
     mask.need_data(OP)?;
-    let chosen = expand(mask, out.shape());
+    let chosen = expand(mask, out.shape())?;
     let n = kernel::count_nonzero(&chosen.view());
     if source.numel() < n {
         let m = format!("the mask chooses {n} elements, the source has {}", source.numel());
@@ -273,14 +273,14 @@ pub(crate) fn masked_scatter(self_: &Tensor, mask: &Tensor, source: &Tensor, out
     start_from(OP, self_, &[mask], out)?;
     let flat = Tensor::try_empty(Spec::new(&[source.numel()], source.dtype(), source.device())?)?;
     copy_into(source, &flat.alias_with(Layout::contiguous(source.shape())?))?;
-    kernel::masked_scatter(&out.access().view_mut(), &chosen.view(), &flat.access().view());
+    kernel::masked_scatter(&out.write()?.view_mut(), &chosen.view(), &flat.read()?.view());
     Ok(())
 }
 
 /// `take`.
 pub(crate) fn take(self_: &Tensor, index: &Tensor, out: &Tensor) -> Result<()> {
     index.need_data("take")?;
-    let (input, index, out) = (self_.access(), index.access(), out.access());
+    let (input, index, out) = (self_.read()?, index.read()?, out.write()?);
     kernel::take(&input.view(), &index.view(), &out.view_mut()).map_err(|e| out_of_range("take", 0, e))
 }
 
@@ -289,18 +289,18 @@ pub(crate) fn put(self_: &Tensor, index: &Tensor, source: &Tensor, accumulate: b
     start_from("put", self_, &[index], out)?;
     let src = Tensor::try_empty(Spec::new(index.shape(), source.dtype(), source.device())?)?;
     copy_into(source, &src.alias_with(Layout::contiguous(source.shape())?))?;
-    let (to, index, src) = (out.access(), index.access(), src.access());
+    let (to, index, src) = (out.write()?, index.read()?, src.read()?);
     kernel::put(&to.view_mut(), &index.view(), &src.view(), accumulate).map_err(|e| out_of_range("put", 0, e))
 }
 
 /// `nonzero`.
 pub(crate) fn nonzero(self_: &Tensor) -> Result<Tensor> {
     self_.need_data("nonzero")?;
-    let input = self_.access();
+    let input = self_.read()?;
     let n = kernel::count_nonzero(&input.view());
     let out = Tensor::try_empty(Spec::new(&[n, self_.ndim()], DType::I64, self_.device())?)?;
     if self_.ndim() > 0 {
-        kernel::nonzero(&input.view(), &out.access().view_mut());
+        kernel::nonzero(&input.view(), &out.write()?.view_mut());
     }
     Ok(out)
 }
@@ -315,7 +315,7 @@ pub(crate) fn embedding(
     out: &Tensor,
 ) -> Result<()> {
     indices.need_data("embedding")?;
-    let (weight, indices, out) = (weight.access(), indices.access(), out.access());
+    let (weight, indices, out) = (weight.read()?, indices.read()?, out.write()?);
     kernel::embedding(&weight.view(), &indices.view(), &out.view_mut()).map_err(|e| out_of_range("embedding", 0, e))
 }
 
@@ -330,10 +330,23 @@ pub(crate) fn embedding_dense_backward(
 ) -> Result<()> {
     const OP: &str = "embedding_dense_backward";
     indices.need_data(OP)?;
-    zero_into(out);
-    let (grad, indices, to) = (grad.access(), indices.access(), out.access());
+    zero_into(out)?;
+    let (grad, indices, to) = (grad.read()?, indices.read()?, out.write()?);
     kernel::embedding_dense_backward(&grad.view(), &indices.view(), &to.view_mut(), padding_idx.to_usize(), scale)
         .map_err(|e| out_of_range(OP, 0, e))
+}
+
+/// A mask has the sizes of the dimensions it stands for, from `at` on.
+pub(crate) fn need_mask(op: &'static str, self_: &Tensor, at: usize, mask: &Tensor) -> Result<()> {
+    if self_.shape().get(at..at + mask.ndim()) == Some(mask.shape()) {
+        return Ok(());
+    }
+    let m = format!(
+        "the mask has shape {:?}, the tensor {:?} from dimension {at} on",
+        mask.shape(),
+        self_.shape().get(at..).unwrap_or_default()
+    );
+    Err(Error::argument(op, m))
 }
 
 /// Indices as kernels take them: masks turned into positions, all of one shape.
@@ -352,15 +365,7 @@ impl Positions {
         for index in given {
             match index {
                 Some(mask) if matches!(mask.dtype(), DType::Bool | DType::U8) => {
-                    let at = indices.len();
-                    if self_.shape().get(at..at + mask.ndim()) != Some(mask.shape()) {
-                        let m = format!(
-                            "the mask has shape {:?}, the tensor {:?} from dimension {at} on",
-                            mask.shape(),
-                            self_.shape().get(at..).unwrap_or_default()
-                        );
-                        return Err(Error::argument(op, m));
-                    }
+                    need_mask(op, self_, indices.len(), mask)?;
                     let coordinates = nonzero(mask)?;
                     let (n, row) = (coordinates.shape()[0], mask.ndim());
                     indices.extend((0..row).map(|k| Some(coordinates.alias_with(Layout::derived(&[n], &[row], k)))));
@@ -396,8 +401,9 @@ impl Positions {
     }
 
     /// Runs a kernel on the index views.
-    fn with<R>(&self, f: impl FnOnce(&[Option<firebrand_kernels::View<'_>>]) -> R) -> R {
-        let accesses: Vec<_> = self.indices.iter().map(|i| i.as_ref().map(Tensor::access)).collect();
+    fn with<R>(&self, f: impl FnOnce(&[Option<firebrand_kernels::View<'_>>]) -> R) -> Result<R> {
+        let accesses: Vec<_> =
+            self.indices.iter().map(|i| i.as_ref().map(Tensor::read).transpose()).collect::<Result<_>>()?;
         let views: Vec<_> = accesses
             .iter()
             .zip(&self.layouts)
@@ -406,7 +412,7 @@ impl Positions {
                 _ => None,
             })
             .collect();
-        f(&views)
+        Ok(f(&views))
     }
 }
 
@@ -421,8 +427,8 @@ pub(crate) fn index(self_: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor
     for i in at.indices.iter().flatten() {
         i.need_data(OP)?;
     }
-    let (input, to) = (self_.access(), out.access());
-    at.with(|views| kernel::index(&input.view(), views, &to.view_mut())).map_err(|e| out_of_range(OP, 0, e))?;
+    let (input, to) = (self_.read()?, out.write()?);
+    at.with(|views| kernel::index(&input.view(), views, &to.view_mut()))?.map_err(|e| out_of_range(OP, 0, e))?;
     Ok(out)
 }
 
@@ -445,8 +451,8 @@ pub(crate) fn index_put(
     let lists: Vec<&Tensor> = at.indices.iter().flatten().collect();
     start_from(OP, self_, &lists, out)?;
     let values = apart(values, out)?;
-    let values = try_expand(&values, &sizes)?;
-    let to = out.access();
-    at.with(|views| kernel::index_put(&to.view_mut(), views, &values.view(), accumulate))
+    let values = expand(&values, &sizes)?;
+    let to = out.write()?;
+    at.with(|views| kernel::index_put(&to.view_mut(), views, &values.view(), accumulate))?
         .map_err(|e| out_of_range(OP, 0, e))
 }

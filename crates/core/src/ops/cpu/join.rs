@@ -48,7 +48,7 @@ pub(crate) fn repeat(self_: &Tensor, repeats: &[SymInt], out: &Tensor) -> Result
     let blocks = out.alias_with(Layout::strided(&sizes, &strides, out.storage_offset())?);
     let source: Dims =
         (0..sizes.len()).map(|k| if k % 2 == 1 && k / 2 >= lead { self_.strides()[k / 2 - lead] } else { 0 }).collect();
-    let (from, to) = (self_.access(), blocks.access());
+    let (from, to) = (self_.read()?, blocks.write()?);
     firebrand_kernels::copy(from.view_as(&sizes, &source), to.view_mut());
     Ok(())
 }
@@ -56,7 +56,7 @@ pub(crate) fn repeat(self_: &Tensor, repeats: &[SymInt], out: &Tensor) -> Result
 /// `flip`.
 pub(crate) fn flip(self_: &Tensor, dims: &[i64], out: &Tensor) -> Result<()> {
     let dims = if dims.is_empty() { Dims::new() } else { wrap_dims("flip", dims, self_.ndim())? };
-    remap::flip(&self_.access().view(), &dims, &out.access().view_mut());
+    remap::flip(&self_.read()?.view(), &dims, &out.write()?.view_mut());
     Ok(())
 }
 
@@ -68,32 +68,32 @@ pub(crate) fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64], out: &Tensor
     }
     if !dims.is_empty() {
         let dims: Vec<usize> = dims.iter().map(|&d| wrap_dim("roll", d, self_.ndim())).collect::<Result<_>>()?;
-        remap::roll(&self_.access().view(), &by, &dims, &out.access().view_mut());
+        remap::roll(&self_.read()?.view(), &by, &dims, &out.write()?.view_mut());
         return Ok(());
     }
     let dense = |t: &Tensor| Tensor::try_empty(Spec::new(&[t.numel()], t.dtype(), t.device())?);
     let (from, to) = (dense(self_)?, dense(self_)?);
     copy_into(self_, &from.alias_with(Layout::contiguous(self_.shape())?))?;
-    remap::roll(&from.access().view(), &by, &[0], &to.access().view_mut());
+    remap::roll(&from.read()?.view(), &by, &[0], &to.write()?.view_mut());
     copy_into(&to.alias_with(Layout::contiguous(self_.shape())?), out)
 }
 
 /// `tril`.
 pub(crate) fn tril(self_: &Tensor, diagonal: SymInt, out: &Tensor) -> Result<()> {
-    triangle::tril(&self_.access().view(), diagonal.int(), &out.access().view_mut());
+    triangle::tril(&self_.read()?.view(), diagonal.int(), &out.write()?.view_mut());
     Ok(())
 }
 
 /// `triu`.
 pub(crate) fn triu(self_: &Tensor, diagonal: SymInt, out: &Tensor) -> Result<()> {
-    triangle::triu(&self_.access().view(), diagonal.int(), &out.access().view_mut());
+    triangle::triu(&self_.read()?.view(), diagonal.int(), &out.write()?.view_mut());
     Ok(())
 }
 
 fn pad_in(mode: PadMode, self_: &Tensor, padding: &[SymInt], value: Option<&Tensor>, out: &Tensor) -> Result<()> {
     debug_assert!(overlap(self_, out) == Overlap::No);
-    let (from, to) = (self_.access(), out.access());
-    let value = value.map(Tensor::access);
+    let (from, to) = (self_.read()?, out.write()?);
+    let value = value.map(Tensor::read).transpose()?;
     let value = value.as_ref().map(|v| v.view());
     remap::pad(&from.view(), &shape::pads(padding), mode, value.as_ref(), &to.view_mut());
     Ok(())
@@ -116,8 +116,8 @@ pub(crate) fn replication_pad(self_: &Tensor, padding: &[SymInt], out: &Tensor) 
 }
 
 fn pad_back(mode: PadMode, grad: &Tensor, padding: &[SymInt], out: &Tensor) -> Result<()> {
-    zero_into(out);
-    remap::pad_backward(&grad.access().view(), &shape::pads(padding), mode, &out.access().view_mut());
+    zero_into(out)?;
+    remap::pad_backward(&grad.read()?.view(), &shape::pads(padding), mode, &out.write()?.view_mut());
     Ok(())
 }
 

@@ -221,19 +221,19 @@ fn forward(
     let t = Targets::new(op, target, weight, c, ignore)?;
     let index = Tensor::try_from_slice(&t.class, [n, 1, rest])?;
     let picked = Tensor::try_empty(Spec::new(&[n, 1, rest], input.dtype(), input.device())?)?;
-    gather(&input.access().view_as(&[n, c, rest], &strides), 1, &index.access().view(), &picked.access().view_mut())
+    gather(&input.read()?.view_as(&[n, c, rest], &strides), 1, &index.read()?.view(), &picked.write()?.view_mut())
         .map_err(|_| Error::argument(op, "a target is out of range"))?;
     let losses: Vec<f64> =
         elements::<f64>(&picked)?.iter().zip(&t.weight).map(|(x, &w)| if w == 0.0 { 0.0 } else { -x * w }).collect();
     let weights: f64 = t.weight.iter().sum();
     if reduction == 0 {
-        write_slice(&losses, out.access().view_mut());
-        write_slice(&[0f64], total_weight.access().view_mut());
+        write_slice(&losses, out.write()?.view_mut());
+        write_slice(&[0f64], total_weight.write()?.view_mut());
         return Ok(());
     }
     let sum: f64 = losses.iter().sum();
-    write_slice(&[if reduction == MEAN { sum / weights } else { sum }], out.access().view_mut());
-    write_slice(&[weights], total_weight.access().view_mut());
+    write_slice(&[if reduction == MEAN { sum / weights } else { sum }], out.write()?.view_mut());
+    write_slice(&[weights], total_weight.write()?.view_mut());
     Ok(())
 }
 
@@ -255,11 +255,11 @@ fn backward(
     let values: Vec<f64> =
         t.weight.iter().enumerate().map(|(i, &w)| if w == 0.0 { 0.0 } else { -w * each(i) * k }).collect();
     let src = Tensor::try_empty(Spec::new(&[n, 1, rest], out.dtype(), out.device())?)?;
-    write_slice(&values, src.access().view_mut());
+    write_slice(&values, src.write()?.view_mut());
     let index = Tensor::try_from_slice(&t.class, [n, 1, rest])?;
-    fill(out.access().view_mut(), crate::Scalar::Int(0).into());
-    let access = out.access();
-    scatter(&access.view_mut_as(&[n, c, rest], &strides), 1, &index.access().view(), &src.access().view())
+    fill(out.write()?.view_mut(), crate::Scalar::Int(0).into());
+    let access = out.write()?;
+    scatter(&access.view_mut_as(&[n, c, rest], &strides), 1, &index.read()?.view(), &src.read()?.view())
         .map_err(|_| Error::argument(op, "a target is out of range"))
 }
 

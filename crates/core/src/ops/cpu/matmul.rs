@@ -7,8 +7,9 @@ use crate::{Result, Scalar, Tensor};
 use firebrand_kernels::copy;
 use firebrand_kernels::pointwise::{self, Op, Operand};
 
-fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) {
-    firebrand_kernels::matmul(a.access().view(), b.access().view(), out.access().view_mut(), alpha, beta);
+fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) -> Result<()> {
+    firebrand_kernels::matmul(a.read()?.view(), b.read()?.view(), out.write()?.view_mut(), alpha, beta);
+    Ok(())
 }
 
 /// A vector as a matrix of one column.
@@ -17,17 +18,17 @@ fn column(t: &Tensor) -> Tensor {
 }
 
 /// `out = beta * term + alpha * a @ b`, the term stretched to the result. With `beta == 0` the term is not read.
-fn multiply_add(term: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) {
+fn multiply_add(term: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) -> Result<()> {
     if beta == 0.0 {
         return multiply(a, b, out, alpha, beta);
     }
-    let term = expand(term, out.shape());
-    firebrand_kernels::addmm(term.view(), a.access().view(), b.access().view(), out.access().view_mut(), alpha, beta);
+    let term = expand(term, out.shape())?;
+    firebrand_kernels::addmm(term.view(), a.read()?.view(), b.read()?.view(), out.write()?.view_mut(), alpha, beta);
+    Ok(())
 }
 
 pub(crate) fn mm(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
-    multiply(a, b, out, 1.0, 0.0);
-    Ok(())
+    multiply(a, b, out, 1.0, 0.0)
 }
 
 pub(crate) fn bmm(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
@@ -46,23 +47,22 @@ pub(crate) fn dot(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
 
 /// `beta * term + alpha * out` where one of the numbers is complex: kernels of products take real ones.
 fn scaled(term: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
-    let target = out.access();
+    let target = out.write()?;
     scalar_op(Op::Mul, out.dtype(), out, alpha, out)?;
     if beta.equals(0.0) {
         return Ok(());
     }
-    let (term, beta) = (expand(term, out.shape()), Operand::Value(beta.into()));
+    let (term, beta) = (expand(term, out.shape())?, Operand::Value(beta.into()));
     pointwise::ternary(Op::MulAdd, out.dtype(), term.view().into(), beta, target.view().into(), target.view_mut());
     Ok(())
 }
 
 pub(crate) fn addmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
     if beta.is_complex() || alpha.is_complex() {
-        multiply(a, b, out, 1.0, 0.0);
+        multiply(a, b, out, 1.0, 0.0)?;
         return scaled(term, beta, alpha, out);
     }
-    multiply_add(term, a, b, out, alpha.to_f64(), beta.to_f64());
-    Ok(())
+    multiply_add(term, a, b, out, alpha.to_f64(), beta.to_f64())
 }
 
 pub(crate) fn baddbmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
@@ -71,12 +71,11 @@ pub(crate) fn baddbmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha
 
 pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
     if beta.is_complex() || alpha.is_complex() {
-        multiply(a, &column(v), &column(out), 1.0, 0.0);
+        multiply(a, &column(v), &column(out), 1.0, 0.0)?;
         return scaled(term, beta, alpha, out);
     }
     if !beta.equals(0.0) {
-        copy(expand(term, out.shape()).view(), out.access().view_mut());
+        copy(expand(term, out.shape())?.view(), out.write()?.view_mut());
     }
-    multiply(a, &column(v), &column(out), alpha.to_f64(), beta.to_f64());
-    Ok(())
+    multiply(a, &column(v), &column(out), alpha.to_f64(), beta.to_f64())
 }

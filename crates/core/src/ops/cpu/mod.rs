@@ -30,6 +30,11 @@ use crate::layout::Layout;
 use crate::{Error, ErrorKind, Result, Scalar, Spec, Tensor, ops::shape};
 use firebrand_kernels::View;
 
+/// Runs a kernel that may need temporary memory as large as its operands: an error if there is not enough.
+pub(crate) fn run<R>(kernel: impl FnOnce() -> Result<R>) -> Result<R> {
+    firebrand_kernels::scratch::attempt(kernel)?
+}
+
 /// A tensor's memory seen with a larger shape.
 pub(crate) struct Expanded<'a> {
     access: crate::tensor::Access<'a>,
@@ -42,14 +47,9 @@ impl Expanded<'_> {
     }
 }
 
-/// A tensor broadcast to `sizes`, which are those of a tensor that exists.
-pub(crate) fn expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Expanded<'a> {
-    try_expand(t, sizes).expect("a shape that exists has a layout")
-}
-
-/// A tensor broadcast to any sizes it fits.
-pub(crate) fn try_expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Result<Expanded<'a>> {
-    Ok(Expanded { layout: shape::expanded(t, sizes)?, access: t.access() })
+/// A tensor broadcast to sizes it fits, for reading.
+pub(crate) fn expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Result<Expanded<'a>> {
+    Ok(Expanded { layout: shape::expanded(t, sizes)?, access: t.read()? })
 }
 
 /// The same numbers in row-major memory: the tensor itself if it is.
@@ -58,7 +58,7 @@ pub(crate) fn dense(t: &Tensor) -> Result<Tensor> {
         return Ok(t.clone());
     }
     let copy = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
-    firebrand_kernels::copy(t.access().view(), copy.access().view_mut());
+    firebrand_kernels::copy(t.read()?.view(), copy.write()?.view_mut());
     Ok(copy)
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn into_dense(out: &Tensor, kernel: impl FnOnce(&Tensor) -> Result<()
     }
     let temporary = Tensor::try_empty(Spec::new(out.shape(), out.dtype(), out.device())?)?;
     kernel(&temporary)?;
-    firebrand_kernels::copy(temporary.access().view(), out.access().view_mut());
+    firebrand_kernels::copy(temporary.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -79,8 +79,9 @@ pub(crate) fn copy_into(src: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 /// Zeros.
-pub(crate) fn zero_into(out: &Tensor) {
-    firebrand_kernels::fill(out.access().view_mut(), Scalar::Int(0).into());
+pub(crate) fn zero_into(out: &Tensor) -> Result<()> {
+    firebrand_kernels::fill(out.write()?.view_mut(), Scalar::Int(0).into());
+    Ok(())
 }
 
 /// The error of an index that names no element.

@@ -2,7 +2,7 @@
 
 use super::reduce::{contiguous, elements};
 use crate::ops::shape::{groups, trailing};
-use crate::tensor::Access;
+use crate::tensor::{Access, AccessMut};
 use crate::{Result, Spec, SymInt, Tensor};
 use firebrand_kernels::{View, norm as kernel, write_slice};
 
@@ -15,13 +15,17 @@ fn dense<const N: usize>(ts: [Option<&Tensor>; N]) -> Result<[Option<Tensor>; N]
     Ok(out)
 }
 
+fn reading(t: &Option<Tensor>) -> Result<Option<Access<'_>>> {
+    t.as_ref().map(Tensor::read).transpose()
+}
+
 fn view<'a>(access: &'a Option<Access<'_>>) -> Option<View<'a>> {
     access.as_ref().map(Access::view)
 }
 
 /// A result of a backward kernel, if it is wanted.
-fn target(wanted: bool, t: &Tensor) -> Option<Access<'_>> {
-    wanted.then(|| t.access())
+fn target(wanted: bool, t: &Tensor) -> Result<Option<AccessMut<'_>>> {
+    wanted.then(|| t.write()).transpose()
 }
 
 pub(crate) fn native_layer_norm(
@@ -36,9 +40,9 @@ pub(crate) fn native_layer_norm(
 ) -> Result<()> {
     let n = trailing("native_layer_norm", input, normalized_shape)?.iter().product();
     let (input, [w, b]) = (contiguous(input)?, dense([weight, bias])?);
-    let (w, b) = (w.as_ref().map(Tensor::access), b.as_ref().map(Tensor::access));
-    let (o, m, r) = (out.access(), mean.access(), rstd.access());
-    kernel::layer_norm(input.access().view(), n, view(&w), view(&b), eps, o.view_mut(), m.view_mut(), r.view_mut());
+    let (w, b) = (reading(&w)?, reading(&b)?);
+    let (o, m, r) = (out.write()?, mean.write()?, rstd.write()?);
+    kernel::layer_norm(input.read()?.view(), n, view(&w), view(&b), eps, o.view_mut(), m.view_mut(), r.view_mut());
     Ok(())
 }
 
@@ -58,19 +62,19 @@ pub(crate) fn native_layer_norm_backward(
     let n = trailing("native_layer_norm_backward", input, normalized_shape)?.iter().product();
     let (grad, input, mean, rstd) = (contiguous(grad)?, contiguous(input)?, contiguous(mean)?, contiguous(rstd)?);
     let [w] = dense([weight])?;
-    let w = w.as_ref().map(Tensor::access);
+    let w = reading(&w)?;
     let (gi, gw, gb) =
-        (target(output_mask[0], grad_input), target(output_mask[1], grad_weight), target(output_mask[2], grad_bias));
+        (target(output_mask[0], grad_input)?, target(output_mask[1], grad_weight)?, target(output_mask[2], grad_bias)?);
     kernel::layer_norm_backward(
-        grad.access().view(),
-        input.access().view(),
+        grad.read()?.view(),
+        input.read()?.view(),
         n,
-        mean.access().view(),
-        rstd.access().view(),
+        mean.read()?.view(),
+        rstd.read()?.view(),
         view(&w),
-        gi.as_ref().map(Access::view_mut),
-        gw.as_ref().map(Access::view_mut),
-        gb.as_ref().map(Access::view_mut),
+        gi.as_ref().map(AccessMut::view_mut),
+        gw.as_ref().map(AccessMut::view_mut),
+        gb.as_ref().map(AccessMut::view_mut),
     );
     Ok(())
 }
@@ -86,7 +90,7 @@ fn by_channel(t: &Tensor) -> ([usize; 3], [usize; 3]) {
 fn inverse_deviation(var: &Tensor, eps: f64) -> Result<Tensor> {
     let values: Vec<f64> = elements::<f64>(var)?.iter().map(|v| 1.0 / (v + eps).sqrt()).collect();
     let out = Tensor::try_empty(Spec::new(var.shape(), var.dtype(), var.device())?)?;
-    write_slice(&values, out.access().view_mut());
+    write_slice(&values, out.write()?.view_mut());
     Ok(out)
 }
 
@@ -96,7 +100,7 @@ fn update(running: Option<&Tensor>, new: &Tensor, momentum: f64, factor: f64) ->
         let news: Vec<f64> = elements(new)?;
         let moved: Vec<f64> =
             elements::<f64>(r)?.iter().zip(news).map(|(r, x)| (1.0 - momentum) * r + momentum * (x * factor)).collect();
-        write_slice(&moved, r.access().view_mut());
+        write_slice(&moved, r.write()?.view_mut());
     }
     Ok(())
 }
@@ -116,24 +120,24 @@ pub(crate) fn native_batch_norm(
 ) -> Result<()> {
     let (input, [w, b, running_m, running_v]) = (contiguous(input)?, dense([weight, bias, running_mean, running_var])?);
     let (sizes, strides) = by_channel(&input);
-    let access = input.access();
+    let access = input.read()?;
     let x = access.view_as(&sizes, &strides);
     let (mean, invstd) = match (training, running_m, running_v) {
         (false, Some(m), Some(v)) => (m, inverse_deviation(&v, eps)?),
         _ => {
             let var = Tensor::try_empty(save_mean.spec().clone())?;
-            kernel::batch_norm_stats(x, save_mean.access().view_mut(), var.access().view_mut());
+            kernel::batch_norm_stats(x, save_mean.write()?.view_mut(), var.write()?.view_mut());
             let invstd = inverse_deviation(&var, eps)?;
-            firebrand_kernels::copy(invstd.access().view(), save_invstd.access().view_mut());
+            firebrand_kernels::copy(invstd.read()?.view(), save_invstd.write()?.view_mut());
             let n = (sizes[0] * sizes[2]) as f64;
             update(running_mean, save_mean, momentum, 1.0)?;
             update(running_var, &var, momentum, n / (n - 1.0))?;
             (save_mean.clone(), invstd)
         }
     };
-    let (w, b) = (w.as_ref().map(Tensor::access), b.as_ref().map(Tensor::access));
-    let to = out.access();
-    let (m, r) = (mean.access(), invstd.access());
+    let (w, b) = (reading(&w)?, reading(&b)?);
+    let to = out.write()?;
+    let (m, r) = (mean.read()?, invstd.read()?);
     kernel::batch_norm(x, m.view(), r.view(), view(&w), view(&b), to.view_mut_as(&sizes, &strides));
     Ok(())
 }
@@ -161,19 +165,19 @@ pub(crate) fn native_batch_norm_backward(
         _ => unreachable!("the shape function saw the statistics"),
     };
     let (sizes, strides) = by_channel(&input);
-    let w = w.as_ref().map(Tensor::access);
+    let w = reading(&w)?;
     let (gi, gw, gb) =
-        (target(output_mask[0], grad_input), target(output_mask[1], grad_weight), target(output_mask[2], grad_bias));
+        (target(output_mask[0], grad_input)?, target(output_mask[1], grad_weight)?, target(output_mask[2], grad_bias)?);
     kernel::batch_norm_backward(
-        grad.access().view_as(&sizes, &strides),
-        input.access().view_as(&sizes, &strides),
-        mean.access().view(),
-        invstd.access().view(),
+        grad.read()?.view_as(&sizes, &strides),
+        input.read()?.view_as(&sizes, &strides),
+        mean.read()?.view(),
+        invstd.read()?.view(),
         view(&w),
         train,
         gi.as_ref().map(|a| a.view_mut_as(&sizes, &strides)),
-        gw.as_ref().map(Access::view_mut),
-        gb.as_ref().map(Access::view_mut),
+        gw.as_ref().map(AccessMut::view_mut),
+        gb.as_ref().map(AccessMut::view_mut),
     );
     Ok(())
 }
@@ -193,9 +197,9 @@ pub(crate) fn native_group_norm(
 ) -> Result<()> {
     let [n, c, rest, group] = groups("native_group_norm", input, n, c, rest, group)?;
     let (input, [w, b]) = (contiguous(input)?, dense([weight, bias])?);
-    let (w, b) = (w.as_ref().map(Tensor::access), b.as_ref().map(Tensor::access));
+    let (w, b) = (reading(&w)?, reading(&b)?);
     let (sizes, strides) = ([n, c, rest], [c * rest, rest, 1]);
-    let (x, o, m, r) = (input.access(), out.access(), mean.access(), rstd.access());
+    let (x, o, m, r) = (input.read()?, out.write()?, mean.write()?, rstd.write()?);
     let (x, o) = (x.view_as(&sizes, &strides), o.view_mut_as(&sizes, &strides));
     kernel::group_norm(x, group, view(&w), view(&b), eps, o, m.view_mut(), r.view_mut());
     Ok(())
@@ -219,20 +223,20 @@ pub(crate) fn native_group_norm_backward(
     let [n, c, rest, group] = groups("native_group_norm_backward", input, n, c, rest, group)?;
     let (grad, input, mean, rstd) = (contiguous(grad)?, contiguous(input)?, contiguous(mean)?, contiguous(rstd)?);
     let [w] = dense([weight])?;
-    let w = w.as_ref().map(Tensor::access);
+    let w = reading(&w)?;
     let (sizes, strides) = ([n, c, rest], [c * rest, rest, 1]);
     let (gi, gw, gb) =
-        (target(output_mask[0], grad_input), target(output_mask[1], grad_weight), target(output_mask[2], grad_bias));
+        (target(output_mask[0], grad_input)?, target(output_mask[1], grad_weight)?, target(output_mask[2], grad_bias)?);
     kernel::group_norm_backward(
-        grad.access().view_as(&sizes, &strides),
-        input.access().view_as(&sizes, &strides),
+        grad.read()?.view_as(&sizes, &strides),
+        input.read()?.view_as(&sizes, &strides),
         group,
-        mean.access().view(),
-        rstd.access().view(),
+        mean.read()?.view(),
+        rstd.read()?.view(),
         view(&w),
         gi.as_ref().map(|a| a.view_mut_as(&sizes, &strides)),
-        gw.as_ref().map(Access::view_mut),
-        gb.as_ref().map(Access::view_mut),
+        gw.as_ref().map(AccessMut::view_mut),
+        gb.as_ref().map(AccessMut::view_mut),
     );
     Ok(())
 }

@@ -6,6 +6,7 @@
 use super::expand;
 use super::fused::{Fused, Input};
 use crate::dtype::{Promotion, result_type};
+use crate::races::{self, Role};
 use crate::{DType, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::pointwise::{self as kernel, Op, Operand};
 use std::f64::consts::{LN_2, PI};
@@ -13,7 +14,7 @@ use std::f64::consts::{LN_2, PI};
 /// One operand, computed in `compute`.
 #[inline]
 pub(crate) fn unary_op(op: Op, compute: DType, a: &Tensor, out: &Tensor) -> Result<()> {
-    kernel::unary(op, compute, a.access().view(), out.access().view_mut());
+    kernel::unary(op, compute, a.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -24,17 +25,19 @@ pub(crate) fn binary_op(op: Op, compute: DType, a: &Tensor, b: &Tensor, out: &Te
     if let (Some(x), Some(y), Some(z)) = (a.flat(compute), b.flat(compute), out.flat(compute))
         && x.len == z.len
         && y.len == z.len
-        && kernel::binary_flat(op, compute, x, y, z)
     {
-        return Ok(());
+        let _held = (races::hold(a, Role::Reads)?, races::hold(b, Role::Reads)?, races::hold(out, Role::Writes)?);
+        if kernel::binary_flat(op, compute, x, y, z) {
+            return Ok(());
+        }
     }
     let sizes = out.shape();
     if a.shape() == sizes && b.shape() == sizes {
-        let (a, b, out) = (a.access(), b.access(), out.access());
+        let (a, b, out) = (a.read()?, b.read()?, out.write()?);
         kernel::binary(op, compute, a.view().into(), b.view().into(), out.view_mut());
         return Ok(());
     }
-    let (a, b, out) = (expand(a, sizes), expand(b, sizes), out.access());
+    let (a, b, out) = (expand(a, sizes)?, expand(b, sizes)?, out.write()?);
     kernel::binary(op, compute, a.view().into(), b.view().into(), out.view_mut());
     Ok(())
 }
@@ -42,14 +45,14 @@ pub(crate) fn binary_op(op: Op, compute: DType, a: &Tensor, b: &Tensor, out: &Te
 /// A tensor of the result's shape and a number.
 #[inline]
 pub(crate) fn scalar_op(op: Op, compute: DType, a: &Tensor, b: Scalar, out: &Tensor) -> Result<()> {
-    let (a, out) = (a.access(), out.access());
+    let (a, out) = (a.read()?, out.write()?);
     kernel::binary(op, compute, a.view().into(), Operand::Value(b.into()), out.view_mut());
     Ok(())
 }
 
 /// A number and a tensor of the result's shape.
 pub(crate) fn reversed_scalar_op(op: Op, compute: DType, a: Scalar, b: &Tensor, out: &Tensor) -> Result<()> {
-    let (b, out) = (b.access(), out.access());
+    let (b, out) = (b.read()?, out.write()?);
     kernel::binary(op, compute, Operand::Value(a.into()), b.view().into(), out.view_mut());
     Ok(())
 }
@@ -57,14 +60,14 @@ pub(crate) fn reversed_scalar_op(op: Op, compute: DType, a: Scalar, b: &Tensor, 
 /// Three operands, broadcast.
 pub(crate) fn ternary_op(op: Op, compute: DType, a: &Tensor, b: &Tensor, c: &Tensor, out: &Tensor) -> Result<()> {
     let sizes = out.shape();
-    let (a, b, c, out) = (expand(a, sizes), expand(b, sizes), expand(c, sizes), out.access());
+    let (a, b, c, out) = (expand(a, sizes)?, expand(b, sizes)?, expand(c, sizes)?, out.write()?);
     kernel::ternary(op, compute, a.view().into(), b.view().into(), c.view().into(), out.view_mut());
     Ok(())
 }
 
 /// A tensor of the result's shape and two numbers.
 pub(crate) fn scalars_op(op: Op, compute: DType, a: &Tensor, b: Scalar, c: Scalar, out: &Tensor) -> Result<()> {
-    let (a, out) = (a.access(), out.access());
+    let (a, out) = (a.read()?, out.write()?);
     let (b, c) = (Operand::Value(b.into()), Operand::Value(c.into()));
     kernel::ternary(op, compute, a.view().into(), b, c, out.view_mut());
     Ok(())
@@ -208,7 +211,7 @@ pub(crate) fn rsub(a: &Tensor, b: &Tensor, alpha: Scalar, out: &Tensor) -> Resul
 
 fn scaled_sum(a: &Tensor, b: &Tensor, alpha: Scalar, out: &Tensor) -> Result<()> {
     let sizes = out.shape();
-    let (a, b, target) = (expand(a, sizes), expand(b, sizes), out.access());
+    let (a, b, target) = (expand(a, sizes)?, expand(b, sizes)?, out.write()?);
     if out.dtype() == DType::Bool {
         // Bools: a or (alpha and b).
         let b = if alpha.to_bool() { &b } else { &a };
@@ -261,7 +264,7 @@ fn check_divisor(op: &'static str, b: &Tensor, out: &Tensor) -> Result<()> {
     }
     let zero = Tensor::try_empty(Spec::new(b.shape(), DType::Bool, b.device())?)?;
     unary_op(Op::LogicalNot, b.dtype(), b, &zero)?;
-    let any = firebrand_kernels::index::count_nonzero(&zero.access().view()) > 0;
+    let any = firebrand_kernels::index::count_nonzero(&zero.read()?.view()) > 0;
     if any { Err(by_zero(op)) } else { Ok(()) }
 }
 
@@ -552,7 +555,7 @@ pub(crate) fn lerp(a: &Tensor, end: &Tensor, weight: &Tensor, out: &Tensor) -> R
 /// From `a` to `end`.
 pub(crate) fn lerp_scalar(a: &Tensor, end: &Tensor, weight: Scalar, out: &Tensor) -> Result<()> {
     let sizes = out.shape();
-    let (a, end, target) = (expand(a, sizes), expand(end, sizes), out.access());
+    let (a, end, target) = (expand(a, sizes)?, expand(end, sizes)?, out.write()?);
     let weight = Operand::Value(weight.into());
     kernel::ternary(Op::Lerp, out.dtype(), a.view().into(), end.view().into(), weight, target.view_mut());
     Ok(())

@@ -7,7 +7,7 @@ use firebrand_kernels::pooling;
 
 fn max(n: usize, t: &Tensor, args: PoolArgs<'_>, out: &Tensor, indices: &Tensor) -> Result<()> {
     let shape = args.geometry("max_pool", n, t.shape())?.shape;
-    pooling::max_pool(&shape, dense(t)?.access().view(), out.access().view_mut(), indices.access().view_mut());
+    pooling::max_pool(&shape, dense(t)?.read()?.view(), out.write()?.view_mut(), indices.write()?.view_mut());
     Ok(())
 }
 
@@ -16,11 +16,11 @@ fn scatter(op: &'static str, n: usize, grad: &Tensor, indices: &Tensor, out: &Te
     let (count, space) = planes(op, n, out.shape())?;
     let indices = dense(indices)?;
     let pixels: usize = space.iter().product();
-    let access = indices.access();
+    let access = indices.read()?;
     if let Err(bad) = firebrand_kernels::index::check(&access.view(), pixels) {
         return Err(Error::argument(op, format!("index {} is outside the plane of {pixels} elements", bad.index)));
     }
-    pooling::max_pool_backward(count, dense(grad)?.access().view(), access.view(), out.access().view_mut());
+    pooling::max_pool_backward(count, dense(grad)?.read()?.view(), access.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -33,7 +33,7 @@ fn average(
     out: &Tensor,
 ) -> Result<()> {
     let shape = args.geometry("avg_pool", n, t.shape())?.shape;
-    pooling::avg_pool(&shape, count_include_pad, divisor, dense(t)?.access().view(), out.access().view_mut());
+    pooling::avg_pool(&shape, count_include_pad, divisor, dense(t)?.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -47,7 +47,7 @@ fn average_backward(
 ) -> Result<()> {
     let shape = args.geometry("avg_pool_backward", n, out.shape())?.shape;
     let grad = dense(grad)?;
-    pooling::avg_pool_backward(&shape, count_include_pad, divisor, grad.access().view(), out.access().view_mut());
+    pooling::avg_pool_backward(&shape, count_include_pad, divisor, grad.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -114,7 +114,7 @@ macro_rules! pools {
             let (count, input) = planes(stringify!($adaptive_avg), $n, self_.shape())?;
             let output = &out.shape()[out.ndim() - $n..];
             let x = dense(self_)?;
-            pooling::adaptive_avg_pool(count, input, output, x.access().view(), out.access().view_mut());
+            pooling::adaptive_avg_pool(count, input, output, x.read()?.view(), out.write()?.view_mut());
             Ok(())
         }
 
@@ -122,7 +122,7 @@ macro_rules! pools {
             let (count, input) = planes(stringify!($adaptive_avg_backward), $n, self_.shape())?;
             let output = &grad.shape()[grad.ndim() - $n..];
             let dy = dense(grad)?;
-            pooling::adaptive_avg_pool_backward(count, input, output, dy.access().view(), out.access().view_mut());
+            pooling::adaptive_avg_pool_backward(count, input, output, dy.read()?.view(), out.write()?.view_mut());
             Ok(())
         }
 
@@ -134,8 +134,8 @@ macro_rules! pools {
         ) -> Result<()> {
             let (count, input) = planes(stringify!($adaptive_max), $n, self_.shape())?;
             let output = &out.shape()[out.ndim() - $n..];
-            let (x, to) = (dense(self_)?, indices.access());
-            pooling::adaptive_max_pool(count, input, output, x.access().view(), out.access().view_mut(), to.view_mut());
+            let (x, to) = (dense(self_)?, indices.write()?);
+            pooling::adaptive_max_pool(count, input, output, x.read()?.view(), out.write()?.view_mut(), to.view_mut());
             Ok(())
         }
 
@@ -164,9 +164,8 @@ pub(crate) fn max_unpool2d(self_: &Tensor, indices: &Tensor, _output_size: &[Sym
         let t = dense(t)?;
         Ok(t.alias_with(crate::layout::Layout::contiguous(&sizes)?.with_offset(t.storage_offset())?))
     };
-    firebrand_kernels::fill(out.access().view_mut(), crate::Scalar::Int(0).into());
+    firebrand_kernels::fill(out.write()?.view_mut(), crate::Scalar::Int(0).into());
     let (from, at, to) = (flat(self_)?, flat(indices)?, flat(out)?);
-    let done =
-        firebrand_kernels::index::scatter(&to.access().view_mut(), 1, &at.access().view(), &from.access().view());
+    let done = firebrand_kernels::index::scatter(&to.write()?.view_mut(), 1, &at.read()?.view(), &from.read()?.view());
     done.map_err(|e| Error::argument("max_unpool2d", e.to_string()))
 }

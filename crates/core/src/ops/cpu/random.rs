@@ -13,7 +13,7 @@ use firebrand_kernels::random::Generator;
 fn drawn(spec: Spec, fill: impl FnOnce(&mut Generator, &firebrand_kernels::ViewMut<'_>)) -> Result<Tensor> {
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
-        let to = out.access();
+        let to = out.write()?;
         draw(|g| fill(g, &to.view_mut()));
     }
     Ok(out)
@@ -158,7 +158,7 @@ pub(crate) fn bernoulli(self_: &Tensor) -> Result<Tensor> {
         return Tensor::try_empty(spec);
     }
     need_probabilities("bernoulli", self_)?;
-    let p = self_.access();
+    let p = self_.read()?;
     drawn(spec, |g, to| g.bernoulli_tensor(to, &p.view()))
 }
 
@@ -205,12 +205,14 @@ pub(crate) fn multinomial(self_: &Tensor, num_samples: SymInt, replacement: bool
     }
     let flat = out.alias_with(Layout::contiguous(&[rows, n])?);
     if replacement {
-        let (w, to) = (weights.access(), flat.access());
+        let (w, to) = (weights.read()?, flat.write()?);
         draw(|g| g.multinomial(&to.view_mut(), &w.view()));
         return Ok(out);
     }
     let noise = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu)?)?;
-    draw(|g| g.exponential(&noise.access().view_mut(), 1.0));
+    let to = noise.write()?;
+    draw(|g| g.exponential(&to.view_mut(), 1.0));
+    drop(to);
     super::pointwise::binary_op(
         firebrand_kernels::pointwise::Op::Div,
         self_.dtype().compute(),
@@ -233,14 +235,16 @@ pub(crate) fn native_dropout(input: &Tensor, p: f64, train: Option<bool>) -> Res
         return Ok((out, mask));
     }
     if train == Some(false) || p == 0.0 {
-        firebrand_kernels::fill(mask.access().view_mut(), Scalar::Bool(true).into());
+        firebrand_kernels::fill(mask.write()?.view_mut(), Scalar::Bool(true).into());
         copy_into(input, &out)?;
     } else if p == 1.0 {
-        zero_into(&mask);
-        zero_into(&out);
+        zero_into(&mask)?;
+        zero_into(&out)?;
     } else {
         need_float(OP, input.dtype())?;
-        draw(|g| g.bernoulli(&mask.access().view_mut(), 1.0 - p));
+        let to = mask.write()?;
+        draw(|g| g.bernoulli(&to.view_mut(), 1.0 - p));
+        drop(to);
         native_dropout_backward(input, &mask, 1.0 / (1.0 - p), &out)?;
     }
     Ok((out, mask))
@@ -251,8 +255,8 @@ pub(crate) fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64, 
     use firebrand_kernels::pointwise::Op;
     let compute = out.dtype().compute();
     super::pointwise::scalar_op(Op::Mul, compute, grad, Scalar::Float(scale), out)?;
-    let (kept, zero) = (expand(mask, out.shape()), Scalar::Int(0));
-    let to = out.access();
+    let (kept, zero) = (expand(mask, out.shape())?, Scalar::Int(0));
+    let to = out.write()?;
     firebrand_kernels::pointwise::ternary(
         Op::Where,
         compute,

@@ -29,7 +29,7 @@ fn fold(op: Reduce, t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
         return fold_complex(op, t, dims, out);
     }
     let (sizes, strides) = kept(out, dims, t.ndim());
-    kernel::reduce(op, t.access().view(), dims, out.access().view_mut_as(&sizes, &strides));
+    kernel::reduce(op, t.read()?.view(), dims, out.write()?.view_mut_as(&sizes, &strides));
     Ok(())
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
         return Ok(t.clone());
     }
     let c = Tensor::try_empty(Spec::new(t.shape(), dtype, t.device())?)?;
-    copy(t.access().view(), c.access().view_mut());
+    copy(t.read()?.view(), c.write()?.view_mut());
     Ok(c)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn contiguous(t: &Tensor) -> Result<Tensor> {
         return Ok(t.clone());
     }
     let c = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
-    copy(t.access().view(), c.access().view_mut());
+    copy(t.read()?.view(), c.write()?.view_mut());
     Ok(c)
 }
 
@@ -166,10 +166,10 @@ fn extreme(op: ArgReduce, t: &Tensor, dim: Option<i64>, values: Option<&Tensor>,
     };
     let dims: Dims = dim.map_or_else(|| every_dim(t), |d| Dims::from_slice(&[d]));
     let (isizes, istrides) = kept(indices, &dims, t.ndim());
-    let access = values.map(Tensor::access);
+    let access = values.map(Tensor::write).transpose()?;
     let geometry = values.map(|v| kept(v, &dims, t.ndim()));
     let values = access.as_ref().zip(geometry.as_ref()).map(|(a, (n, s))| a.view_mut_as(n, s));
-    kernel::arg_reduce(op, t.access().view(), dim, values, indices.access().view_mut_as(&isizes, &istrides));
+    kernel::arg_reduce(op, t.read()?.view(), dim, values, indices.write()?.view_mut_as(&isizes, &istrides));
     Ok(())
 }
 
@@ -244,8 +244,8 @@ pub(crate) fn var_mean(
 ) -> Result<()> {
     let dims = wrap_dims("var_mean", dim.unwrap_or(&[]), t.ndim())?;
     let ((vn, vs), (mn, ms)) = (kept(var, &dims, t.ndim()), kept(mean, &dims, t.ndim()));
-    let (v, m) = (var.access(), mean.access());
-    kernel::var_mean(t.access().view(), &dims, correction(c), v.view_mut_as(&vn, &vs), m.view_mut_as(&mn, &ms));
+    let (v, m) = (var.write()?, mean.write()?);
+    kernel::var_mean(t.read()?.view(), &dims, correction(c), v.view_mut_as(&vn, &vs), m.view_mut_as(&mn, &ms));
     Ok(())
 }
 
@@ -293,7 +293,7 @@ fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
             _ => super::complex::cumprod(&t, d, out),
         };
     }
-    scan_lines(op, t.access().view(), d, out.access().view_mut());
+    scan_lines(op, t.read()?.view(), d, out.write()?.view_mut());
     Ok(())
 }
 
@@ -311,7 +311,7 @@ pub(crate) fn logcumsumexp(t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
 
 fn extremes(op: ScanExtreme, t: &Tensor, dim: i64, values: &Tensor, indices: &Tensor) -> Result<()> {
     let d = wrap_dim("scan", dim, t.ndim())?;
-    scan_extreme(op, t.access().view(), d, values.access().view_mut(), indices.access().view_mut());
+    scan_extreme(op, t.read()?.view(), d, values.write()?.view_mut(), indices.write()?.view_mut());
     Ok(())
 }
 
@@ -333,7 +333,7 @@ pub(crate) fn trace(t: &Tensor, out: &Tensor) -> Result<()> {
 /// All elements, row by row.
 pub(crate) fn elements<T: Element + Default>(t: &Tensor) -> Result<Vec<T>> {
     let mut list = lists::filled(T::default(), t.numel())?;
-    read_slice(t.access().view(), &mut list);
+    read_slice(t.read()?.view(), &mut list);
     Ok(list)
 }
 
@@ -362,7 +362,7 @@ pub(crate) fn histc(t: &Tensor, bins: i64, min: Scalar, max: Scalar, out: &Tenso
             counts[at.min(n - 1)] += 1.0;
         }
     }
-    firebrand_kernels::write_slice(&counts, out.access().view_mut());
+    firebrand_kernels::write_slice(&counts, out.write()?.view_mut());
     Ok(())
 }
 

@@ -17,7 +17,7 @@ fn scatter(self_: &Tensor, src: &Tensor, out: &Tensor, region: Layout) -> Result
 
 /// Zeros, then `grad` in the part that has this layout in `out`.
 fn place(grad: &Tensor, out: &Tensor, region: Layout) -> Result<()> {
-    zero_into(out);
+    zero_into(out)?;
     copy_data(grad, &out.alias_with(region))
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn unfold_backward(
     step: i64,
     out: &Tensor,
 ) -> Result<()> {
-    zero_into(out);
+    zero_into(out)?;
     if size == 0 || grad.numel() == 0 {
         return Ok(());
     }
@@ -131,7 +131,7 @@ pub(crate) fn unfold_backward(
     let dense = Tensor::try_empty(crate::Spec::new(moved.shape(), grad.dtype(), grad.device())?)?;
     copy_data(&moved, &dense)?;
     let source = dense.alias_with(Layout::contiguous(&sizes)?);
-    let (to, index, source) = (out.access(), positions.access(), source.access());
+    let (to, index, source) = (out.write()?, positions.read()?, source.read()?);
     index::index_add(&to.view_mut(), d, &index.view(), &source.view(), 1.0)
         .map_err(|e| super::out_of_range("unfold_backward", d, e))
 }

@@ -15,8 +15,8 @@ fn resize(mode: Mode, t: &Tensor, scales: &[Option<f64>], out: &Tensor) -> Resul
         &t.shape()[2..],
         &out.shape()[2..],
         scales,
-        x.access().view(),
-        out.access().view_mut(),
+        x.read()?.view(),
+        out.write()?.view_mut(),
     );
     Ok(())
 }
@@ -25,7 +25,7 @@ fn resize_backward(mode: Mode, grad: &Tensor, scales: &[Option<f64>], out: &Tens
     let planes = out.shape()[..2].iter().product();
     let dy = dense(grad)?;
     let (input, output) = (&out.shape()[2..], &grad.shape()[2..]);
-    upsample::upsample_backward(mode, planes, input, output, scales, dy.access().view(), out.access().view_mut());
+    upsample::upsample_backward(mode, planes, input, output, scales, dy.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -78,7 +78,7 @@ macro_rules! grids {
         ) -> Result<()> {
             let s = grid_geometry(stringify!($name), $n, (input, grid), interpolation, padding, align_corners)?;
             let (x, g) = (dense(input)?, dense(grid)?);
-            grid_sample::grid_sample(&s, [0; 3], x.access().view(), g.access().view(), out.access().view_mut());
+            grid_sample::grid_sample(&s, [0; 3], x.read()?.view(), g.read()?.view(), out.write()?.view_mut());
             Ok(())
         }
 
@@ -95,13 +95,13 @@ macro_rules! grids {
         ) -> Result<()> {
             let s = grid_geometry(stringify!($backward), $n, (input, grid), interpolation, padding, align_corners)?;
             let (dy, x, g) = (dense(grad)?, dense(input)?, dense(grid)?);
-            let (dy, x, g) = (dy.access(), x.access(), g.access());
+            let (dy, x, g) = (dy.read()?, x.read()?, g.read()?);
             let none = [0; 3];
             if output_mask[0] {
-                grid_sample::grid_sample_grad_input(&s, none, dy.view(), g.view(), grad_input.access().view_mut());
+                grid_sample::grid_sample_grad_input(&s, none, dy.view(), g.view(), grad_input.write()?.view_mut());
             }
             if output_mask[1] {
-                let to = grad_grid.access();
+                let to = grad_grid.write()?;
                 grid_sample::grid_sample_grad_grid(&s, none, dy.view(), x.view(), g.view(), to.view_mut());
             }
             Ok(())
@@ -131,7 +131,7 @@ pub(crate) fn grid_sampler_derivative(
 ) -> Result<()> {
     let s = grid_geometry("grid_sampler", order.len(), (input, grid), interpolation, padding, align_corners)?;
     let (x, g) = (dense(input)?, dense(grid)?);
-    grid_sample::grid_sample(&s, wide(order), x.access().view(), g.access().view(), out.access().view_mut());
+    grid_sample::grid_sample(&s, wide(order), x.read()?.view(), g.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 
@@ -147,12 +147,6 @@ pub(crate) fn grid_sampler_derivative_backward(
 ) -> Result<()> {
     let s = grid_geometry("grid_sampler", order.len(), (out, grid), interpolation, padding, align_corners)?;
     let (dy, g) = (dense(grad)?, dense(grid)?);
-    grid_sample::grid_sample_grad_input(
-        &s,
-        wide(order),
-        dy.access().view(),
-        g.access().view(),
-        out.access().view_mut(),
-    );
+    grid_sample::grid_sample_grad_input(&s, wide(order), dy.read()?.view(), g.read()?.view(), out.write()?.view_mut());
     Ok(())
 }

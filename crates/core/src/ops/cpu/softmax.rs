@@ -7,12 +7,12 @@ use crate::{DType, Result, Spec, Tensor};
 use firebrand_kernels::softmax as kernel;
 
 pub(crate) fn softmax(t: &Tensor, dim: i64, _half_to_float: bool, out: &Tensor) -> Result<()> {
-    kernel::softmax(t.access().view(), wrap_dim("softmax", dim, t.ndim())?, out.access().view_mut());
+    kernel::softmax(t.read()?.view(), wrap_dim("softmax", dim, t.ndim())?, out.write()?.view_mut());
     Ok(())
 }
 
 pub(crate) fn log_softmax(t: &Tensor, dim: i64, _half_to_float: bool, out: &Tensor) -> Result<()> {
-    kernel::log_softmax(t.access().view(), wrap_dim("log_softmax", dim, t.ndim())?, out.access().view_mut());
+    kernel::log_softmax(t.read()?.view(), wrap_dim("log_softmax", dim, t.ndim())?, out.write()?.view_mut());
     Ok(())
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn softmax_backward_data(
 ) -> Result<()> {
     let d = wrap_dim("softmax", dim, grad.ndim())?;
     let grad = converted(grad, output.dtype())?;
-    kernel::softmax_backward(grad.access().view(), output.access().view(), d, out.access().view_mut());
+    kernel::softmax_backward(grad.read()?.view(), output.read()?.view(), d, out.write()?.view_mut());
     Ok(())
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn log_softmax_backward_data(
 ) -> Result<()> {
     let d = wrap_dim("log_softmax", dim, grad.ndim())?;
     let grad = converted(grad, output.dtype())?;
-    kernel::log_softmax_backward(grad.access().view(), output.access().view(), d, out.access().view_mut());
+    kernel::log_softmax_backward(grad.read()?.view(), output.read()?.view(), d, out.write()?.view_mut());
     Ok(())
 }
 

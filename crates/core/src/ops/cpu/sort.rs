@@ -12,7 +12,7 @@ use firebrand_kernels::sort as kernel;
 pub(crate) fn sort(self_: &Tensor, dim: i64, descending: bool, values: &Tensor, indices: &Tensor) -> Result<()> {
     let d = wrap_dim("sort", dim, self_.ndim())?;
     let (input, values, indices) = (lifted(self_), lifted(values), lifted(indices));
-    let (input, values, indices) = (input.access(), values.access(), indices.access());
+    let (input, values, indices) = (input.read()?, values.write()?, indices.write()?);
     kernel::sort(&input.view(), d, descending, Some(&values.view_mut()), &indices.view_mut());
     Ok(())
 }
@@ -44,7 +44,7 @@ pub(crate) fn topk(
         return Ok(());
     }
     let (input, values, indices) = (lifted(self_), lifted(values), lifted(indices));
-    let (input, values, indices) = (input.access(), values.access(), indices.access());
+    let (input, values, indices) = (input.read()?, values.write()?, indices.write()?);
     kernel::topk(&input.view(), d, largest, sorted, &values.view_mut(), &indices.view_mut());
     Ok(())
 }
@@ -69,7 +69,7 @@ pub(crate) fn kthvalue(
     let d = wrap_dim("kthvalue", dim, self_.ndim())?;
     let (v, i) = (kept(values, d, self_.ndim())?, kept(indices, d, self_.ndim())?);
     let input = lifted(self_);
-    let (input, v, i) = (input.access(), v.access(), i.access());
+    let (input, v, i) = (input.read()?, v.write()?, i.write()?);
     kernel::kthvalue(&input.view(), d, k.to_usize().unwrap_or(1), &v.view_mut(), &i.view_mut());
     Ok(())
 }
@@ -78,7 +78,7 @@ fn median_along(self_: &Tensor, dim: i64, ignore_nan: bool, values: &Tensor, ind
     let d = wrap_dim("median", dim, self_.ndim())?;
     let (v, i) = (kept(values, d, self_.ndim())?, kept(indices, d, self_.ndim())?);
     let input = lifted(self_);
-    let (input, v, i) = (input.access(), v.access(), i.access());
+    let (input, v, i) = (input.read()?, v.write()?, i.write()?);
     kernel::median(&input.view(), d, ignore_nan, &v.view_mut(), &i.view_mut());
     Ok(())
 }
@@ -95,7 +95,7 @@ pub(crate) fn nanmedian_dim(self_: &Tensor, dim: i64, _: bool, values: &Tensor, 
 
 fn median_of_all(self_: &Tensor, ignore_nan: bool, out: &Tensor) -> Result<()> {
     if self_.numel() == 0 {
-        firebrand_kernels::fill(out.access().view_mut(), Scalar::Float(f64::NAN).into());
+        firebrand_kernels::fill(out.write()?.view_mut(), Scalar::Float(f64::NAN).into());
         return Ok(());
     }
     let flat = Tensor::try_empty(Spec::new(&[self_.numel()], self_.dtype(), self_.device())?)?;
@@ -119,7 +119,7 @@ pub(crate) fn mode(self_: &Tensor, dim: i64, _: bool, values: &Tensor, indices: 
     let d = wrap_dim("mode", dim, self_.ndim())?;
     let (v, i) = (kept(values, d, self_.ndim())?, kept(indices, d, self_.ndim())?);
     let input = lifted(self_);
-    let (input, v, i) = (input.access(), v.access(), i.access());
+    let (input, v, i) = (input.read()?, v.write()?, i.write()?);
     kernel::mode(&input.view(), d, &v.view_mut(), &i.view_mut());
     Ok(())
 }
@@ -149,7 +149,7 @@ pub(crate) fn searchsorted(
 }
 
 fn search(sequence: &Tensor, values: &Tensor, right: bool, out: &Tensor) -> Result<()> {
-    let (sequence, values, out) = (sequence.access(), values.access(), out.access());
+    let (sequence, values, out) = (sequence.read()?, values.read()?, out.write()?);
     kernel::searchsorted(&sequence.view(), &values.view(), right, &out.view_mut());
     Ok(())
 }
@@ -167,7 +167,7 @@ fn distinct(
     (inverse, counts): (bool, bool),
 ) -> Result<(Tensor, Tensor, Tensor)> {
     self_.need_data(op)?;
-    let found = kernel::unique(&self_.access().view(), consecutive);
+    let found = kernel::unique(&self_.read()?.view(), consecutive);
     let n = found.positions.len();
     let positions = Tensor::try_from_vec(found.positions, [n])?;
     let values = Tensor::try_empty(Spec::new(&[n], self_.dtype(), self_.device())?)?;
@@ -229,7 +229,7 @@ fn distinct_slices(
     let d = wrap_dim(op, dim, self_.ndim())?;
     let n = self_.shape()[d];
     // Ranks of all elements stand for the elements: they compare alike, whatever the dtype.
-    let ranks = kernel::unique(&self_.access().view(), false).inverse;
+    let ranks = kernel::unique(&self_.read()?.view(), false).inverse;
     let inner: usize = self_.shape()[d + 1..].iter().product();
     let outer: usize = self_.shape()[..d].iter().product();
     let slice = |k: usize| -> Vec<i64> {

@@ -128,7 +128,7 @@ pub(crate) fn zeros_like_primal(t: &Tensor) -> Result<Tensor> {
     let spec = Spec { layout: t.layout().dense_like(), dtype: t.dtype(), device: t.device() };
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
-        firebrand_kernels::fill(out.access().view_mut(), Scalar::Int(0).into());
+        firebrand_kernels::fill(out.write()?.view_mut(), Scalar::Int(0).into());
     }
     Ok(out)
 }
@@ -152,7 +152,7 @@ pub(crate) fn zeros_plain(layout: &Layout, dtype: DType, device: crate::Device) 
     let end = layout.from_start().end();
     let flat = Tensor::try_empty(Spec::new(&[end], dtype, device)?)?;
     if !flat.is_meta() {
-        firebrand_kernels::fill(flat.access().view_mut(), Scalar::Int(0).into());
+        firebrand_kernels::fill(flat.write()?.view_mut(), Scalar::Int(0).into());
     }
     Ok(flat.alias_with(layout.from_start()))
 }

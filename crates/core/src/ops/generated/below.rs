@@ -6,7 +6,7 @@ use super::schema::Op;
 use crate::autograd::view::CreationKind;
 use crate::dispatch::{self, MemoryFormat, Value};
 use crate::ops::{cpu, devices, inplace, shape};
-use crate::{DType, Device, Result, Scalar, SymInt, Tensor, state};
+use crate::{DType, Device, Result, Scalar, SymInt, Tensor, races, state};
 
 pub(crate) fn add(
     word: u32,
@@ -25,6 +25,7 @@ pub(crate) fn add(
             )?,
         );
     }
+    races::op!("add", self_, other);
     let result = Tensor::try_empty(shape::binary_alpha("add", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::add(self_, other, alpha, &result)?;
@@ -48,6 +49,7 @@ pub(crate) fn add_(
             )
             .map(drop);
     }
+    races::op!("add_", self_, other);
     let spec = shape::binary_alpha("add_", self_, other, alpha)?;
     inplace::write(
         "add_",
@@ -75,6 +77,7 @@ pub(crate) fn add_out(
             )
             .map(drop);
     }
+    races::op!("add", self_, other, out);
     let spec = shape::binary_alpha("add", self_, other, alpha)?;
     inplace::write_out(
         "add",
@@ -99,6 +102,7 @@ pub(crate) fn add_scalar(
             )?,
         );
     }
+    races::op!("add", self_);
     let result = Tensor::try_empty(
         shape::with_scalar_alpha("add", self_, other, alpha)?,
     )?;
@@ -121,6 +125,7 @@ pub(crate) fn add_scalar_(
             )
             .map(drop);
     }
+    races::op!("add_", self_);
     let spec = shape::with_scalar_alpha("add_", self_, other, alpha)?;
     inplace::write(
         "add_",
@@ -148,6 +153,7 @@ pub(crate) fn sub(
             )?,
         );
     }
+    races::op!("sub", self_, other);
     let result = Tensor::try_empty(shape::sub("sub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::sub(self_, other, alpha, &result)?;
@@ -171,6 +177,7 @@ pub(crate) fn sub_(
             )
             .map(drop);
     }
+    races::op!("sub_", self_, other);
     let spec = shape::sub("sub_", self_, other, alpha)?;
     inplace::write(
         "sub_",
@@ -198,6 +205,7 @@ pub(crate) fn sub_out(
             )
             .map(drop);
     }
+    races::op!("sub", self_, other, out);
     let spec = shape::sub("sub", self_, other, alpha)?;
     inplace::write_out(
         "sub",
@@ -222,6 +230,7 @@ pub(crate) fn sub_scalar(
             )?,
         );
     }
+    races::op!("sub", self_);
     let result = Tensor::try_empty(shape::sub_scalar("sub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::sub_scalar(self_, other, alpha, &result)?;
@@ -242,6 +251,7 @@ pub(crate) fn sub_scalar_(
             )
             .map(drop);
     }
+    races::op!("sub_", self_);
     let spec = shape::sub_scalar("sub_", self_, other, alpha)?;
     inplace::write(
         "sub_",
@@ -269,6 +279,7 @@ pub(crate) fn rsub(
             )?,
         );
     }
+    races::op!("rsub", self_, other);
     let result = Tensor::try_empty(shape::sub("rsub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::rsub(self_, other, alpha, &result)?;
@@ -290,6 +301,7 @@ pub(crate) fn rsub_scalar(
             )?,
         );
     }
+    races::op!("rsub", self_);
     let result = Tensor::try_empty(shape::sub_scalar("rsub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::rsub_scalar(self_, other, alpha, &result)?;
@@ -305,6 +317,7 @@ pub(crate) fn mul(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::MUL_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("mul", self_, other);
     let result = Tensor::try_empty(shape::binary("mul", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::mul(self_, other, &result)?;
@@ -319,6 +332,7 @@ pub(crate) fn mul_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::MUL__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("mul_", self_, other);
     let spec = shape::binary("mul_", self_, other)?;
     inplace::write(
         "mul_",
@@ -345,6 +359,7 @@ pub(crate) fn mul_out(
             )
             .map(drop);
     }
+    races::op!("mul", self_, other, out);
     let spec = shape::binary("mul", self_, other)?;
     inplace::write_out(
         "mul",
@@ -361,6 +376,7 @@ pub(crate) fn mul_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Ten
             dispatch::call_inner(Op::MUL_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("mul", self_);
     let result = Tensor::try_empty(shape::with_scalar("mul", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::mul_scalar(self_, other, &result)?;
@@ -373,6 +389,7 @@ pub(crate) fn mul_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()
         return dispatch::call_inner(Op::MUL__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("mul_", self_);
     let spec = shape::with_scalar("mul_", self_, other)?;
     inplace::write(
         "mul_",
@@ -391,6 +408,7 @@ pub(crate) fn div(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::DIV_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("div", self_, other);
     let result = Tensor::try_empty(shape::binary_float("div", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::div(self_, other, &result)?;
@@ -405,6 +423,7 @@ pub(crate) fn div_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::DIV__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("div_", self_, other);
     let spec = shape::binary_float("div_", self_, other)?;
     inplace::write(
         "div_",
@@ -431,6 +450,7 @@ pub(crate) fn div_out(
             )
             .map(drop);
     }
+    races::op!("div", self_, other, out);
     let spec = shape::binary_float("div", self_, other)?;
     inplace::write_out(
         "div",
@@ -447,6 +467,7 @@ pub(crate) fn div_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Ten
             dispatch::call_inner(Op::DIV_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("div", self_);
     let result = Tensor::try_empty(shape::with_scalar_float("div", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::div_scalar(self_, other, &result)?;
@@ -459,6 +480,7 @@ pub(crate) fn div_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()
         return dispatch::call_inner(Op::DIV__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("div_", self_);
     let spec = shape::with_scalar_float("div_", self_, other)?;
     inplace::write(
         "div_",
@@ -487,6 +509,7 @@ pub(crate) fn div_mode(
         );
     }
     shape::need_real("div", &[self_, other])?;
+    races::op!("div", self_, other);
     let result = Tensor::try_empty(
         shape::div_mode("div", self_, other, rounding_mode)?,
     )?;
@@ -513,6 +536,7 @@ pub(crate) fn div_mode_(
             .map(drop);
     }
     shape::need_real("div_", &[self_, other])?;
+    races::op!("div_", self_, other);
     let spec = shape::div_mode("div_", self_, other, rounding_mode)?;
     inplace::write(
         "div_",
@@ -539,6 +563,7 @@ pub(crate) fn div_scalar_mode(
     }
     shape::need_real("div", &[self_])?;
     shape::need_real_number("div", other)?;
+    races::op!("div", self_);
     let result = Tensor::try_empty(
         shape::div_scalar_mode("div", self_, other, rounding_mode)?,
     )?;
@@ -563,6 +588,7 @@ pub(crate) fn div_scalar_mode_(
     }
     shape::need_real("div_", &[self_])?;
     shape::need_real_number("div_", other)?;
+    races::op!("div_", self_);
     let spec = shape::div_scalar_mode("div_", self_, other, rounding_mode)?;
     inplace::write(
         "div_",
@@ -582,6 +608,7 @@ pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<
         );
     }
     shape::need_real("floor_divide", &[self_, other])?;
+    races::op!("floor_divide", self_, other);
     let result = Tensor::try_empty(
         shape::binary_no_bool("floor_divide", self_, other)?,
     )?;
@@ -603,6 +630,7 @@ pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result
             .map(drop);
     }
     shape::need_real("floor_divide_", &[self_, other])?;
+    races::op!("floor_divide_", self_, other);
     let spec = shape::binary_no_bool("floor_divide_", self_, other)?;
     inplace::write(
         "floor_divide_",
@@ -625,6 +653,7 @@ pub(crate) fn floor_divide_scalar(
     }
     shape::need_real("floor_divide", &[self_])?;
     shape::need_real_number("floor_divide", other)?;
+    races::op!("floor_divide", self_);
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("floor_divide", self_, other)?,
     )?;
@@ -648,6 +677,7 @@ pub(crate) fn floor_divide_scalar_(
     }
     shape::need_real("floor_divide_", &[self_])?;
     shape::need_real_number("floor_divide_", other)?;
+    races::op!("floor_divide_", self_);
     let spec = shape::with_scalar_no_bool("floor_divide_", self_, other)?;
     inplace::write(
         "floor_divide_",
@@ -671,6 +701,7 @@ pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
         );
     }
     shape::need_real("remainder", &[self_, other])?;
+    races::op!("remainder", self_, other);
     let result = Tensor::try_empty(shape::binary_no_bool("remainder", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::remainder(self_, other, &result)?;
@@ -690,6 +721,7 @@ pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()
             .map(drop);
     }
     shape::need_real("remainder_", &[self_, other])?;
+    races::op!("remainder_", self_, other);
     let spec = shape::binary_no_bool("remainder_", self_, other)?;
     inplace::write(
         "remainder_",
@@ -712,6 +744,7 @@ pub(crate) fn remainder_scalar(
     }
     shape::need_real("remainder", &[self_])?;
     shape::need_real_number("remainder", other)?;
+    races::op!("remainder", self_);
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("remainder", self_, other)?,
     )?;
@@ -728,6 +761,7 @@ pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Res
     }
     shape::need_real("remainder_", &[self_])?;
     shape::need_real_number("remainder_", other)?;
+    races::op!("remainder_", self_);
     let spec = shape::with_scalar_no_bool("remainder_", self_, other)?;
     inplace::write(
         "remainder_",
@@ -753,6 +787,7 @@ pub(crate) fn scalar_remainder(
     }
     shape::need_real("remainder", &[other])?;
     shape::need_real_number("remainder", self_)?;
+    races::op!("remainder", other);
     let result = Tensor::try_empty(shape::scalar_with("remainder", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_remainder(self_, other, &result)?;
@@ -769,6 +804,7 @@ pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
         );
     }
     shape::need_real("fmod", &[self_, other])?;
+    races::op!("fmod", self_, other);
     let result = Tensor::try_empty(shape::binary_no_bool("fmod", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmod(self_, other, &result)?;
@@ -788,6 +824,7 @@ pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("fmod_", &[self_, other])?;
+    races::op!("fmod_", self_, other);
     let spec = shape::binary_no_bool("fmod_", self_, other)?;
     inplace::write(
         "fmod_",
@@ -806,6 +843,7 @@ pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Te
     }
     shape::need_real("fmod", &[self_])?;
     shape::need_real_number("fmod", other)?;
+    races::op!("fmod", self_);
     let result = Tensor::try_empty(shape::with_scalar_no_bool("fmod", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmod_scalar(self_, other, &result)?;
@@ -820,6 +858,7 @@ pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<(
     }
     shape::need_real("fmod_", &[self_])?;
     shape::need_real_number("fmod_", other)?;
+    races::op!("fmod_", self_);
     let spec = shape::with_scalar_no_bool("fmod_", self_, other)?;
     inplace::write(
         "fmod_",
@@ -842,6 +881,7 @@ pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor
             )?,
         );
     }
+    races::op!("pow", self_, exponent);
     let result = Tensor::try_empty(shape::binary_no_bool("pow", self_, exponent)?)?;
     if !result.is_meta() {
         cpu::pointwise::pow(self_, exponent, &result)?;
@@ -860,6 +900,7 @@ pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
             )
             .map(drop);
     }
+    races::op!("pow_", self_, exponent);
     let spec = shape::binary_no_bool("pow_", self_, exponent)?;
     inplace::write(
         "pow_",
@@ -879,6 +920,7 @@ pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<
             )?,
         );
     }
+    races::op!("pow", self_);
     let result = Tensor::try_empty(shape::pow_scalar("pow", self_, exponent)?)?;
     if !result.is_meta() {
         cpu::pointwise::pow_scalar(self_, exponent, &result)?;
@@ -891,6 +933,7 @@ pub(crate) fn pow_scalar_(word: u32, self_: &Tensor, exponent: Scalar) -> Result
         return dispatch::call_inner(Op::POW__SCALAR, &[self_.into(), exponent.into()])
             .map(drop);
     }
+    races::op!("pow_", self_);
     let spec = shape::pow_scalar("pow_", self_, exponent)?;
     inplace::write(
         "pow_",
@@ -907,6 +950,7 @@ pub(crate) fn scalar_pow(word: u32, self_: Scalar, exponent: &Tensor) -> Result<
             dispatch::call_inner(Op::POW_SCALAR, &[self_.into(), exponent.into()])?,
         );
     }
+    races::op!("pow", exponent);
     let result = Tensor::try_empty(shape::scalar_with("pow", self_, exponent)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_pow(self_, exponent, &result)?;
@@ -933,6 +977,7 @@ pub(crate) fn addcmul(
             )?,
         );
     }
+    races::op!("addcmul", self_, tensor1, tensor2);
     let result = Tensor::try_empty(
         shape::addcmul("addcmul", self_, tensor1, tensor2, value)?,
     )?;
@@ -960,6 +1005,7 @@ pub(crate) fn addcmul_(
             )
             .map(drop);
     }
+    races::op!("addcmul_", self_, tensor1, tensor2);
     let spec = shape::addcmul("addcmul_", self_, tensor1, tensor2, value)?;
     inplace::write(
         "addcmul_",
@@ -989,6 +1035,7 @@ pub(crate) fn addcdiv(
             )?,
         );
     }
+    races::op!("addcdiv", self_, tensor1, tensor2);
     let result = Tensor::try_empty(
         shape::addcdiv("addcdiv", self_, tensor1, tensor2, value)?,
     )?;
@@ -1016,6 +1063,7 @@ pub(crate) fn addcdiv_(
             )
             .map(drop);
     }
+    races::op!("addcdiv_", self_, tensor1, tensor2);
     let spec = shape::addcdiv("addcdiv_", self_, tensor1, tensor2, value)?;
     inplace::write(
         "addcdiv_",
@@ -1045,6 +1093,7 @@ pub(crate) fn lerp_scalar(
     }
     shape::need_real("lerp", &[self_, end])?;
     shape::need_real_number("lerp", weight)?;
+    races::op!("lerp", self_, end);
     let result = Tensor::try_empty(shape::lerp_scalar("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
         cpu::pointwise::lerp_scalar(self_, end, weight, &result)?;
@@ -1070,6 +1119,7 @@ pub(crate) fn lerp_scalar_(
     }
     shape::need_real("lerp_", &[self_, end])?;
     shape::need_real_number("lerp_", weight)?;
+    races::op!("lerp_", self_, end);
     let spec = shape::lerp_scalar("lerp_", self_, end, weight)?;
     inplace::write(
         "lerp_",
@@ -1098,6 +1148,7 @@ pub(crate) fn lerp(
         );
     }
     shape::need_real("lerp", &[self_, end, weight])?;
+    races::op!("lerp", self_, end, weight);
     let result = Tensor::try_empty(shape::lerp("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
         cpu::pointwise::lerp(self_, end, weight, &result)?;
@@ -1122,6 +1173,7 @@ pub(crate) fn lerp_(
             .map(drop);
     }
     shape::need_real("lerp_", &[self_, end, weight])?;
+    races::op!("lerp_", self_, end, weight);
     let spec = shape::lerp("lerp_", self_, end, weight)?;
     inplace::write(
         "lerp_",
@@ -1141,6 +1193,7 @@ pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
         );
     }
     shape::need_real("ldexp", &[self_, other])?;
+    races::op!("ldexp", self_, other);
     let result = Tensor::try_empty(shape::binary_float("ldexp", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ldexp(self_, other, &result)?;
@@ -1157,6 +1210,7 @@ pub(crate) fn maximum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
         );
     }
     shape::need_real("maximum", &[self_, other])?;
+    races::op!("maximum", self_, other);
     let result = Tensor::try_empty(shape::binary("maximum", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::maximum(self_, other, &result)?;
@@ -1181,6 +1235,7 @@ pub(crate) fn maximum_out(
             .map(drop);
     }
     shape::need_real("maximum", &[self_, other])?;
+    races::op!("maximum", self_, other, out);
     let spec = shape::binary("maximum", self_, other)?;
     inplace::write_out(
         "maximum",
@@ -1200,6 +1255,7 @@ pub(crate) fn minimum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
         );
     }
     shape::need_real("minimum", &[self_, other])?;
+    races::op!("minimum", self_, other);
     let result = Tensor::try_empty(shape::binary("minimum", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::minimum(self_, other, &result)?;
@@ -1224,6 +1280,7 @@ pub(crate) fn minimum_out(
             .map(drop);
     }
     shape::need_real("minimum", &[self_, other])?;
+    races::op!("minimum", self_, other, out);
     let spec = shape::binary("minimum", self_, other)?;
     inplace::write_out(
         "minimum",
@@ -1243,6 +1300,7 @@ pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
         );
     }
     shape::need_real("fmax", &[self_, other])?;
+    races::op!("fmax", self_, other);
     let result = Tensor::try_empty(shape::binary("fmax", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmax(self_, other, &result)?;
@@ -1259,6 +1317,7 @@ pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
         );
     }
     shape::need_real("fmin", &[self_, other])?;
+    races::op!("fmin", self_, other);
     let result = Tensor::try_empty(shape::binary("fmin", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmin(self_, other, &result)?;
@@ -1275,6 +1334,7 @@ pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
         );
     }
     shape::need_real("hypot", &[self_, other])?;
+    races::op!("hypot", self_, other);
     let result = Tensor::try_empty(shape::binary_floating("hypot", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::hypot(self_, other, &result)?;
@@ -1290,6 +1350,7 @@ pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("hypot_", &[self_, other])?;
+    races::op!("hypot_", self_, other);
     let spec = shape::binary_floating("hypot_", self_, other)?;
     inplace::write(
         "hypot_",
@@ -1309,6 +1370,7 @@ pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
         );
     }
     shape::need_real("logaddexp", &[self_, other])?;
+    races::op!("logaddexp", self_, other);
     let result = Tensor::try_empty(shape::binary_floating("logaddexp", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logaddexp(self_, other, &result)?;
@@ -1325,6 +1387,7 @@ pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
         );
     }
     shape::need_real("logaddexp2", &[self_, other])?;
+    races::op!("logaddexp2", self_, other);
     let result = Tensor::try_empty(shape::binary_floating("logaddexp2", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logaddexp2(self_, other, &result)?;
@@ -1341,6 +1404,7 @@ pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
         );
     }
     shape::need_real("atan2", &[self_, other])?;
+    races::op!("atan2", self_, other);
     let result = Tensor::try_empty(shape::binary_float("atan2", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::atan2(self_, other, &result)?;
@@ -1356,6 +1420,7 @@ pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("atan2_", &[self_, other])?;
+    races::op!("atan2_", self_, other);
     let spec = shape::binary_float("atan2_", self_, other)?;
     inplace::write(
         "atan2_",
@@ -1379,6 +1444,7 @@ pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tens
         );
     }
     shape::need_real("copysign", &[self_, other])?;
+    races::op!("copysign", self_, other);
     let result = Tensor::try_empty(shape::binary_float("copysign", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::copysign(self_, other, &result)?;
@@ -1398,6 +1464,7 @@ pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()>
             .map(drop);
     }
     shape::need_real("copysign_", &[self_, other])?;
+    races::op!("copysign_", self_, other);
     let spec = shape::binary_float("copysign_", self_, other)?;
     inplace::write(
         "copysign_",
@@ -1420,6 +1487,7 @@ pub(crate) fn copysign_scalar(
     }
     shape::need_real("copysign", &[self_])?;
     shape::need_real_number("copysign", other)?;
+    races::op!("copysign", self_);
     let result = Tensor::try_empty(shape::with_scalar_float("copysign", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::copysign_scalar(self_, other, &result)?;
@@ -1434,6 +1502,7 @@ pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Resu
     }
     shape::need_real("copysign_", &[self_])?;
     shape::need_real_number("copysign_", other)?;
+    races::op!("copysign_", self_);
     let spec = shape::with_scalar_float("copysign_", self_, other)?;
     inplace::write(
         "copysign_",
@@ -1453,6 +1522,7 @@ pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
         );
     }
     shape::need_real("xlogy", &[self_, other])?;
+    races::op!("xlogy", self_, other);
     let result = Tensor::try_empty(shape::binary_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::xlogy(self_, other, &result)?;
@@ -1472,6 +1542,7 @@ pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("xlogy_", &[self_, other])?;
+    races::op!("xlogy_", self_, other);
     let spec = shape::binary_float("xlogy_", self_, other)?;
     inplace::write(
         "xlogy_",
@@ -1490,6 +1561,7 @@ pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<T
     }
     shape::need_real("xlogy", &[self_])?;
     shape::need_real_number("xlogy", other)?;
+    races::op!("xlogy", self_);
     let result = Tensor::try_empty(shape::with_scalar_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::xlogy_scalar(self_, other, &result)?;
@@ -1507,6 +1579,7 @@ pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<
     }
     shape::need_real("xlogy_", &[self_])?;
     shape::need_real_number("xlogy_", other)?;
+    races::op!("xlogy_", self_);
     let spec = shape::with_scalar_float("xlogy_", self_, other)?;
     inplace::write(
         "xlogy_",
@@ -1525,6 +1598,7 @@ pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<T
     }
     shape::need_real("xlogy", &[other])?;
     shape::need_real_number("xlogy", self_)?;
+    races::op!("xlogy", other);
     let result = Tensor::try_empty(shape::scalar_with_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_xlogy(self_, other, &result)?;
@@ -1541,6 +1615,7 @@ pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Te
         );
     }
     shape::need_real("heaviside", &[self_, values])?;
+    races::op!("heaviside", self_, values);
     let result = Tensor::try_empty(shape::heaviside("heaviside", self_, values)?)?;
     if !result.is_meta() {
         cpu::pointwise::heaviside(self_, values, &result)?;
@@ -1556,6 +1631,7 @@ pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<(
             .map(drop);
     }
     shape::need_real("heaviside_", &[self_, values])?;
+    races::op!("heaviside_", self_, values);
     let spec = shape::heaviside("heaviside_", self_, values)?;
     inplace::write(
         "heaviside_",
@@ -1570,6 +1646,7 @@ pub(crate) fn neg(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::NEG, &[self_.into()])?);
     }
+    races::op!("neg", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("neg", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::neg(self_, &result)?;
@@ -1581,6 +1658,7 @@ pub(crate) fn neg_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::NEG_, &[self_.into()]).map(drop);
     }
+    races::op!("neg_", self_);
     let spec = shape::unary_no_bool("neg_", self_)?;
     inplace::write("neg_", self_, spec, &[self_], |out| cpu::pointwise::neg(self_, out))
 }
@@ -1592,6 +1670,7 @@ pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::NEG_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("neg", self_, out);
     let spec = shape::unary_no_bool("neg", self_)?;
     inplace::write_out("neg", out, spec, &[self_], |out| cpu::pointwise::neg(self_, out))
 }
@@ -1600,6 +1679,7 @@ pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ABS, &[self_.into()])?);
     }
+    races::op!("abs", self_);
     let result = Tensor::try_empty(shape::unary_to_real("abs", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::abs(self_, &result)?;
@@ -1611,6 +1691,7 @@ pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ABS_, &[self_.into()]).map(drop);
     }
+    races::op!("abs_", self_);
     let spec = shape::unary_to_real("abs_", self_)?;
     inplace::write("abs_", self_, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
 }
@@ -1622,6 +1703,7 @@ pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::ABS_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("abs", self_, out);
     let spec = shape::unary_to_real("abs", self_)?;
     inplace::write_out("abs", out, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
 }
@@ -1631,6 +1713,7 @@ pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::FLOOR, &[self_.into()])?);
     }
     shape::need_real("floor", &[self_])?;
+    races::op!("floor", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("floor", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::floor(self_, &result)?;
@@ -1643,6 +1726,7 @@ pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::FLOOR_, &[self_.into()]).map(drop);
     }
     shape::need_real("floor_", &[self_])?;
+    races::op!("floor_", self_);
     let spec = shape::unary_no_bool("floor_", self_)?;
     inplace::write(
         "floor_",
@@ -1658,6 +1742,7 @@ pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::CEIL, &[self_.into()])?);
     }
     shape::need_real("ceil", &[self_])?;
+    races::op!("ceil", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("ceil", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::ceil(self_, &result)?;
@@ -1670,6 +1755,7 @@ pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::CEIL_, &[self_.into()]).map(drop);
     }
     shape::need_real("ceil_", &[self_])?;
+    races::op!("ceil_", self_);
     let spec = shape::unary_no_bool("ceil_", self_)?;
     inplace::write(
         "ceil_",
@@ -1685,6 +1771,7 @@ pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::ROUND, &[self_.into()])?);
     }
     shape::need_real("round", &[self_])?;
+    races::op!("round", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("round", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::round(self_, &result)?;
@@ -1697,6 +1784,7 @@ pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::ROUND_, &[self_.into()]).map(drop);
     }
     shape::need_real("round_", &[self_])?;
+    races::op!("round_", self_);
     let spec = shape::unary_no_bool("round_", self_)?;
     inplace::write(
         "round_",
@@ -1712,6 +1800,7 @@ pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::TRUNC, &[self_.into()])?);
     }
     shape::need_real("trunc", &[self_])?;
+    races::op!("trunc", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("trunc", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::trunc(self_, &result)?;
@@ -1724,6 +1813,7 @@ pub(crate) fn trunc_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::TRUNC_, &[self_.into()]).map(drop);
     }
     shape::need_real("trunc_", &[self_])?;
+    races::op!("trunc_", self_);
     let spec = shape::unary_no_bool("trunc_", self_)?;
     inplace::write(
         "trunc_",
@@ -1745,6 +1835,7 @@ pub(crate) fn round_decimals(
         );
     }
     shape::need_real("round", &[self_])?;
+    races::op!("round", self_);
     let result = Tensor::try_empty(shape::round_decimals("round", self_, decimals)?)?;
     if !result.is_meta() {
         cpu::pointwise::round_decimals(self_, decimals, &result)?;
@@ -1761,6 +1852,7 @@ pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Resul
             .map(drop);
     }
     shape::need_real("round_", &[self_])?;
+    races::op!("round_", self_);
     let spec = shape::round_decimals("round_", self_, decimals)?;
     inplace::write(
         "round_",
@@ -1775,6 +1867,7 @@ pub(crate) fn sgn(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SGN, &[self_.into()])?);
     }
+    races::op!("sgn", self_);
     let result = Tensor::try_empty(shape::unary("sgn", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sgn(self_, &result)?;
@@ -1786,6 +1879,7 @@ pub(crate) fn sgn_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SGN_, &[self_.into()]).map(drop);
     }
+    races::op!("sgn_", self_);
     let spec = shape::unary("sgn_", self_)?;
     inplace::write("sgn_", self_, spec, &[self_], |out| cpu::pointwise::sgn(self_, out))
 }
@@ -1795,6 +1889,7 @@ pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::SIGN, &[self_.into()])?);
     }
     shape::need_real("sign", &[self_])?;
+    races::op!("sign", self_);
     let result = Tensor::try_empty(shape::unary("sign", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sign(self_, &result)?;
@@ -1807,6 +1902,7 @@ pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::SIGN_, &[self_.into()]).map(drop);
     }
     shape::need_real("sign_", &[self_])?;
+    races::op!("sign_", self_);
     let spec = shape::unary("sign_", self_)?;
     inplace::write(
         "sign_",
@@ -1822,6 +1918,7 @@ pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::FRAC, &[self_.into()])?);
     }
     shape::need_real("frac", &[self_])?;
+    races::op!("frac", self_);
     let result = Tensor::try_empty(shape::unary_floating("frac", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::frac(self_, &result)?;
@@ -1834,6 +1931,7 @@ pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::FRAC_, &[self_.into()]).map(drop);
     }
     shape::need_real("frac_", &[self_])?;
+    races::op!("frac_", self_);
     let spec = shape::unary_floating("frac_", self_)?;
     inplace::write(
         "frac_",
@@ -1850,6 +1948,7 @@ pub(crate) fn conj_physical(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::CONJ_PHYSICAL, &[self_.into()])?,
         );
     }
+    races::op!("conj_physical", self_);
     let result = Tensor::try_empty(shape::unary("conj_physical", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::conj_physical(self_, &result)?;
@@ -1861,6 +1960,7 @@ pub(crate) fn conj_physical_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::CONJ_PHYSICAL_, &[self_.into()]).map(drop);
     }
+    races::op!("conj_physical_", self_);
     let spec = shape::unary("conj_physical_", self_)?;
     inplace::write(
         "conj_physical_",
@@ -1882,6 +1982,7 @@ pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Resu
             )
             .map(drop);
     }
+    races::op!("conj_physical", self_, out);
     let spec = shape::unary("conj_physical", self_)?;
     inplace::write_out(
         "conj_physical",
@@ -1896,6 +1997,7 @@ pub(crate) fn angle(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ANGLE, &[self_.into()])?);
     }
+    races::op!("angle", self_);
     let result = Tensor::try_empty(shape::unary_float_to_real("angle", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::angle(self_, &result)?;
@@ -1910,6 +2012,7 @@ pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::ANGLE_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("angle", self_, out);
     let spec = shape::unary_float_to_real("angle", self_)?;
     inplace::write_out(
         "angle",
@@ -1929,9 +2032,10 @@ pub(crate) fn complex(word: u32, real: &Tensor, imag: &Tensor) -> Result<Tensor>
         );
     }
     shape::need_real("complex", &[real, imag])?;
+    races::op!("complex", real, imag);
     let result = Tensor::try_empty(shape::complex("complex", real, imag)?)?;
     if !result.is_meta() {
-        cpu::pointwise::complex(real, imag, &result)?;
+        cpu::run(|| cpu::pointwise::complex(real, imag, &result))?;
     }
     Ok(result)
 }
@@ -1953,13 +2057,14 @@ pub(crate) fn complex_out(
             .map(drop);
     }
     shape::need_real("complex", &[real, imag])?;
+    races::op!("complex", real, imag, out);
     let spec = shape::complex("complex", real, imag)?;
     inplace::write_out_through_copy(
         "complex",
         out,
         spec,
         &[real, imag],
-        |out| cpu::pointwise::complex(real, imag, out),
+        |out| cpu::run(|| cpu::pointwise::complex(real, imag, out)),
     )
 }
 
@@ -1989,6 +2094,7 @@ pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::RECIPROCAL, &[self_.into()])?,
         );
     }
+    races::op!("reciprocal", self_);
     let result = Tensor::try_empty(shape::unary_float("reciprocal", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::reciprocal(self_, &result)?;
@@ -2000,6 +2106,7 @@ pub(crate) fn reciprocal_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::RECIPROCAL_, &[self_.into()]).map(drop);
     }
+    races::op!("reciprocal_", self_);
     let spec = shape::unary_float("reciprocal_", self_)?;
     inplace::write(
         "reciprocal_",
@@ -2021,6 +2128,7 @@ pub(crate) fn reciprocal_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<
             )
             .map(drop);
     }
+    races::op!("reciprocal", self_, out);
     let spec = shape::unary_float("reciprocal", self_)?;
     inplace::write_out(
         "reciprocal",
@@ -2035,6 +2143,7 @@ pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SQRT, &[self_.into()])?);
     }
+    races::op!("sqrt", self_);
     let result = Tensor::try_empty(shape::unary_float("sqrt", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sqrt(self_, &result)?;
@@ -2046,6 +2155,7 @@ pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SQRT_, &[self_.into()]).map(drop);
     }
+    races::op!("sqrt_", self_);
     let spec = shape::unary_float("sqrt_", self_)?;
     inplace::write(
         "sqrt_",
@@ -2063,6 +2173,7 @@ pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::SQRT_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("sqrt", self_, out);
     let spec = shape::unary_float("sqrt", self_)?;
     inplace::write_out(
         "sqrt",
@@ -2077,6 +2188,7 @@ pub(crate) fn rsqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::RSQRT, &[self_.into()])?);
     }
+    races::op!("rsqrt", self_);
     let result = Tensor::try_empty(shape::unary_float("rsqrt", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::rsqrt(self_, &result)?;
@@ -2088,6 +2200,7 @@ pub(crate) fn rsqrt_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::RSQRT_, &[self_.into()]).map(drop);
     }
+    races::op!("rsqrt_", self_);
     let spec = shape::unary_float("rsqrt_", self_)?;
     inplace::write(
         "rsqrt_",
@@ -2102,6 +2215,7 @@ pub(crate) fn exp(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::EXP, &[self_.into()])?);
     }
+    races::op!("exp", self_);
     let result = Tensor::try_empty(shape::unary_float("exp", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::exp(self_, &result)?;
@@ -2113,6 +2227,7 @@ pub(crate) fn exp_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::EXP_, &[self_.into()]).map(drop);
     }
+    races::op!("exp_", self_);
     let spec = shape::unary_float("exp_", self_)?;
     inplace::write("exp_", self_, spec, &[self_], |out| cpu::pointwise::exp(self_, out))
 }
@@ -2124,6 +2239,7 @@ pub(crate) fn exp_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::EXP_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("exp", self_, out);
     let spec = shape::unary_float("exp", self_)?;
     inplace::write_out("exp", out, spec, &[self_], |out| cpu::pointwise::exp(self_, out))
 }
@@ -2132,6 +2248,7 @@ pub(crate) fn exp2(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::EXP2, &[self_.into()])?);
     }
+    races::op!("exp2", self_);
     let result = Tensor::try_empty(shape::unary_float("exp2", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::exp2(self_, &result)?;
@@ -2143,6 +2260,7 @@ pub(crate) fn exp2_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::EXP2_, &[self_.into()]).map(drop);
     }
+    races::op!("exp2_", self_);
     let spec = shape::unary_float("exp2_", self_)?;
     inplace::write(
         "exp2_",
@@ -2157,6 +2275,7 @@ pub(crate) fn expm1(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::EXPM1, &[self_.into()])?);
     }
+    races::op!("expm1", self_);
     let result = Tensor::try_empty(shape::unary_float("expm1", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::expm1(self_, &result)?;
@@ -2168,6 +2287,7 @@ pub(crate) fn expm1_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::EXPM1_, &[self_.into()]).map(drop);
     }
+    races::op!("expm1_", self_);
     let spec = shape::unary_float("expm1_", self_)?;
     inplace::write(
         "expm1_",
@@ -2182,6 +2302,7 @@ pub(crate) fn log(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::LOG, &[self_.into()])?);
     }
+    races::op!("log", self_);
     let result = Tensor::try_empty(shape::unary_float("log", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::log(self_, &result)?;
@@ -2193,6 +2314,7 @@ pub(crate) fn log_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LOG_, &[self_.into()]).map(drop);
     }
+    races::op!("log_", self_);
     let spec = shape::unary_float("log_", self_)?;
     inplace::write("log_", self_, spec, &[self_], |out| cpu::pointwise::log(self_, out))
 }
@@ -2204,6 +2326,7 @@ pub(crate) fn log_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::LOG_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("log", self_, out);
     let spec = shape::unary_float("log", self_)?;
     inplace::write_out("log", out, spec, &[self_], |out| cpu::pointwise::log(self_, out))
 }
@@ -2212,6 +2335,7 @@ pub(crate) fn log2(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::LOG2, &[self_.into()])?);
     }
+    races::op!("log2", self_);
     let result = Tensor::try_empty(shape::unary_float("log2", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::log2(self_, &result)?;
@@ -2223,6 +2347,7 @@ pub(crate) fn log2_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LOG2_, &[self_.into()]).map(drop);
     }
+    races::op!("log2_", self_);
     let spec = shape::unary_float("log2_", self_)?;
     inplace::write(
         "log2_",
@@ -2237,6 +2362,7 @@ pub(crate) fn log10(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::LOG10, &[self_.into()])?);
     }
+    races::op!("log10", self_);
     let result = Tensor::try_empty(shape::unary_float("log10", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::log10(self_, &result)?;
@@ -2248,6 +2374,7 @@ pub(crate) fn log10_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LOG10_, &[self_.into()]).map(drop);
     }
+    races::op!("log10_", self_);
     let spec = shape::unary_float("log10_", self_)?;
     inplace::write(
         "log10_",
@@ -2262,6 +2389,7 @@ pub(crate) fn log1p(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::LOG1P, &[self_.into()])?);
     }
+    races::op!("log1p", self_);
     let result = Tensor::try_empty(shape::unary_float("log1p", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::log1p(self_, &result)?;
@@ -2273,6 +2401,7 @@ pub(crate) fn log1p_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LOG1P_, &[self_.into()]).map(drop);
     }
+    races::op!("log1p_", self_);
     let spec = shape::unary_float("log1p_", self_)?;
     inplace::write(
         "log1p_",
@@ -2287,6 +2416,7 @@ pub(crate) fn sin(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SIN, &[self_.into()])?);
     }
+    races::op!("sin", self_);
     let result = Tensor::try_empty(shape::unary_float("sin", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sin(self_, &result)?;
@@ -2298,6 +2428,7 @@ pub(crate) fn sin_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SIN_, &[self_.into()]).map(drop);
     }
+    races::op!("sin_", self_);
     let spec = shape::unary_float("sin_", self_)?;
     inplace::write("sin_", self_, spec, &[self_], |out| cpu::pointwise::sin(self_, out))
 }
@@ -2309,6 +2440,7 @@ pub(crate) fn sin_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::SIN_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("sin", self_, out);
     let spec = shape::unary_float("sin", self_)?;
     inplace::write_out("sin", out, spec, &[self_], |out| cpu::pointwise::sin(self_, out))
 }
@@ -2317,6 +2449,7 @@ pub(crate) fn cos(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::COS, &[self_.into()])?);
     }
+    races::op!("cos", self_);
     let result = Tensor::try_empty(shape::unary_float("cos", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::cos(self_, &result)?;
@@ -2328,6 +2461,7 @@ pub(crate) fn cos_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::COS_, &[self_.into()]).map(drop);
     }
+    races::op!("cos_", self_);
     let spec = shape::unary_float("cos_", self_)?;
     inplace::write("cos_", self_, spec, &[self_], |out| cpu::pointwise::cos(self_, out))
 }
@@ -2339,6 +2473,7 @@ pub(crate) fn cos_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::COS_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("cos", self_, out);
     let spec = shape::unary_float("cos", self_)?;
     inplace::write_out("cos", out, spec, &[self_], |out| cpu::pointwise::cos(self_, out))
 }
@@ -2347,6 +2482,7 @@ pub(crate) fn tan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::TAN, &[self_.into()])?);
     }
+    races::op!("tan", self_);
     let result = Tensor::try_empty(shape::unary_float("tan", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::tan(self_, &result)?;
@@ -2358,6 +2494,7 @@ pub(crate) fn tan_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::TAN_, &[self_.into()]).map(drop);
     }
+    races::op!("tan_", self_);
     let spec = shape::unary_float("tan_", self_)?;
     inplace::write("tan_", self_, spec, &[self_], |out| cpu::pointwise::tan(self_, out))
 }
@@ -2366,6 +2503,7 @@ pub(crate) fn asin(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ASIN, &[self_.into()])?);
     }
+    races::op!("asin", self_);
     let result = Tensor::try_empty(shape::unary_float("asin", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::asin(self_, &result)?;
@@ -2377,6 +2515,7 @@ pub(crate) fn asin_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ASIN_, &[self_.into()]).map(drop);
     }
+    races::op!("asin_", self_);
     let spec = shape::unary_float("asin_", self_)?;
     inplace::write(
         "asin_",
@@ -2391,6 +2530,7 @@ pub(crate) fn acos(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ACOS, &[self_.into()])?);
     }
+    races::op!("acos", self_);
     let result = Tensor::try_empty(shape::unary_float("acos", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::acos(self_, &result)?;
@@ -2402,6 +2542,7 @@ pub(crate) fn acos_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ACOS_, &[self_.into()]).map(drop);
     }
+    races::op!("acos_", self_);
     let spec = shape::unary_float("acos_", self_)?;
     inplace::write(
         "acos_",
@@ -2416,6 +2557,7 @@ pub(crate) fn atan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ATAN, &[self_.into()])?);
     }
+    races::op!("atan", self_);
     let result = Tensor::try_empty(shape::unary_float("atan", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::atan(self_, &result)?;
@@ -2427,6 +2569,7 @@ pub(crate) fn atan_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ATAN_, &[self_.into()]).map(drop);
     }
+    races::op!("atan_", self_);
     let spec = shape::unary_float("atan_", self_)?;
     inplace::write(
         "atan_",
@@ -2441,6 +2584,7 @@ pub(crate) fn sinh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SINH, &[self_.into()])?);
     }
+    races::op!("sinh", self_);
     let result = Tensor::try_empty(shape::unary_float("sinh", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sinh(self_, &result)?;
@@ -2452,6 +2596,7 @@ pub(crate) fn sinh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SINH_, &[self_.into()]).map(drop);
     }
+    races::op!("sinh_", self_);
     let spec = shape::unary_float("sinh_", self_)?;
     inplace::write(
         "sinh_",
@@ -2466,6 +2611,7 @@ pub(crate) fn cosh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::COSH, &[self_.into()])?);
     }
+    races::op!("cosh", self_);
     let result = Tensor::try_empty(shape::unary_float("cosh", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::cosh(self_, &result)?;
@@ -2477,6 +2623,7 @@ pub(crate) fn cosh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::COSH_, &[self_.into()]).map(drop);
     }
+    races::op!("cosh_", self_);
     let spec = shape::unary_float("cosh_", self_)?;
     inplace::write(
         "cosh_",
@@ -2491,6 +2638,7 @@ pub(crate) fn tanh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::TANH, &[self_.into()])?);
     }
+    races::op!("tanh", self_);
     let result = Tensor::try_empty(shape::unary_float("tanh", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::tanh(self_, &result)?;
@@ -2502,6 +2650,7 @@ pub(crate) fn tanh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::TANH_, &[self_.into()]).map(drop);
     }
+    races::op!("tanh_", self_);
     let spec = shape::unary_float("tanh_", self_)?;
     inplace::write(
         "tanh_",
@@ -2519,6 +2668,7 @@ pub(crate) fn tanh_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::TANH_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("tanh", self_, out);
     let spec = shape::unary_float("tanh", self_)?;
     inplace::write_out(
         "tanh",
@@ -2533,6 +2683,7 @@ pub(crate) fn asinh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ASINH, &[self_.into()])?);
     }
+    races::op!("asinh", self_);
     let result = Tensor::try_empty(shape::unary_float("asinh", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::asinh(self_, &result)?;
@@ -2544,6 +2695,7 @@ pub(crate) fn asinh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ASINH_, &[self_.into()]).map(drop);
     }
+    races::op!("asinh_", self_);
     let spec = shape::unary_float("asinh_", self_)?;
     inplace::write(
         "asinh_",
@@ -2558,6 +2710,7 @@ pub(crate) fn acosh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ACOSH, &[self_.into()])?);
     }
+    races::op!("acosh", self_);
     let result = Tensor::try_empty(shape::unary_float("acosh", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::acosh(self_, &result)?;
@@ -2569,6 +2722,7 @@ pub(crate) fn acosh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ACOSH_, &[self_.into()]).map(drop);
     }
+    races::op!("acosh_", self_);
     let spec = shape::unary_float("acosh_", self_)?;
     inplace::write(
         "acosh_",
@@ -2583,6 +2737,7 @@ pub(crate) fn atanh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ATANH, &[self_.into()])?);
     }
+    races::op!("atanh", self_);
     let result = Tensor::try_empty(shape::unary_float("atanh", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::atanh(self_, &result)?;
@@ -2594,6 +2749,7 @@ pub(crate) fn atanh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ATANH_, &[self_.into()]).map(drop);
     }
+    races::op!("atanh_", self_);
     let spec = shape::unary_float("atanh_", self_)?;
     inplace::write(
         "atanh_",
@@ -2608,6 +2764,7 @@ pub(crate) fn sigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SIGMOID, &[self_.into()])?);
     }
+    races::op!("sigmoid", self_);
     let result = Tensor::try_empty(shape::unary_float("sigmoid", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sigmoid(self_, &result)?;
@@ -2619,6 +2776,7 @@ pub(crate) fn sigmoid_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SIGMOID_, &[self_.into()]).map(drop);
     }
+    races::op!("sigmoid_", self_);
     let spec = shape::unary_float("sigmoid_", self_)?;
     inplace::write(
         "sigmoid_",
@@ -2636,6 +2794,7 @@ pub(crate) fn sigmoid_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()>
         return dispatch::call_apart(word, Op::SIGMOID_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
+    races::op!("sigmoid", self_, out);
     let spec = shape::unary_float("sigmoid", self_)?;
     inplace::write_out(
         "sigmoid",
@@ -2651,6 +2810,7 @@ pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::ERF, &[self_.into()])?);
     }
     shape::need_real("erf", &[self_])?;
+    races::op!("erf", self_);
     let result = Tensor::try_empty(shape::unary_float("erf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::erf(self_, &result)?;
@@ -2663,6 +2823,7 @@ pub(crate) fn erf_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::ERF_, &[self_.into()]).map(drop);
     }
     shape::need_real("erf_", &[self_])?;
+    races::op!("erf_", self_);
     let spec = shape::unary_float("erf_", self_)?;
     inplace::write("erf_", self_, spec, &[self_], |out| cpu::pointwise::erf(self_, out))
 }
@@ -2672,6 +2833,7 @@ pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::ERFC, &[self_.into()])?);
     }
     shape::need_real("erfc", &[self_])?;
+    races::op!("erfc", self_);
     let result = Tensor::try_empty(shape::unary_float("erfc", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::erfc(self_, &result)?;
@@ -2684,6 +2846,7 @@ pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::ERFC_, &[self_.into()]).map(drop);
     }
     shape::need_real("erfc_", &[self_])?;
+    races::op!("erfc_", self_);
     let spec = shape::unary_float("erfc_", self_)?;
     inplace::write(
         "erfc_",
@@ -2699,6 +2862,7 @@ pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::ERFINV, &[self_.into()])?);
     }
     shape::need_real("erfinv", &[self_])?;
+    races::op!("erfinv", self_);
     let result = Tensor::try_empty(shape::unary_float("erfinv", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::erfinv(self_, &result)?;
@@ -2711,6 +2875,7 @@ pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::ERFINV_, &[self_.into()]).map(drop);
     }
     shape::need_real("erfinv_", &[self_])?;
+    races::op!("erfinv_", self_);
     let spec = shape::unary_float("erfinv_", self_)?;
     inplace::write(
         "erfinv_",
@@ -2726,6 +2891,7 @@ pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::LGAMMA, &[self_.into()])?);
     }
     shape::need_real("lgamma", &[self_])?;
+    races::op!("lgamma", self_);
     let result = Tensor::try_empty(shape::unary_float("lgamma", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::lgamma(self_, &result)?;
@@ -2738,6 +2904,7 @@ pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::LGAMMA_, &[self_.into()]).map(drop);
     }
     shape::need_real("lgamma_", &[self_])?;
+    races::op!("lgamma_", self_);
     let spec = shape::unary_float("lgamma_", self_)?;
     inplace::write(
         "lgamma_",
@@ -2753,6 +2920,7 @@ pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::DIGAMMA, &[self_.into()])?);
     }
     shape::need_real("digamma", &[self_])?;
+    races::op!("digamma", self_);
     let result = Tensor::try_empty(shape::unary_float("digamma", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::digamma(self_, &result)?;
@@ -2765,6 +2933,7 @@ pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::DIGAMMA_, &[self_.into()]).map(drop);
     }
     shape::need_real("digamma_", &[self_])?;
+    races::op!("digamma_", self_);
     let spec = shape::unary_float("digamma_", self_)?;
     inplace::write(
         "digamma_",
@@ -2780,6 +2949,7 @@ pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::SINC, &[self_.into()])?);
     }
     shape::need_real("sinc", &[self_])?;
+    races::op!("sinc", self_);
     let result = Tensor::try_empty(shape::unary_float("sinc", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sinc(self_, &result)?;
@@ -2792,6 +2962,7 @@ pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::SINC_, &[self_.into()]).map(drop);
     }
     shape::need_real("sinc_", &[self_])?;
+    races::op!("sinc_", self_);
     let spec = shape::unary_float("sinc_", self_)?;
     inplace::write(
         "sinc_",
@@ -2807,6 +2978,7 @@ pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::DEG2RAD, &[self_.into()])?);
     }
     shape::need_real("deg2rad", &[self_])?;
+    races::op!("deg2rad", self_);
     let result = Tensor::try_empty(shape::unary_float("deg2rad", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::deg2rad(self_, &result)?;
@@ -2819,6 +2991,7 @@ pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::DEG2RAD_, &[self_.into()]).map(drop);
     }
     shape::need_real("deg2rad_", &[self_])?;
+    races::op!("deg2rad_", self_);
     let spec = shape::unary_float("deg2rad_", self_)?;
     inplace::write(
         "deg2rad_",
@@ -2834,6 +3007,7 @@ pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::RAD2DEG, &[self_.into()])?);
     }
     shape::need_real("rad2deg", &[self_])?;
+    races::op!("rad2deg", self_);
     let result = Tensor::try_empty(shape::unary_float("rad2deg", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::rad2deg(self_, &result)?;
@@ -2846,6 +3020,7 @@ pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::RAD2DEG_, &[self_.into()]).map(drop);
     }
     shape::need_real("rad2deg_", &[self_])?;
+    races::op!("rad2deg_", self_);
     let spec = shape::unary_float("rad2deg_", self_)?;
     inplace::write(
         "rad2deg_",
@@ -2863,6 +3038,7 @@ pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("polygamma", &[self_])?;
+    races::op!("polygamma", self_);
     let result = Tensor::try_empty(shape::polygamma("polygamma", n, self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::polygamma(n, self_, &result)?;
@@ -2877,6 +3053,7 @@ pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tenso
         );
     }
     shape::need_real("logit", &[self_])?;
+    races::op!("logit", self_);
     let result = Tensor::try_empty(shape::logit("logit", self_, eps)?)?;
     if !result.is_meta() {
         cpu::pointwise::logit(self_, eps, &result)?;
@@ -2889,6 +3066,7 @@ pub(crate) fn logit_(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<()> 
         return dispatch::call_inner(Op::LOGIT_, &[self_.into(), eps.into()]).map(drop);
     }
     shape::need_real("logit_", &[self_])?;
+    races::op!("logit_", self_);
     let spec = shape::logit("logit_", self_, eps)?;
     inplace::write(
         "logit_",
@@ -2915,6 +3093,7 @@ pub(crate) fn nan_to_num(
         );
     }
     shape::need_real("nan_to_num", &[self_])?;
+    races::op!("nan_to_num", self_);
     let result = Tensor::try_empty(
         shape::nan_to_num("nan_to_num", self_, nan, posinf, neginf)?,
     )?;
@@ -2939,6 +3118,7 @@ pub(crate) fn nan_to_num_(
             .map(drop);
     }
     shape::need_real("nan_to_num_", &[self_])?;
+    races::op!("nan_to_num_", self_);
     let spec = shape::nan_to_num("nan_to_num_", self_, nan, posinf, neginf)?;
     inplace::write(
         "nan_to_num_",
@@ -2953,6 +3133,7 @@ pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ISNAN, &[self_.into()])?);
     }
+    races::op!("isnan", self_);
     let result = Tensor::try_empty(shape::unary_bool("isnan", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isnan(self_, &result)?;
@@ -2964,6 +3145,7 @@ pub(crate) fn isinf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ISINF, &[self_.into()])?);
     }
+    races::op!("isinf", self_);
     let result = Tensor::try_empty(shape::unary_bool("isinf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isinf(self_, &result)?;
@@ -2978,6 +3160,7 @@ pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("isposinf", &[self_])?;
+    races::op!("isposinf", self_);
     let result = Tensor::try_empty(shape::unary_bool("isposinf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isposinf(self_, &result)?;
@@ -2992,6 +3175,7 @@ pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("isneginf", &[self_])?;
+    races::op!("isneginf", self_);
     let result = Tensor::try_empty(shape::unary_bool("isneginf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isneginf(self_, &result)?;
@@ -3004,6 +3188,7 @@ pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::SIGNBIT, &[self_.into()])?);
     }
     shape::need_real("signbit", &[self_])?;
+    races::op!("signbit", self_);
     let result = Tensor::try_empty(shape::unary_bool("signbit", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::signbit(self_, &result)?;
@@ -3017,6 +3202,7 @@ pub(crate) fn isfinite(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::ISFINITE, &[self_.into()])?,
         );
     }
+    races::op!("isfinite", self_);
     let result = Tensor::try_empty(shape::unary_bool("isfinite", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isfinite(self_, &result)?;
@@ -3030,6 +3216,7 @@ pub(crate) fn logical_not(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::LOGICAL_NOT, &[self_.into()])?,
         );
     }
+    races::op!("logical_not", self_);
     let result = Tensor::try_empty(shape::unary_bool("logical_not", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::logical_not(self_, &result)?;
@@ -3041,6 +3228,7 @@ pub(crate) fn logical_not_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LOGICAL_NOT_, &[self_.into()]).map(drop);
     }
+    races::op!("logical_not_", self_);
     let spec = shape::unary_bool("logical_not_", self_)?;
     inplace::write(
         "logical_not_",
@@ -3059,6 +3247,7 @@ pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::EQ_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("eq", self_, other);
     let result = Tensor::try_empty(shape::comparison("eq", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::eq(self_, other, &result)?;
@@ -3073,6 +3262,7 @@ pub(crate) fn eq_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::EQ__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("eq_", self_, other);
     let spec = shape::comparison("eq_", self_, other)?;
     inplace::write(
         "eq_",
@@ -3089,6 +3279,7 @@ pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
             dispatch::call_inner(Op::EQ_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("eq", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("eq", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::eq_scalar(self_, other, &result)?;
@@ -3101,6 +3292,7 @@ pub(crate) fn eq_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
         return dispatch::call_inner(Op::EQ__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("eq_", self_);
     let spec = shape::comparison_scalar("eq_", self_, other)?;
     inplace::write(
         "eq_",
@@ -3119,6 +3311,7 @@ pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::NE_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("ne", self_, other);
     let result = Tensor::try_empty(shape::comparison("ne", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ne(self_, other, &result)?;
@@ -3133,6 +3326,7 @@ pub(crate) fn ne_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_apart(word, Op::NE__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("ne_", self_, other);
     let spec = shape::comparison("ne_", self_, other)?;
     inplace::write(
         "ne_",
@@ -3149,6 +3343,7 @@ pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
             dispatch::call_inner(Op::NE_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("ne", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("ne", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ne_scalar(self_, other, &result)?;
@@ -3161,6 +3356,7 @@ pub(crate) fn ne_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
         return dispatch::call_inner(Op::NE__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("ne_", self_);
     let spec = shape::comparison_scalar("ne_", self_, other)?;
     inplace::write(
         "ne_",
@@ -3180,6 +3376,7 @@ pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("lt", &[self_, other])?;
+    races::op!("lt", self_, other);
     let result = Tensor::try_empty(shape::comparison("lt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::lt(self_, other, &result)?;
@@ -3195,6 +3392,7 @@ pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("lt_", &[self_, other])?;
+    races::op!("lt_", self_, other);
     let spec = shape::comparison("lt_", self_, other)?;
     inplace::write(
         "lt_",
@@ -3213,6 +3411,7 @@ pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
     }
     shape::need_real("lt", &[self_])?;
     shape::need_real_number("lt", other)?;
+    races::op!("lt", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("lt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::lt_scalar(self_, other, &result)?;
@@ -3227,6 +3426,7 @@ pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     }
     shape::need_real("lt_", &[self_])?;
     shape::need_real_number("lt_", other)?;
+    races::op!("lt_", self_);
     let spec = shape::comparison_scalar("lt_", self_, other)?;
     inplace::write(
         "lt_",
@@ -3246,6 +3446,7 @@ pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("le", &[self_, other])?;
+    races::op!("le", self_, other);
     let result = Tensor::try_empty(shape::comparison("le", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::le(self_, other, &result)?;
@@ -3261,6 +3462,7 @@ pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("le_", &[self_, other])?;
+    races::op!("le_", self_, other);
     let spec = shape::comparison("le_", self_, other)?;
     inplace::write(
         "le_",
@@ -3279,6 +3481,7 @@ pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
     }
     shape::need_real("le", &[self_])?;
     shape::need_real_number("le", other)?;
+    races::op!("le", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("le", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::le_scalar(self_, other, &result)?;
@@ -3293,6 +3496,7 @@ pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     }
     shape::need_real("le_", &[self_])?;
     shape::need_real_number("le_", other)?;
+    races::op!("le_", self_);
     let spec = shape::comparison_scalar("le_", self_, other)?;
     inplace::write(
         "le_",
@@ -3312,6 +3516,7 @@ pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("gt", &[self_, other])?;
+    races::op!("gt", self_, other);
     let result = Tensor::try_empty(shape::comparison("gt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::gt(self_, other, &result)?;
@@ -3327,6 +3532,7 @@ pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("gt_", &[self_, other])?;
+    races::op!("gt_", self_, other);
     let spec = shape::comparison("gt_", self_, other)?;
     inplace::write(
         "gt_",
@@ -3345,6 +3551,7 @@ pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
     }
     shape::need_real("gt", &[self_])?;
     shape::need_real_number("gt", other)?;
+    races::op!("gt", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("gt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::gt_scalar(self_, other, &result)?;
@@ -3359,6 +3566,7 @@ pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     }
     shape::need_real("gt_", &[self_])?;
     shape::need_real_number("gt_", other)?;
+    races::op!("gt_", self_);
     let spec = shape::comparison_scalar("gt_", self_, other)?;
     inplace::write(
         "gt_",
@@ -3378,6 +3586,7 @@ pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("ge", &[self_, other])?;
+    races::op!("ge", self_, other);
     let result = Tensor::try_empty(shape::comparison("ge", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ge(self_, other, &result)?;
@@ -3393,6 +3602,7 @@ pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
             .map(drop);
     }
     shape::need_real("ge_", &[self_, other])?;
+    races::op!("ge_", self_, other);
     let spec = shape::comparison("ge_", self_, other)?;
     inplace::write(
         "ge_",
@@ -3411,6 +3621,7 @@ pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
     }
     shape::need_real("ge", &[self_])?;
     shape::need_real_number("ge", other)?;
+    races::op!("ge", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("ge", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ge_scalar(self_, other, &result)?;
@@ -3425,6 +3636,7 @@ pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     }
     shape::need_real("ge_", &[self_])?;
     shape::need_real_number("ge_", other)?;
+    races::op!("ge_", self_);
     let spec = shape::comparison_scalar("ge_", self_, other)?;
     inplace::write(
         "ge_",
@@ -3443,6 +3655,7 @@ pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
             dispatch::call_apart(word, Op::LOGICAL_AND, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("logical_and", self_, other);
     let result = Tensor::try_empty(shape::comparison("logical_and", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logical_and(self_, other, &result)?;
@@ -3461,6 +3674,7 @@ pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             )
             .map(drop);
     }
+    races::op!("logical_and_", self_, other);
     let spec = shape::comparison("logical_and_", self_, other)?;
     inplace::write(
         "logical_and_",
@@ -3479,6 +3693,7 @@ pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
             dispatch::call_apart(word, Op::LOGICAL_OR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("logical_or", self_, other);
     let result = Tensor::try_empty(shape::comparison("logical_or", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logical_or(self_, other, &result)?;
@@ -3493,6 +3708,7 @@ pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
         return dispatch::call_apart(word, Op::LOGICAL_OR_, &[self_.into(), other.into()])
             .map(drop);
     }
+    races::op!("logical_or_", self_, other);
     let spec = shape::comparison("logical_or_", self_, other)?;
     inplace::write(
         "logical_or_",
@@ -3511,6 +3727,7 @@ pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
             dispatch::call_apart(word, Op::LOGICAL_XOR, &[self_.into(), other.into()])?,
         );
     }
+    races::op!("logical_xor", self_, other);
     let result = Tensor::try_empty(shape::comparison("logical_xor", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logical_xor(self_, other, &result)?;
@@ -3529,6 +3746,7 @@ pub(crate) fn logical_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             )
             .map(drop);
     }
+    races::op!("logical_xor_", self_, other);
     let spec = shape::comparison("logical_xor_", self_, other)?;
     inplace::write(
         "logical_xor_",
@@ -3546,6 +3764,7 @@ pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("bitwise_not", &[self_])?;
+    races::op!("bitwise_not", self_);
     let result = Tensor::try_empty(shape::unary_bits("bitwise_not", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_not(self_, &result)?;
@@ -3558,6 +3777,7 @@ pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::BITWISE_NOT_, &[self_.into()]).map(drop);
     }
     shape::need_real("bitwise_not_", &[self_])?;
+    races::op!("bitwise_not_", self_);
     let spec = shape::unary_bits("bitwise_not_", self_)?;
     inplace::write(
         "bitwise_not_",
@@ -3581,6 +3801,7 @@ pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
         );
     }
     shape::need_real("bitwise_and", &[self_, other])?;
+    races::op!("bitwise_and", self_, other);
     let result = Tensor::try_empty(shape::bits("bitwise_and", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_and(self_, other, &result)?;
@@ -3600,6 +3821,7 @@ pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             .map(drop);
     }
     shape::need_real("bitwise_and_", &[self_, other])?;
+    races::op!("bitwise_and_", self_, other);
     let spec = shape::bits("bitwise_and_", self_, other)?;
     inplace::write(
         "bitwise_and_",
@@ -3622,6 +3844,7 @@ pub(crate) fn bitwise_and_scalar(
     }
     shape::need_real("bitwise_and", &[self_])?;
     shape::need_real_number("bitwise_and", other)?;
+    races::op!("bitwise_and", self_);
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_and", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_and_scalar(self_, other, &result)?;
@@ -3643,6 +3866,7 @@ pub(crate) fn bitwise_and_scalar_(
     }
     shape::need_real("bitwise_and_", &[self_])?;
     shape::need_real_number("bitwise_and_", other)?;
+    races::op!("bitwise_and_", self_);
     let spec = shape::bits_scalar("bitwise_and_", self_, other)?;
     inplace::write(
         "bitwise_and_",
@@ -3666,6 +3890,7 @@ pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
         );
     }
     shape::need_real("bitwise_or", &[self_, other])?;
+    races::op!("bitwise_or", self_, other);
     let result = Tensor::try_empty(shape::bits("bitwise_or", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_or(self_, other, &result)?;
@@ -3685,6 +3910,7 @@ pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
             .map(drop);
     }
     shape::need_real("bitwise_or_", &[self_, other])?;
+    races::op!("bitwise_or_", self_, other);
     let spec = shape::bits("bitwise_or_", self_, other)?;
     inplace::write(
         "bitwise_or_",
@@ -3707,6 +3933,7 @@ pub(crate) fn bitwise_or_scalar(
     }
     shape::need_real("bitwise_or", &[self_])?;
     shape::need_real_number("bitwise_or", other)?;
+    races::op!("bitwise_or", self_);
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_or", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_or_scalar(self_, other, &result)?;
@@ -3728,6 +3955,7 @@ pub(crate) fn bitwise_or_scalar_(
     }
     shape::need_real("bitwise_or_", &[self_])?;
     shape::need_real_number("bitwise_or_", other)?;
+    races::op!("bitwise_or_", self_);
     let spec = shape::bits_scalar("bitwise_or_", self_, other)?;
     inplace::write(
         "bitwise_or_",
@@ -3751,6 +3979,7 @@ pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
         );
     }
     shape::need_real("bitwise_xor", &[self_, other])?;
+    races::op!("bitwise_xor", self_, other);
     let result = Tensor::try_empty(shape::bits("bitwise_xor", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_xor(self_, other, &result)?;
@@ -3770,6 +3999,7 @@ pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             .map(drop);
     }
     shape::need_real("bitwise_xor_", &[self_, other])?;
+    races::op!("bitwise_xor_", self_, other);
     let spec = shape::bits("bitwise_xor_", self_, other)?;
     inplace::write(
         "bitwise_xor_",
@@ -3792,6 +4022,7 @@ pub(crate) fn bitwise_xor_scalar(
     }
     shape::need_real("bitwise_xor", &[self_])?;
     shape::need_real_number("bitwise_xor", other)?;
+    races::op!("bitwise_xor", self_);
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_xor", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_xor_scalar(self_, other, &result)?;
@@ -3813,6 +4044,7 @@ pub(crate) fn bitwise_xor_scalar_(
     }
     shape::need_real("bitwise_xor_", &[self_])?;
     shape::need_real_number("bitwise_xor_", other)?;
+    races::op!("bitwise_xor_", self_);
     let spec = shape::bits_scalar("bitwise_xor_", self_, other)?;
     inplace::write(
         "bitwise_xor_",
@@ -3840,6 +4072,7 @@ pub(crate) fn bitwise_left_shift(
         );
     }
     shape::need_real("bitwise_left_shift", &[self_, other])?;
+    races::op!("bitwise_left_shift", self_, other);
     let result = Tensor::try_empty(shape::shift("bitwise_left_shift", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_left_shift(self_, other, &result)?;
@@ -3863,6 +4096,7 @@ pub(crate) fn bitwise_left_shift_(
             .map(drop);
     }
     shape::need_real("bitwise_left_shift_", &[self_, other])?;
+    races::op!("bitwise_left_shift_", self_, other);
     let spec = shape::shift("bitwise_left_shift_", self_, other)?;
     inplace::write(
         "bitwise_left_shift_",
@@ -3888,6 +4122,7 @@ pub(crate) fn bitwise_left_shift_scalar(
     }
     shape::need_real("bitwise_left_shift", &[self_])?;
     shape::need_real_number("bitwise_left_shift", other)?;
+    races::op!("bitwise_left_shift", self_);
     let result = Tensor::try_empty(
         shape::shift_scalar("bitwise_left_shift", self_, other)?,
     )?;
@@ -3911,6 +4146,7 @@ pub(crate) fn bitwise_left_shift_scalar_(
     }
     shape::need_real("bitwise_left_shift_", &[self_])?;
     shape::need_real_number("bitwise_left_shift_", other)?;
+    races::op!("bitwise_left_shift_", self_);
     let spec = shape::shift_scalar("bitwise_left_shift_", self_, other)?;
     inplace::write(
         "bitwise_left_shift_",
@@ -3938,6 +4174,7 @@ pub(crate) fn bitwise_right_shift(
         );
     }
     shape::need_real("bitwise_right_shift", &[self_, other])?;
+    races::op!("bitwise_right_shift", self_, other);
     let result = Tensor::try_empty(shape::shift("bitwise_right_shift", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_right_shift(self_, other, &result)?;
@@ -3961,6 +4198,7 @@ pub(crate) fn bitwise_right_shift_(
             .map(drop);
     }
     shape::need_real("bitwise_right_shift_", &[self_, other])?;
+    races::op!("bitwise_right_shift_", self_, other);
     let spec = shape::shift("bitwise_right_shift_", self_, other)?;
     inplace::write(
         "bitwise_right_shift_",
@@ -3986,6 +4224,7 @@ pub(crate) fn bitwise_right_shift_scalar(
     }
     shape::need_real("bitwise_right_shift", &[self_])?;
     shape::need_real_number("bitwise_right_shift", other)?;
+    races::op!("bitwise_right_shift", self_);
     let result = Tensor::try_empty(
         shape::shift_scalar("bitwise_right_shift", self_, other)?,
     )?;
@@ -4009,6 +4248,7 @@ pub(crate) fn bitwise_right_shift_scalar_(
     }
     shape::need_real("bitwise_right_shift_", &[self_])?;
     shape::need_real_number("bitwise_right_shift_", other)?;
+    races::op!("bitwise_right_shift_", self_);
     let spec = shape::shift_scalar("bitwise_right_shift_", self_, other)?;
     inplace::write(
         "bitwise_right_shift_",
@@ -4037,6 +4277,7 @@ pub(crate) fn where_self(
             )?,
         );
     }
+    races::op!("where", condition, self_, other);
     let result = Tensor::try_empty(
         shape::where_self("where", condition, self_, other)?,
     )?;
@@ -4064,6 +4305,7 @@ pub(crate) fn where_self_out(
             )
             .map(drop);
     }
+    races::op!("where", condition, self_, other, out);
     let spec = shape::where_self("where", condition, self_, other)?;
     inplace::write_out(
         "where",
@@ -4092,6 +4334,7 @@ pub(crate) fn clamp(
     if let Some(n) = max {
         shape::need_real_number("clamp", n)?;
     }
+    races::op!("clamp", self_);
     let result = Tensor::try_empty(shape::clamp("clamp", self_, min, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::clamp(self_, min, max, &result)?;
@@ -4116,6 +4359,7 @@ pub(crate) fn clamp_(
     if let Some(n) = max {
         shape::need_real_number("clamp_", n)?;
     }
+    races::op!("clamp_", self_);
     let spec = shape::clamp("clamp_", self_, min, max)?;
     inplace::write(
         "clamp_",
@@ -4152,6 +4396,7 @@ pub(crate) fn clamp_tensor(
             .chain(max)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("clamp", self_, min, max);
     let result = Tensor::try_empty(shape::clamp_tensor("clamp", self_, min, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::clamp_tensor(self_, min, max, &result)?;
@@ -4184,6 +4429,7 @@ pub(crate) fn clamp_tensor_(
             .chain(max)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("clamp_", self_, min, max);
     let spec = shape::clamp_tensor("clamp_", self_, min, max)?;
     inplace::write(
         "clamp_",
@@ -4206,6 +4452,7 @@ pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor
     }
     shape::need_real("clamp_min", &[self_])?;
     shape::need_real_number("clamp_min", min)?;
+    races::op!("clamp_min", self_);
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("clamp_min", self_, min)?,
     )?;
@@ -4222,6 +4469,7 @@ pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
     }
     shape::need_real("clamp_min_", &[self_])?;
     shape::need_real_number("clamp_min_", min)?;
+    races::op!("clamp_min_", self_);
     let spec = shape::with_scalar_no_bool("clamp_min_", self_, min)?;
     inplace::write(
         "clamp_min_",
@@ -4240,6 +4488,7 @@ pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor
     }
     shape::need_real("clamp_max", &[self_])?;
     shape::need_real_number("clamp_max", max)?;
+    races::op!("clamp_max", self_);
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("clamp_max", self_, max)?,
     )?;
@@ -4256,6 +4505,7 @@ pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
     }
     shape::need_real("clamp_max_", &[self_])?;
     shape::need_real_number("clamp_max_", max)?;
+    races::op!("clamp_max_", self_);
     let spec = shape::with_scalar_no_bool("clamp_max_", self_, max)?;
     inplace::write(
         "clamp_max_",
@@ -4283,6 +4533,7 @@ pub(crate) fn clamp_min_tensor(
         );
     }
     shape::need_real("clamp_min", &[self_, min])?;
+    races::op!("clamp_min", self_, min);
     let result = Tensor::try_empty(shape::binary("clamp_min", self_, min)?)?;
     if !result.is_meta() {
         cpu::pointwise::maximum(self_, min, &result)?;
@@ -4302,6 +4553,7 @@ pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Resu
             .map(drop);
     }
     shape::need_real("clamp_min_", &[self_, min])?;
+    races::op!("clamp_min_", self_, min);
     let spec = shape::binary("clamp_min_", self_, min)?;
     inplace::write(
         "clamp_min_",
@@ -4329,6 +4581,7 @@ pub(crate) fn clamp_max_tensor(
         );
     }
     shape::need_real("clamp_max", &[self_, max])?;
+    races::op!("clamp_max", self_, max);
     let result = Tensor::try_empty(shape::binary("clamp_max", self_, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::minimum(self_, max, &result)?;
@@ -4348,6 +4601,7 @@ pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Resu
             .map(drop);
     }
     shape::need_real("clamp_max_", &[self_, max])?;
+    races::op!("clamp_max_", self_, max);
     let spec = shape::binary("clamp_max_", self_, max)?;
     inplace::write(
         "clamp_max_",
@@ -4363,6 +4617,7 @@ pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::RELU, &[self_.into()])?);
     }
     shape::need_real("relu", &[self_])?;
+    races::op!("relu", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("relu", self_)?)?;
     if !result.is_meta() {
         cpu::activations::relu(self_, &result)?;
@@ -4375,6 +4630,7 @@ pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::RELU_, &[self_.into()]).map(drop);
     }
     shape::need_real("relu_", &[self_])?;
+    races::op!("relu_", self_);
     let spec = shape::unary_no_bool("relu_", self_)?;
     inplace::write(
         "relu_",
@@ -4390,6 +4646,7 @@ pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::SILU, &[self_.into()])?);
     }
     shape::need_real("silu", &[self_])?;
+    races::op!("silu", self_);
     let result = Tensor::try_empty(shape::unary_floating("silu", self_)?)?;
     if !result.is_meta() {
         cpu::activations::silu(self_, &result)?;
@@ -4402,6 +4659,7 @@ pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::SILU_, &[self_.into()]).map(drop);
     }
     shape::need_real("silu_", &[self_])?;
+    races::op!("silu_", self_);
     let spec = shape::unary_floating("silu_", self_)?;
     inplace::write(
         "silu_",
@@ -4417,6 +4675,7 @@ pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::MISH, &[self_.into()])?);
     }
     shape::need_real("mish", &[self_])?;
+    races::op!("mish", self_);
     let result = Tensor::try_empty(shape::unary_floating("mish", self_)?)?;
     if !result.is_meta() {
         cpu::activations::mish(self_, &result)?;
@@ -4429,6 +4688,7 @@ pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::MISH_, &[self_.into()]).map(drop);
     }
     shape::need_real("mish_", &[self_])?;
+    races::op!("mish_", self_);
     let spec = shape::unary_floating("mish_", self_)?;
     inplace::write(
         "mish_",
@@ -4446,6 +4706,7 @@ pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("hardsigmoid", &[self_])?;
+    races::op!("hardsigmoid", self_);
     let result = Tensor::try_empty(shape::unary_floating("hardsigmoid", self_)?)?;
     if !result.is_meta() {
         cpu::activations::hardsigmoid(self_, &result)?;
@@ -4458,6 +4719,7 @@ pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::HARDSIGMOID_, &[self_.into()]).map(drop);
     }
     shape::need_real("hardsigmoid_", &[self_])?;
+    races::op!("hardsigmoid_", self_);
     let spec = shape::unary_floating("hardsigmoid_", self_)?;
     inplace::write(
         "hardsigmoid_",
@@ -4475,6 +4737,7 @@ pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("hardswish", &[self_])?;
+    races::op!("hardswish", self_);
     let result = Tensor::try_empty(shape::unary_floating("hardswish", self_)?)?;
     if !result.is_meta() {
         cpu::activations::hardswish(self_, &result)?;
@@ -4487,6 +4750,7 @@ pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::HARDSWISH_, &[self_.into()]).map(drop);
     }
     shape::need_real("hardswish_", &[self_])?;
+    races::op!("hardswish_", self_);
     let spec = shape::unary_floating("hardswish_", self_)?;
     inplace::write(
         "hardswish_",
@@ -4504,6 +4768,7 @@ pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tenso
         );
     }
     shape::need_real("gelu", &[self_])?;
+    races::op!("gelu", self_);
     let result = Tensor::try_empty(shape::gelu("gelu", self_, approximate)?)?;
     if !result.is_meta() {
         cpu::activations::gelu(self_, approximate, &result)?;
@@ -4517,6 +4782,7 @@ pub(crate) fn gelu_(word: u32, self_: &Tensor, approximate: &str) -> Result<()> 
             .map(drop);
     }
     shape::need_real("gelu_", &[self_])?;
+    races::op!("gelu_", self_);
     let spec = shape::gelu("gelu_", self_, approximate)?;
     inplace::write(
         "gelu_",
@@ -4538,6 +4804,7 @@ pub(crate) fn log_sigmoid_forward(
             .map(|[output, buffer]| (output, buffer));
     }
     shape::need_real("log_sigmoid_forward", &[self_])?;
+    races::op!("log_sigmoid_forward", self_);
     let (spec0, spec1) = shape::log_sigmoid_forward("log_sigmoid_forward", self_)?;
     let output = Tensor::try_empty(spec0)?;
     let buffer = Tensor::try_empty(spec1)?;
@@ -4564,6 +4831,7 @@ pub(crate) fn softplus(
     shape::need_real("softplus", &[self_])?;
     shape::need_real_number("softplus", beta)?;
     shape::need_real_number("softplus", threshold)?;
+    races::op!("softplus", self_);
     let result = Tensor::try_empty(
         shape::floating2("softplus", self_, beta, threshold)?,
     )?;
@@ -4592,6 +4860,7 @@ pub(crate) fn elu(
     shape::need_real_number("elu", alpha)?;
     shape::need_real_number("elu", scale)?;
     shape::need_real_number("elu", input_scale)?;
+    races::op!("elu", self_);
     let result = Tensor::try_empty(
         shape::elu("elu", self_, alpha, scale, input_scale)?,
     )?;
@@ -4619,6 +4888,7 @@ pub(crate) fn elu_(
     shape::need_real_number("elu_", alpha)?;
     shape::need_real_number("elu_", scale)?;
     shape::need_real_number("elu_", input_scale)?;
+    races::op!("elu_", self_);
     let spec = shape::elu("elu_", self_, alpha, scale, input_scale)?;
     inplace::write(
         "elu_",
@@ -4637,6 +4907,7 @@ pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
     }
     shape::need_real("celu", &[self_])?;
     shape::need_real_number("celu", alpha)?;
+    races::op!("celu", self_);
     let result = Tensor::try_empty(shape::celu("celu", self_, alpha)?)?;
     if !result.is_meta() {
         cpu::activations::celu(self_, alpha, &result)?;
@@ -4650,6 +4921,7 @@ pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
     }
     shape::need_real("celu_", &[self_])?;
     shape::need_real_number("celu_", alpha)?;
+    races::op!("celu_", self_);
     let spec = shape::celu("celu_", self_, alpha)?;
     inplace::write(
         "celu_",
@@ -4672,6 +4944,7 @@ pub(crate) fn leaky_relu(
     }
     shape::need_real("leaky_relu", &[self_])?;
     shape::need_real_number("leaky_relu", negative_slope)?;
+    races::op!("leaky_relu", self_);
     let result = Tensor::try_empty(
         shape::floating1("leaky_relu", self_, negative_slope)?,
     )?;
@@ -4695,6 +4968,7 @@ pub(crate) fn leaky_relu_(
     }
     shape::need_real("leaky_relu_", &[self_])?;
     shape::need_real_number("leaky_relu_", negative_slope)?;
+    races::op!("leaky_relu_", self_);
     let spec = shape::floating1("leaky_relu_", self_, negative_slope)?;
     inplace::write(
         "leaky_relu_",
@@ -4722,6 +4996,7 @@ pub(crate) fn hardtanh(
     shape::need_real("hardtanh", &[self_])?;
     shape::need_real_number("hardtanh", min_val)?;
     shape::need_real_number("hardtanh", max_val)?;
+    races::op!("hardtanh", self_);
     let result = Tensor::try_empty(
         shape::hardtanh("hardtanh", self_, min_val, max_val)?,
     )?;
@@ -4747,6 +5022,7 @@ pub(crate) fn hardtanh_(
     shape::need_real("hardtanh_", &[self_])?;
     shape::need_real_number("hardtanh_", min_val)?;
     shape::need_real_number("hardtanh_", max_val)?;
+    races::op!("hardtanh_", self_);
     let spec = shape::hardtanh("hardtanh_", self_, min_val, max_val)?;
     inplace::write(
         "hardtanh_",
@@ -4765,6 +5041,7 @@ pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
     }
     shape::need_real("hardshrink", &[self_])?;
     shape::need_real_number("hardshrink", lambd)?;
+    races::op!("hardshrink", self_);
     let result = Tensor::try_empty(shape::floating1("hardshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::hardshrink(self_, lambd, &result)?;
@@ -4780,6 +5057,7 @@ pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
     }
     shape::need_real("softshrink", &[self_])?;
     shape::need_real_number("softshrink", lambd)?;
+    races::op!("softshrink", self_);
     let result = Tensor::try_empty(shape::floating1("softshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::softshrink(self_, lambd, &result)?;
@@ -4804,6 +5082,7 @@ pub(crate) fn threshold(
     shape::need_real("threshold", &[self_])?;
     shape::need_real_number("threshold", threshold)?;
     shape::need_real_number("threshold", value)?;
+    races::op!("threshold", self_);
     let result = Tensor::try_empty(
         shape::threshold("threshold", self_, threshold, value)?,
     )?;
@@ -4829,6 +5108,7 @@ pub(crate) fn threshold_(
     shape::need_real("threshold_", &[self_])?;
     shape::need_real_number("threshold_", threshold)?;
     shape::need_real_number("threshold_", value)?;
+    races::op!("threshold_", self_);
     let spec = shape::threshold("threshold_", self_, threshold, value)?;
     inplace::write(
         "threshold_",
@@ -4856,6 +5136,7 @@ pub(crate) fn prelu_kernel(
         );
     }
     shape::need_real("_prelu_kernel", &[self_, weight])?;
+    races::op!("_prelu_kernel", self_, weight);
     let result = Tensor::try_empty(
         shape::prelu_kernel("_prelu_kernel", self_, weight)?,
     )?;
@@ -4872,9 +5153,10 @@ pub(crate) fn glu(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
         );
     }
     shape::need_real("glu", &[self_])?;
+    races::op!("glu", self_);
     let result = Tensor::try_empty(shape::glu("glu", self_, dim)?)?;
     if !result.is_meta() {
-        cpu::activations::glu(self_, dim, &result)?;
+        cpu::run(|| cpu::activations::glu(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -4898,6 +5180,7 @@ pub(crate) fn threshold_backward(
     }
     shape::need_real("threshold_backward", &[grad_output, self_])?;
     shape::need_real_number("threshold_backward", threshold)?;
+    races::op!("threshold_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::threshold_backward("threshold_backward", grad_output, self_, threshold)?,
     )?;
@@ -4923,6 +5206,7 @@ pub(crate) fn tanh_backward(
             )?,
         );
     }
+    races::op!("tanh_backward", grad_output, output);
     let result = Tensor::try_empty(
         shape::binary_floating("tanh_backward", grad_output, output)?,
     )?;
@@ -4948,6 +5232,7 @@ pub(crate) fn sigmoid_backward(
             )?,
         );
     }
+    races::op!("sigmoid_backward", grad_output, output);
     let result = Tensor::try_empty(
         shape::binary_floating("sigmoid_backward", grad_output, output)?,
     )?;
@@ -4974,6 +5259,7 @@ pub(crate) fn silu_backward(
         );
     }
     shape::need_real("silu_backward", &[grad_output, self_])?;
+    races::op!("silu_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::binary_floating("silu_backward", grad_output, self_)?,
     )?;
@@ -5000,6 +5286,7 @@ pub(crate) fn mish_backward(
         );
     }
     shape::need_real("mish_backward", &[grad_output, self_])?;
+    races::op!("mish_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::binary_floating("mish_backward", grad_output, self_)?,
     )?;
@@ -5026,6 +5313,7 @@ pub(crate) fn hardswish_backward(
         );
     }
     shape::need_real("hardswish_backward", &[grad_output, self_])?;
+    races::op!("hardswish_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::binary_floating("hardswish_backward", grad_output, self_)?,
     )?;
@@ -5052,6 +5340,7 @@ pub(crate) fn hardsigmoid_backward(
         );
     }
     shape::need_real("hardsigmoid_backward", &[grad_output, self_])?;
+    races::op!("hardsigmoid_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::binary_floating("hardsigmoid_backward", grad_output, self_)?,
     )?;
@@ -5079,6 +5368,7 @@ pub(crate) fn gelu_backward(
         );
     }
     shape::need_real("gelu_backward", &[grad_output, self_])?;
+    races::op!("gelu_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::gelu_backward("gelu_backward", grad_output, self_, approximate)?,
     )?;
@@ -5119,6 +5409,7 @@ pub(crate) fn elu_backward(
     shape::need_real_number("elu_backward", alpha)?;
     shape::need_real_number("elu_backward", scale)?;
     shape::need_real_number("elu_backward", input_scale)?;
+    races::op!("elu_backward", grad_output, self_or_result);
     let result = Tensor::try_empty(
         shape::elu_backward(
             "elu_backward",
@@ -5169,6 +5460,7 @@ pub(crate) fn leaky_relu_backward(
     }
     shape::need_real("leaky_relu_backward", &[grad_output, self_])?;
     shape::need_real_number("leaky_relu_backward", negative_slope)?;
+    races::op!("leaky_relu_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::leaky_relu_backward(
             "leaky_relu_backward",
@@ -5211,6 +5503,7 @@ pub(crate) fn hardtanh_backward(
     shape::need_real("hardtanh_backward", &[grad_output, self_])?;
     shape::need_real_number("hardtanh_backward", min_val)?;
     shape::need_real_number("hardtanh_backward", max_val)?;
+    races::op!("hardtanh_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::backward2("hardtanh_backward", grad_output, self_, min_val, max_val)?,
     )?;
@@ -5247,6 +5540,7 @@ pub(crate) fn softplus_backward(
     shape::need_real("softplus_backward", &[grad_output, self_])?;
     shape::need_real_number("softplus_backward", beta)?;
     shape::need_real_number("softplus_backward", threshold)?;
+    races::op!("softplus_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::backward2("softplus_backward", grad_output, self_, beta, threshold)?,
     )?;
@@ -5281,6 +5575,7 @@ pub(crate) fn hardshrink_backward(
     }
     shape::need_real("hardshrink_backward", &[grad_out, self_])?;
     shape::need_real_number("hardshrink_backward", lambd)?;
+    races::op!("hardshrink_backward", grad_out, self_);
     let result = Tensor::try_empty(
         shape::backward1("hardshrink_backward", grad_out, self_, lambd)?,
     )?;
@@ -5309,6 +5604,7 @@ pub(crate) fn softshrink_backward(
     }
     shape::need_real("softshrink_backward", &[grad_output, self_])?;
     shape::need_real_number("softshrink_backward", lambd)?;
+    races::op!("softshrink_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::backward1("softshrink_backward", grad_output, self_, lambd)?,
     )?;
@@ -5337,6 +5633,7 @@ pub(crate) fn log_sigmoid_backward(
         );
     }
     shape::need_real("log_sigmoid_backward", &[grad_output, self_, buffer])?;
+    races::op!("log_sigmoid_backward", grad_output, self_, buffer);
     let result = Tensor::try_empty(
         shape::log_sigmoid_backward("log_sigmoid_backward", grad_output, self_, buffer)?,
     )?;
@@ -5364,11 +5661,12 @@ pub(crate) fn glu_backward(
         );
     }
     shape::need_real("glu_backward", &[grad_output, self_])?;
+    races::op!("glu_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::glu_backward("glu_backward", grad_output, self_, dim)?,
     )?;
     if !result.is_meta() {
-        cpu::activations::glu_backward(grad_output, self_, dim, &result)?;
+        cpu::run(|| cpu::activations::glu_backward(grad_output, self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -5379,9 +5677,10 @@ pub(crate) fn sum(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Ten
             dispatch::call_inner(Op::SUM, &[self_.into(), dtype.into()])?,
         );
     }
+    races::op!("sum", self_);
     let result = Tensor::try_empty(shape::reduce_all("sum", self_, dtype)?)?;
     if !result.is_meta() {
-        cpu::reduce::sum(self_, dtype, &result)?;
+        cpu::run(|| cpu::reduce::sum(self_, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5401,9 +5700,10 @@ pub(crate) fn sum_dim(
             )?,
         );
     }
+    races::op!("sum", self_);
     let result = Tensor::try_empty(shape::reduce("sum", self_, dim, keepdim, dtype)?)?;
     if !result.is_meta() {
-        cpu::reduce::sum_dim(self_, dim, keepdim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5426,13 +5726,14 @@ pub(crate) fn sum_dim_out(
             )
             .map(drop);
     }
+    races::op!("sum", self_, out);
     let spec = shape::reduce("sum", self_, dim, keepdim, dtype)?;
     inplace::write_out_through_copy(
         "sum",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, out),
+        |out| cpu::run(|| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -5442,9 +5743,10 @@ pub(crate) fn mean(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Te
             dispatch::call_inner(Op::MEAN, &[self_.into(), dtype.into()])?,
         );
     }
+    races::op!("mean", self_);
     let result = Tensor::try_empty(shape::reduce_all_float("mean", self_, dtype)?)?;
     if !result.is_meta() {
-        cpu::reduce::mean(self_, dtype, &result)?;
+        cpu::run(|| cpu::reduce::mean(self_, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5464,11 +5766,12 @@ pub(crate) fn mean_dim(
             )?,
         );
     }
+    races::op!("mean", self_);
     let result = Tensor::try_empty(
         shape::reduce_float("mean", self_, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::mean_dim(self_, dim, keepdim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5491,13 +5794,14 @@ pub(crate) fn mean_dim_out(
             )
             .map(drop);
     }
+    races::op!("mean", self_, out);
     let spec = shape::reduce_float("mean", self_, dim, keepdim, dtype)?;
     inplace::write_out_through_copy(
         "mean",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, out),
+        |out| cpu::run(|| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -5507,9 +5811,10 @@ pub(crate) fn prod(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Te
             dispatch::call_inner(Op::PROD, &[self_.into(), dtype.into()])?,
         );
     }
+    races::op!("prod", self_);
     let result = Tensor::try_empty(shape::reduce_all("prod", self_, dtype)?)?;
     if !result.is_meta() {
-        cpu::reduce::prod(self_, dtype, &result)?;
+        cpu::run(|| cpu::reduce::prod(self_, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5529,11 +5834,12 @@ pub(crate) fn prod_dim(
             )?,
         );
     }
+    races::op!("prod", self_);
     let result = Tensor::try_empty(
         shape::reduce_dim("prod", self_, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::prod_dim(self_, dim, keepdim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5556,13 +5862,14 @@ pub(crate) fn prod_dim_out(
             )
             .map(drop);
     }
+    races::op!("prod", self_, out);
     let spec = shape::reduce_dim("prod", self_, dim, keepdim, dtype)?;
     inplace::write_out_through_copy(
         "prod",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out),
+        |out| cpu::run(|| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -5583,11 +5890,12 @@ pub(crate) fn nansum(
     }
     shape::need_real("nansum", &[self_])?;
     shape::need_real_dtype("nansum", dtype)?;
+    races::op!("nansum", self_);
     let result = Tensor::try_empty(
         shape::reduce("nansum", self_, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::nansum(self_, dim, keepdim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::nansum(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -5597,9 +5905,10 @@ pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::MAX, &[self_.into()])?);
     }
     shape::need_real("max", &[self_])?;
+    races::op!("max", self_);
     let result = Tensor::try_empty(shape::reduce_all_same("max", self_)?)?;
     if !result.is_meta() {
-        cpu::reduce::max(self_, &result)?;
+        cpu::run(|| cpu::reduce::max(self_, &result))?;
     }
     Ok(result)
 }
@@ -5609,9 +5918,10 @@ pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::MIN, &[self_.into()])?);
     }
     shape::need_real("min", &[self_])?;
+    races::op!("min", self_);
     let result = Tensor::try_empty(shape::reduce_all_same("min", self_)?)?;
     if !result.is_meta() {
-        cpu::reduce::min(self_, &result)?;
+        cpu::run(|| cpu::reduce::min(self_, &result))?;
     }
     Ok(result)
 }
@@ -5632,11 +5942,12 @@ pub(crate) fn max_dim(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("max", &[self_])?;
+    races::op!("max", self_);
     let (spec0, spec1) = shape::reduce_with_indices("max", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::reduce::max_dim(self_, dim, keepdim, &values, &indices)?;
+        cpu::run(|| cpu::reduce::max_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -5657,11 +5968,12 @@ pub(crate) fn min_dim(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("min", &[self_])?;
+    races::op!("min", self_);
     let (spec0, spec1) = shape::reduce_with_indices("min", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::reduce::min_dim(self_, dim, keepdim, &values, &indices)?;
+        cpu::run(|| cpu::reduce::min_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -5678,9 +5990,10 @@ pub(crate) fn amax(
         );
     }
     shape::need_real("amax", &[self_])?;
+    races::op!("amax", self_);
     let result = Tensor::try_empty(shape::reduce_same("amax", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::amax(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::amax(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5703,13 +6016,14 @@ pub(crate) fn amax_out(
             .map(drop);
     }
     shape::need_real("amax", &[self_])?;
+    races::op!("amax", self_, out);
     let spec = shape::reduce_same("amax", self_, dim, keepdim)?;
     inplace::write_out_through_copy(
         "amax",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::amax(self_, dim, keepdim, out),
+        |out| cpu::run(|| cpu::reduce::amax(self_, dim, keepdim, out)),
     )
 }
 
@@ -5725,9 +6039,10 @@ pub(crate) fn amin(
         );
     }
     shape::need_real("amin", &[self_])?;
+    races::op!("amin", self_);
     let result = Tensor::try_empty(shape::reduce_same("amin", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::amin(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::amin(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5750,13 +6065,14 @@ pub(crate) fn amin_out(
             .map(drop);
     }
     shape::need_real("amin", &[self_])?;
+    races::op!("amin", self_, out);
     let spec = shape::reduce_same("amin", self_, dim, keepdim)?;
     inplace::write_out_through_copy(
         "amin",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::amin(self_, dim, keepdim, out),
+        |out| cpu::run(|| cpu::reduce::amin(self_, dim, keepdim, out)),
     )
 }
 
@@ -5776,11 +6092,12 @@ pub(crate) fn aminmax(
             .map(|[min, max]| (min, max));
     }
     shape::need_real("aminmax", &[self_])?;
+    races::op!("aminmax", self_);
     let (spec0, spec1) = shape::aminmax("aminmax", self_, dim, keepdim)?;
     let min = Tensor::try_empty(spec0)?;
     let max = Tensor::try_empty(spec1)?;
     if !min.is_meta() {
-        cpu::reduce::aminmax(self_, dim, keepdim, &min, &max)?;
+        cpu::run(|| cpu::reduce::aminmax(self_, dim, keepdim, &min, &max))?;
     }
     Ok((min, max))
 }
@@ -5800,9 +6117,10 @@ pub(crate) fn argmax(
         );
     }
     shape::need_real("argmax", &[self_])?;
+    races::op!("argmax", self_);
     let result = Tensor::try_empty(shape::arg_reduce("argmax", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::argmax(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::argmax(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5822,9 +6140,10 @@ pub(crate) fn argmin(
         );
     }
     shape::need_real("argmin", &[self_])?;
+    races::op!("argmin", self_);
     let result = Tensor::try_empty(shape::arg_reduce("argmin", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::argmin(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::argmin(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5833,9 +6152,10 @@ pub(crate) fn any(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ANY, &[self_.into()])?);
     }
+    races::op!("any", self_);
     let result = Tensor::try_empty(shape::reduce_all_bool("any", self_)?)?;
     if !result.is_meta() {
-        cpu::reduce::any(self_, &result)?;
+        cpu::run(|| cpu::reduce::any(self_, &result))?;
     }
     Ok(result)
 }
@@ -5854,9 +6174,10 @@ pub(crate) fn any_dim(
             )?,
         );
     }
+    races::op!("any", self_);
     let result = Tensor::try_empty(shape::reduce_bool("any", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::any_dim(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::any_dim(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5875,11 +6196,12 @@ pub(crate) fn any_dims(
             )?,
         );
     }
+    races::op!("any", self_);
     let result = Tensor::try_empty(
         shape::reduce_bool_dims("any", self_, dim, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::any_dims(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::any_dims(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5888,9 +6210,10 @@ pub(crate) fn all(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ALL, &[self_.into()])?);
     }
+    races::op!("all", self_);
     let result = Tensor::try_empty(shape::reduce_all_bool("all", self_)?)?;
     if !result.is_meta() {
-        cpu::reduce::all(self_, &result)?;
+        cpu::run(|| cpu::reduce::all(self_, &result))?;
     }
     Ok(result)
 }
@@ -5909,9 +6232,10 @@ pub(crate) fn all_dim(
             )?,
         );
     }
+    races::op!("all", self_);
     let result = Tensor::try_empty(shape::reduce_bool("all", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::all_dim(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::all_dim(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5930,11 +6254,12 @@ pub(crate) fn all_dims(
             )?,
         );
     }
+    races::op!("all", self_);
     let result = Tensor::try_empty(
         shape::reduce_bool_dims("all", self_, dim, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::all_dims(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::all_dims(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -5949,9 +6274,10 @@ pub(crate) fn count_nonzero(
             dispatch::call_inner(Op::COUNT_NONZERO, &[self_.into(), dim.into()])?,
         );
     }
+    races::op!("count_nonzero", self_);
     let result = Tensor::try_empty(shape::count_nonzero("count_nonzero", self_, dim)?)?;
     if !result.is_meta() {
-        cpu::reduce::count_nonzero(self_, dim, &result)?;
+        cpu::run(|| cpu::reduce::count_nonzero(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -5969,11 +6295,12 @@ pub(crate) fn count_nonzero_dims(
             )?,
         );
     }
+    races::op!("count_nonzero", self_);
     let result = Tensor::try_empty(
         shape::count_nonzero_dims("count_nonzero", self_, dim)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::count_nonzero_dims(self_, dim, &result)?;
+        cpu::run(|| cpu::reduce::count_nonzero_dims(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -5997,11 +6324,12 @@ pub(crate) fn var_correction(
     if let Some(n) = correction {
         shape::need_real_number("var", n)?;
     }
+    races::op!("var", self_);
     let result = Tensor::try_empty(
         shape::variance("var", self_, dim, correction, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::var(self_, dim, correction, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::var(self_, dim, correction, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6025,11 +6353,12 @@ pub(crate) fn std_correction(
     if let Some(n) = correction {
         shape::need_real_number("std", n)?;
     }
+    races::op!("std", self_);
     let result = Tensor::try_empty(
         shape::variance("std", self_, dim, correction, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::std(self_, dim, correction, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::std(self_, dim, correction, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6054,6 +6383,7 @@ pub(crate) fn var_mean_correction(
     if let Some(n) = correction {
         shape::need_real_number("var_mean", n)?;
     }
+    races::op!("var_mean", self_);
     let (spec0, spec1) = shape::variance_mean(
         "var_mean",
         self_,
@@ -6064,7 +6394,14 @@ pub(crate) fn var_mean_correction(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::reduce::var_mean(self_, dim, correction, keepdim, &result0, &result1)?;
+        cpu::run(|| cpu::reduce::var_mean(
+            self_,
+            dim,
+            correction,
+            keepdim,
+            &result0,
+            &result1,
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -6089,6 +6426,7 @@ pub(crate) fn std_mean_correction(
     if let Some(n) = correction {
         shape::need_real_number("std_mean", n)?;
     }
+    races::op!("std_mean", self_);
     let (spec0, spec1) = shape::variance_mean(
         "std_mean",
         self_,
@@ -6099,7 +6437,14 @@ pub(crate) fn std_mean_correction(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::reduce::std_mean(self_, dim, correction, keepdim, &result0, &result1)?;
+        cpu::run(|| cpu::reduce::std_mean(
+            self_,
+            dim,
+            correction,
+            keepdim,
+            &result0,
+            &result1,
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -6110,9 +6455,10 @@ pub(crate) fn norm(word: u32, self_: &Tensor, p: Scalar) -> Result<Tensor> {
             dispatch::call_inner(Op::NORM_SCALAR, &[self_.into(), p.into()])?,
         );
     }
+    races::op!("norm", self_);
     let result = Tensor::try_empty(shape::norm_all("norm", self_, p)?)?;
     if !result.is_meta() {
-        cpu::reduce::norm_all(self_, p, &result)?;
+        cpu::run(|| cpu::reduce::norm_all(self_, p, &result))?;
     }
     Ok(result)
 }
@@ -6132,9 +6478,10 @@ pub(crate) fn norm_dim(
             )?,
         );
     }
+    races::op!("norm", self_);
     let result = Tensor::try_empty(shape::norm_dim("norm", self_, p, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::norm_dim(self_, p, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::norm_dim(self_, p, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6155,11 +6502,12 @@ pub(crate) fn linalg_vector_norm(
             )?,
         );
     }
+    races::op!("linalg_vector_norm", self_);
     let result = Tensor::try_empty(
         shape::vector_norm("linalg_vector_norm", self_, ord, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::reduce::vector_norm(self_, ord, dim, keepdim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::vector_norm(self_, ord, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6179,9 +6527,10 @@ pub(crate) fn logsumexp(
         );
     }
     shape::need_real("logsumexp", &[self_])?;
+    races::op!("logsumexp", self_);
     let result = Tensor::try_empty(shape::logsumexp("logsumexp", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::reduce::logsumexp(self_, dim, keepdim, &result)?;
+        cpu::run(|| cpu::reduce::logsumexp(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6197,9 +6546,10 @@ pub(crate) fn cumsum(
             dispatch::call_inner(Op::CUMSUM, &[self_.into(), dim.into(), dtype.into()])?,
         );
     }
+    races::op!("cumsum", self_);
     let result = Tensor::try_empty(shape::scan("cumsum", self_, dim, dtype)?)?;
     if !result.is_meta() {
-        cpu::reduce::cumsum(self_, dim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::cumsum(self_, dim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6221,13 +6571,14 @@ pub(crate) fn cumsum_out(
             )
             .map(drop);
     }
+    races::op!("cumsum", self_, out);
     let spec = shape::scan("cumsum", self_, dim, dtype)?;
     inplace::write_out_through_copy(
         "cumsum",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::cumsum(self_, dim, dtype, out),
+        |out| cpu::run(|| cpu::reduce::cumsum(self_, dim, dtype, out)),
     )
 }
 
@@ -6242,9 +6593,10 @@ pub(crate) fn cumprod(
             dispatch::call_inner(Op::CUMPROD, &[self_.into(), dim.into(), dtype.into()])?,
         );
     }
+    races::op!("cumprod", self_);
     let result = Tensor::try_empty(shape::scan("cumprod", self_, dim, dtype)?)?;
     if !result.is_meta() {
-        cpu::reduce::cumprod(self_, dim, dtype, &result)?;
+        cpu::run(|| cpu::reduce::cumprod(self_, dim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6266,13 +6618,14 @@ pub(crate) fn cumprod_out(
             )
             .map(drop);
     }
+    races::op!("cumprod", self_, out);
     let spec = shape::scan("cumprod", self_, dim, dtype)?;
     inplace::write_out_through_copy(
         "cumprod",
         out,
         spec,
         &[self_],
-        |out| cpu::reduce::cumprod(self_, dim, dtype, out),
+        |out| cpu::run(|| cpu::reduce::cumprod(self_, dim, dtype, out)),
     )
 }
 
@@ -6284,11 +6637,12 @@ pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("cummax", &[self_])?;
+    races::op!("cummax", self_);
     let (spec0, spec1) = shape::scan_extreme("cummax", self_, dim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::reduce::cummax(self_, dim, &values, &indices)?;
+        cpu::run(|| cpu::reduce::cummax(self_, dim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -6301,11 +6655,12 @@ pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("cummin", &[self_])?;
+    races::op!("cummin", self_);
     let (spec0, spec1) = shape::scan_extreme("cummin", self_, dim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::reduce::cummin(self_, dim, &values, &indices)?;
+        cpu::run(|| cpu::reduce::cummin(self_, dim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -6317,9 +6672,10 @@ pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor
         );
     }
     shape::need_real("logcumsumexp", &[self_])?;
+    races::op!("logcumsumexp", self_);
     let result = Tensor::try_empty(shape::scan_float("logcumsumexp", self_, dim)?)?;
     if !result.is_meta() {
-        cpu::reduce::logcumsumexp(self_, dim, &result)?;
+        cpu::run(|| cpu::reduce::logcumsumexp(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -6328,9 +6684,10 @@ pub(crate) fn trace(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::TRACE, &[self_.into()])?);
     }
+    races::op!("trace", self_);
     let result = Tensor::try_empty(shape::trace("trace", self_)?)?;
     if !result.is_meta() {
-        cpu::reduce::trace(self_, &result)?;
+        cpu::run(|| cpu::reduce::trace(self_, &result))?;
     }
     Ok(result)
 }
@@ -6353,9 +6710,10 @@ pub(crate) fn histc(
     shape::need_real("histc", &[self_])?;
     shape::need_real_number("histc", min)?;
     shape::need_real_number("histc", max)?;
+    races::op!("histc", self_);
     let result = Tensor::try_empty(shape::histc("histc", self_, bins, min, max)?)?;
     if !result.is_meta() {
-        cpu::reduce::histc(self_, bins, min, max, &result)?;
+        cpu::run(|| cpu::reduce::histc(self_, bins, min, max, &result))?;
     }
     Ok(result)
 }
@@ -6381,7 +6739,8 @@ pub(crate) fn bincount(
         "bincount",
         &std::iter::empty::<&Tensor>().chain([self_]).chain(weights).collect::<Vec<_>>(),
     )?;
-    cpu::reduce::bincount(self_, weights, minlength)
+    races::op!("bincount", self_, weights);
+    cpu::run(|| cpu::reduce::bincount(self_, weights, minlength))
 }
 
 pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
@@ -6392,7 +6751,8 @@ pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
             dispatch::call_apart(word, Op::EQUAL, &[self_.into(), other.into()])?,
         );
     }
-    cpu::reduce::equal(self_, other)
+    races::op!("equal", self_, other);
+    cpu::run(|| cpu::reduce::equal(self_, other))
 }
 
 pub(crate) fn _softmax(
@@ -6410,11 +6770,12 @@ pub(crate) fn _softmax(
         );
     }
     shape::need_real("_softmax", &[self_])?;
+    races::op!("_softmax", self_);
     let result = Tensor::try_empty(
         shape::softmax("_softmax", self_, dim, half_to_float)?,
     )?;
     if !result.is_meta() {
-        cpu::softmax::softmax(self_, dim, half_to_float, &result)?;
+        cpu::run(|| cpu::softmax::softmax(self_, dim, half_to_float, &result))?;
     }
     Ok(result)
 }
@@ -6437,13 +6798,14 @@ pub(crate) fn _softmax_out(
             .map(drop);
     }
     shape::need_real("_softmax", &[self_])?;
+    races::op!("_softmax", self_, out);
     let spec = shape::softmax("_softmax", self_, dim, half_to_float)?;
     inplace::write_out_through_copy(
         "_softmax",
         out,
         spec,
         &[self_],
-        |out| cpu::softmax::softmax(self_, dim, half_to_float, out),
+        |out| cpu::run(|| cpu::softmax::softmax(self_, dim, half_to_float, out)),
     )
 }
 
@@ -6462,11 +6824,12 @@ pub(crate) fn _log_softmax(
         );
     }
     shape::need_real("_log_softmax", &[self_])?;
+    races::op!("_log_softmax", self_);
     let result = Tensor::try_empty(
         shape::softmax("_log_softmax", self_, dim, half_to_float)?,
     )?;
     if !result.is_meta() {
-        cpu::softmax::log_softmax(self_, dim, half_to_float, &result)?;
+        cpu::run(|| cpu::softmax::log_softmax(self_, dim, half_to_float, &result))?;
     }
     Ok(result)
 }
@@ -6489,13 +6852,14 @@ pub(crate) fn _log_softmax_out(
             .map(drop);
     }
     shape::need_real("_log_softmax", &[self_])?;
+    races::op!("_log_softmax", self_, out);
     let spec = shape::softmax("_log_softmax", self_, dim, half_to_float)?;
     inplace::write_out_through_copy(
         "_log_softmax",
         out,
         spec,
         &[self_],
-        |out| cpu::softmax::log_softmax(self_, dim, half_to_float, out),
+        |out| cpu::run(|| cpu::softmax::log_softmax(self_, dim, half_to_float, out)),
     )
 }
 
@@ -6519,6 +6883,7 @@ pub(crate) fn _softmax_backward_data(
     }
     shape::need_real("_softmax_backward_data", &[grad_output, output])?;
     shape::need_real_dtype("_softmax_backward_data", Some(input_dtype))?;
+    races::op!("_softmax_backward_data", grad_output, output);
     let result = Tensor::try_empty(
         shape::softmax_backward_data(
             "_softmax_backward_data",
@@ -6529,13 +6894,13 @@ pub(crate) fn _softmax_backward_data(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::softmax::softmax_backward_data(
+        cpu::run(|| cpu::softmax::softmax_backward_data(
             grad_output,
             output,
             dim,
             input_dtype,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -6560,6 +6925,7 @@ pub(crate) fn _log_softmax_backward_data(
     }
     shape::need_real("_log_softmax_backward_data", &[grad_output, output])?;
     shape::need_real_dtype("_log_softmax_backward_data", Some(input_dtype))?;
+    races::op!("_log_softmax_backward_data", grad_output, output);
     let result = Tensor::try_empty(
         shape::softmax_backward_data(
             "_log_softmax_backward_data",
@@ -6570,13 +6936,13 @@ pub(crate) fn _log_softmax_backward_data(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::softmax::log_softmax_backward_data(
+        cpu::run(|| cpu::softmax::log_softmax_backward_data(
             grad_output,
             output,
             dim,
             input_dtype,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -6597,11 +6963,12 @@ pub(crate) fn _safe_softmax(
     }
     shape::need_real("_safe_softmax", &[self_])?;
     shape::need_real_dtype("_safe_softmax", dtype)?;
+    races::op!("_safe_softmax", self_);
     let result = Tensor::try_empty(
         shape::safe_softmax("_safe_softmax", self_, dim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::softmax::safe_softmax(self_, dim, dtype, &result)?;
+        cpu::run(|| cpu::softmax::safe_softmax(self_, dim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6641,6 +7008,7 @@ pub(crate) fn native_layer_norm(
             .chain(bias)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("native_layer_norm", input, weight, bias);
     let (spec0, spec1, spec2) = shape::native_layer_norm(
         "native_layer_norm",
         input,
@@ -6653,7 +7021,7 @@ pub(crate) fn native_layer_norm(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::norm::native_layer_norm(
+        cpu::run(|| cpu::norm::native_layer_norm(
             input,
             normalized_shape,
             weight,
@@ -6662,7 +7030,7 @@ pub(crate) fn native_layer_norm(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -6712,6 +7080,7 @@ pub(crate) fn native_layer_norm_backward(
             .chain(bias)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("native_layer_norm_backward", grad_out, input, mean, rstd, weight, bias);
     let (spec0, spec1, spec2) = shape::native_layer_norm_backward(
         "native_layer_norm_backward",
         grad_out,
@@ -6727,7 +7096,7 @@ pub(crate) fn native_layer_norm_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::norm::native_layer_norm_backward(
+        cpu::run(|| cpu::norm::native_layer_norm_backward(
             grad_out,
             input,
             normalized_shape,
@@ -6739,7 +7108,7 @@ pub(crate) fn native_layer_norm_backward(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -6785,6 +7154,7 @@ pub(crate) fn native_group_norm(
             .chain(bias)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("native_group_norm", input, weight, bias);
     let (spec0, spec1, spec2) = shape::native_group_norm(
         "native_group_norm",
         input,
@@ -6800,7 +7170,7 @@ pub(crate) fn native_group_norm(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::norm::native_group_norm(
+        cpu::run(|| cpu::norm::native_group_norm(
             input,
             weight,
             bias,
@@ -6812,7 +7182,7 @@ pub(crate) fn native_group_norm(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -6864,6 +7234,7 @@ pub(crate) fn native_group_norm_backward(
             .chain(weight)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("native_group_norm_backward", grad_out, input, mean, rstd, weight);
     let (spec0, spec1, spec2) = shape::native_group_norm_backward(
         "native_group_norm_backward",
         grad_out,
@@ -6881,7 +7252,7 @@ pub(crate) fn native_group_norm_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::norm::native_group_norm_backward(
+        cpu::run(|| cpu::norm::native_group_norm_backward(
             grad_out,
             input,
             mean,
@@ -6895,7 +7266,7 @@ pub(crate) fn native_group_norm_backward(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -6944,6 +7315,7 @@ pub(crate) fn native_batch_norm(
             .chain(running_var)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("native_batch_norm", input, weight, bias, running_mean, running_var);
     let (spec0, spec1, spec2) = shape::native_batch_norm(
         "native_batch_norm",
         input,
@@ -6959,7 +7331,7 @@ pub(crate) fn native_batch_norm(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::norm::native_batch_norm(
+        cpu::run(|| cpu::norm::native_batch_norm(
             input,
             weight,
             bias,
@@ -6971,7 +7343,7 @@ pub(crate) fn native_batch_norm(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -7026,6 +7398,10 @@ pub(crate) fn native_batch_norm_backward(
             .chain(save_invstd)
             .collect::<Vec<_>>(),
     )?;
+    races::op!(
+        "native_batch_norm_backward", grad_out, input, weight, running_mean, running_var,
+        save_mean, save_invstd
+    );
     let (spec0, spec1, spec2) = shape::native_batch_norm_backward(
         "native_batch_norm_backward",
         grad_out,
@@ -7043,7 +7419,7 @@ pub(crate) fn native_batch_norm_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::norm::native_batch_norm_backward(
+        cpu::run(|| cpu::norm::native_batch_norm_backward(
             grad_out,
             input,
             weight,
@@ -7057,7 +7433,7 @@ pub(crate) fn native_batch_norm_backward(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -7080,11 +7456,12 @@ pub(crate) fn mse_loss(
         );
     }
     shape::need_real("mse_loss", &[self_, target])?;
+    races::op!("mse_loss", self_, target);
     let result = Tensor::try_empty(
         shape::pair_loss("mse_loss", self_, target, reduction)?,
     )?;
     if !result.is_meta() {
-        cpu::loss::mse_loss(self_, target, reduction, &result)?;
+        cpu::run(|| cpu::loss::mse_loss(self_, target, reduction, &result))?;
     }
     Ok(result)
 }
@@ -7109,6 +7486,7 @@ pub(crate) fn mse_loss_backward(
         );
     }
     shape::need_real("mse_loss_backward", &[grad_output, self_, target])?;
+    races::op!("mse_loss_backward", grad_output, self_, target);
     let result = Tensor::try_empty(
         shape::pair_loss_backward(
             "mse_loss_backward",
@@ -7119,7 +7497,13 @@ pub(crate) fn mse_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::mse_loss_backward(grad_output, self_, target, reduction, &result)?;
+        cpu::run(|| cpu::loss::mse_loss_backward(
+            grad_output,
+            self_,
+            target,
+            reduction,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -7143,11 +7527,12 @@ pub(crate) fn smooth_l1_loss(
         );
     }
     shape::need_real("smooth_l1_loss", &[self_, target])?;
+    races::op!("smooth_l1_loss", self_, target);
     let result = Tensor::try_empty(
         shape::smooth_l1_loss("smooth_l1_loss", self_, target, reduction, beta)?,
     )?;
     if !result.is_meta() {
-        cpu::loss::smooth_l1_loss(self_, target, reduction, beta, &result)?;
+        cpu::run(|| cpu::loss::smooth_l1_loss(self_, target, reduction, beta, &result))?;
     }
     Ok(result)
 }
@@ -7179,6 +7564,7 @@ pub(crate) fn smooth_l1_loss_backward(
         );
     }
     shape::need_real("smooth_l1_loss_backward", &[grad_output, self_, target])?;
+    races::op!("smooth_l1_loss_backward", grad_output, self_, target);
     let result = Tensor::try_empty(
         shape::smooth_l1_loss_backward(
             "smooth_l1_loss_backward",
@@ -7190,14 +7576,14 @@ pub(crate) fn smooth_l1_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::smooth_l1_loss_backward(
+        cpu::run(|| cpu::loss::smooth_l1_loss_backward(
             grad_output,
             self_,
             target,
             reduction,
             beta,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -7221,11 +7607,12 @@ pub(crate) fn huber_loss(
         );
     }
     shape::need_real("huber_loss", &[self_, target])?;
+    races::op!("huber_loss", self_, target);
     let result = Tensor::try_empty(
         shape::huber_loss("huber_loss", self_, target, reduction, delta)?,
     )?;
     if !result.is_meta() {
-        cpu::loss::huber_loss(self_, target, reduction, delta, &result)?;
+        cpu::run(|| cpu::loss::huber_loss(self_, target, reduction, delta, &result))?;
     }
     Ok(result)
 }
@@ -7257,6 +7644,7 @@ pub(crate) fn huber_loss_backward(
         );
     }
     shape::need_real("huber_loss_backward", &[grad_output, self_, target])?;
+    races::op!("huber_loss_backward", grad_output, self_, target);
     let result = Tensor::try_empty(
         shape::huber_loss_backward(
             "huber_loss_backward",
@@ -7268,14 +7656,14 @@ pub(crate) fn huber_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::huber_loss_backward(
+        cpu::run(|| cpu::loss::huber_loss_backward(
             grad_output,
             self_,
             target,
             reduction,
             delta,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -7307,6 +7695,7 @@ pub(crate) fn binary_cross_entropy(
             .chain(weight)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("binary_cross_entropy", self_, target, weight);
     let result = Tensor::try_empty(
         shape::binary_cross_entropy(
             "binary_cross_entropy",
@@ -7317,7 +7706,13 @@ pub(crate) fn binary_cross_entropy(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::binary_cross_entropy(self_, target, weight, reduction, &result)?;
+        cpu::run(|| cpu::loss::binary_cross_entropy(
+            self_,
+            target,
+            weight,
+            reduction,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -7357,6 +7752,7 @@ pub(crate) fn binary_cross_entropy_backward(
             .chain(weight)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("binary_cross_entropy_backward", grad_output, self_, target, weight);
     let result = Tensor::try_empty(
         shape::binary_cross_entropy_backward(
             "binary_cross_entropy_backward",
@@ -7368,14 +7764,14 @@ pub(crate) fn binary_cross_entropy_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::binary_cross_entropy_backward(
+        cpu::run(|| cpu::loss::binary_cross_entropy_backward(
             grad_output,
             self_,
             target,
             weight,
             reduction,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -7415,6 +7811,7 @@ pub(crate) fn binary_cross_entropy_with_logits(
             .chain(pos_weight)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("binary_cross_entropy_with_logits", self_, target, weight, pos_weight);
     let result = Tensor::try_empty(
         shape::binary_cross_entropy_with_logits(
             "binary_cross_entropy_with_logits",
@@ -7426,14 +7823,14 @@ pub(crate) fn binary_cross_entropy_with_logits(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::binary_cross_entropy_with_logits(
+        cpu::run(|| cpu::loss::binary_cross_entropy_with_logits(
             self_,
             target,
             weight,
             pos_weight,
             reduction,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -7473,6 +7870,7 @@ pub(crate) fn nll_loss_forward(
             .chain(weight)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("nll_loss_forward", self_, target, weight);
     let (spec0, spec1) = shape::nll_loss_forward(
         "nll_loss_forward",
         self_,
@@ -7484,7 +7882,7 @@ pub(crate) fn nll_loss_forward(
     let output = Tensor::try_empty(spec0)?;
     let total_weight = Tensor::try_empty(spec1)?;
     if !output.is_meta() {
-        cpu::loss::nll_loss_forward(
+        cpu::run(|| cpu::loss::nll_loss_forward(
             self_,
             target,
             weight,
@@ -7492,7 +7890,7 @@ pub(crate) fn nll_loss_forward(
             ignore_index,
             &output,
             &total_weight,
-        )?;
+        ))?;
     }
     Ok((output, total_weight))
 }
@@ -7537,6 +7935,7 @@ pub(crate) fn nll_loss_backward(
             .chain([total_weight])
             .collect::<Vec<_>>(),
     )?;
+    races::op!("nll_loss_backward", grad_output, self_, target, weight, total_weight);
     let result = Tensor::try_empty(
         shape::nll_loss_backward(
             "nll_loss_backward",
@@ -7550,7 +7949,7 @@ pub(crate) fn nll_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::nll_loss_backward(
+        cpu::run(|| cpu::loss::nll_loss_backward(
             grad_output,
             self_,
             target,
@@ -7559,7 +7958,7 @@ pub(crate) fn nll_loss_backward(
             ignore_index,
             total_weight,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -7599,6 +7998,7 @@ pub(crate) fn nll_loss2d_forward(
             .chain(weight)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("nll_loss2d_forward", self_, target, weight);
     let (spec0, spec1) = shape::nll_loss2d_forward(
         "nll_loss2d_forward",
         self_,
@@ -7610,7 +8010,7 @@ pub(crate) fn nll_loss2d_forward(
     let output = Tensor::try_empty(spec0)?;
     let total_weight = Tensor::try_empty(spec1)?;
     if !output.is_meta() {
-        cpu::loss::nll_loss2d_forward(
+        cpu::run(|| cpu::loss::nll_loss2d_forward(
             self_,
             target,
             weight,
@@ -7618,7 +8018,7 @@ pub(crate) fn nll_loss2d_forward(
             ignore_index,
             &output,
             &total_weight,
-        )?;
+        ))?;
     }
     Ok((output, total_weight))
 }
@@ -7663,6 +8063,7 @@ pub(crate) fn nll_loss2d_backward(
             .chain([total_weight])
             .collect::<Vec<_>>(),
     )?;
+    races::op!("nll_loss2d_backward", grad_output, self_, target, weight, total_weight);
     let result = Tensor::try_empty(
         shape::nll_loss2d_backward(
             "nll_loss2d_backward",
@@ -7676,7 +8077,7 @@ pub(crate) fn nll_loss2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::loss::nll_loss2d_backward(
+        cpu::run(|| cpu::loss::nll_loss2d_backward(
             grad_output,
             self_,
             target,
@@ -7685,7 +8086,7 @@ pub(crate) fn nll_loss2d_backward(
             ignore_index,
             total_weight,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -7698,9 +8099,10 @@ pub(crate) fn mm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::MM, &[self_.into(), mat2.into()])?,
         );
     }
+    races::op!("mm", self_, mat2);
     let result = Tensor::try_empty(shape::mm("mm", self_, mat2)?)?;
     if !result.is_meta() {
-        cpu::matmul::mm(self_, mat2, &result)?;
+        cpu::run(|| cpu::matmul::mm(self_, mat2, &result))?;
     }
     Ok(result)
 }
@@ -7721,13 +8123,14 @@ pub(crate) fn mm_out(
             )
             .map(drop);
     }
+    races::op!("mm", self_, mat2, out);
     let spec = shape::mm("mm", self_, mat2)?;
     inplace::write_out_through_copy(
         "mm",
         out,
         spec,
         &[self_, mat2],
-        |out| cpu::matmul::mm(self_, mat2, out),
+        |out| cpu::run(|| cpu::matmul::mm(self_, mat2, out)),
     )
 }
 
@@ -7739,9 +8142,10 @@ pub(crate) fn bmm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::BMM, &[self_.into(), mat2.into()])?,
         );
     }
+    races::op!("bmm", self_, mat2);
     let result = Tensor::try_empty(shape::bmm("bmm", self_, mat2)?)?;
     if !result.is_meta() {
-        cpu::matmul::bmm(self_, mat2, &result)?;
+        cpu::run(|| cpu::matmul::bmm(self_, mat2, &result))?;
     }
     Ok(result)
 }
@@ -7762,13 +8166,14 @@ pub(crate) fn bmm_out(
             )
             .map(drop);
     }
+    races::op!("bmm", self_, mat2, out);
     let spec = shape::bmm("bmm", self_, mat2)?;
     inplace::write_out_through_copy(
         "bmm",
         out,
         spec,
         &[self_, mat2],
-        |out| cpu::matmul::bmm(self_, mat2, out),
+        |out| cpu::run(|| cpu::matmul::bmm(self_, mat2, out)),
     )
 }
 
@@ -7780,9 +8185,10 @@ pub(crate) fn mv(word: u32, self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
             dispatch::call_apart(word, Op::MV, &[self_.into(), vec.into()])?,
         );
     }
+    races::op!("mv", self_, vec);
     let result = Tensor::try_empty(shape::mv("mv", self_, vec)?)?;
     if !result.is_meta() {
-        cpu::matmul::mv(self_, vec, &result)?;
+        cpu::run(|| cpu::matmul::mv(self_, vec, &result))?;
     }
     Ok(result)
 }
@@ -7803,13 +8209,14 @@ pub(crate) fn mv_out(
             )
             .map(drop);
     }
+    races::op!("mv", self_, vec, out);
     let spec = shape::mv("mv", self_, vec)?;
     inplace::write_out_through_copy(
         "mv",
         out,
         spec,
         &[self_, vec],
-        |out| cpu::matmul::mv(self_, vec, out),
+        |out| cpu::run(|| cpu::matmul::mv(self_, vec, out)),
     )
 }
 
@@ -7821,9 +8228,10 @@ pub(crate) fn dot(word: u32, self_: &Tensor, tensor: &Tensor) -> Result<Tensor> 
             dispatch::call_apart(word, Op::DOT, &[self_.into(), tensor.into()])?,
         );
     }
+    races::op!("dot", self_, tensor);
     let result = Tensor::try_empty(shape::dot("dot", self_, tensor)?)?;
     if !result.is_meta() {
-        cpu::matmul::dot(self_, tensor, &result)?;
+        cpu::run(|| cpu::matmul::dot(self_, tensor, &result))?;
     }
     Ok(result)
 }
@@ -7844,13 +8252,14 @@ pub(crate) fn dot_out(
             )
             .map(drop);
     }
+    races::op!("dot", self_, tensor, out);
     let spec = shape::dot("dot", self_, tensor)?;
     inplace::write_out_through_copy(
         "dot",
         out,
         spec,
         &[self_, tensor],
-        |out| cpu::matmul::dot(self_, tensor, out),
+        |out| cpu::run(|| cpu::matmul::dot(self_, tensor, out)),
     )
 }
 
@@ -7873,11 +8282,12 @@ pub(crate) fn addmm(
             )?,
         );
     }
+    races::op!("addmm", self_, mat1, mat2);
     let result = Tensor::try_empty(
         shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, &result)?;
+        cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, &result))?;
     }
     Ok(result)
 }
@@ -7900,13 +8310,14 @@ pub(crate) fn addmm_(
             )
             .map(drop);
     }
+    races::op!("addmm_", self_, mat1, mat2);
     let spec = shape::addmm("addmm_", self_, mat1, mat2, beta, alpha)?;
     inplace::write_through_copy(
         "addmm_",
         self_,
         spec,
         &[self_, mat1, mat2],
-        |out| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out),
+        |out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
     )
 }
 
@@ -7937,13 +8348,14 @@ pub(crate) fn addmm_out(
             )
             .map(drop);
     }
+    races::op!("addmm", self_, mat1, mat2, out);
     let spec = shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?;
     inplace::write_out_through_copy(
         "addmm",
         out,
         spec,
         &[self_, mat1, mat2],
-        |out| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out),
+        |out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
     )
 }
 
@@ -7966,11 +8378,12 @@ pub(crate) fn addmv(
             )?,
         );
     }
+    races::op!("addmv", self_, mat, vec);
     let result = Tensor::try_empty(
         shape::addmv("addmv", self_, mat, vec, beta, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::matmul::addmv(self_, mat, vec, beta, alpha, &result)?;
+        cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, &result))?;
     }
     Ok(result)
 }
@@ -7993,13 +8406,14 @@ pub(crate) fn addmv_(
             )
             .map(drop);
     }
+    races::op!("addmv_", self_, mat, vec);
     let spec = shape::addmv("addmv_", self_, mat, vec, beta, alpha)?;
     inplace::write_through_copy(
         "addmv_",
         self_,
         spec,
         &[self_, mat, vec],
-        |out| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out),
+        |out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
     )
 }
 
@@ -8030,13 +8444,14 @@ pub(crate) fn addmv_out(
             )
             .map(drop);
     }
+    races::op!("addmv", self_, mat, vec, out);
     let spec = shape::addmv("addmv", self_, mat, vec, beta, alpha)?;
     inplace::write_out_through_copy(
         "addmv",
         out,
         spec,
         &[self_, mat, vec],
-        |out| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out),
+        |out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
     )
 }
 
@@ -8060,11 +8475,12 @@ pub(crate) fn baddbmm(
             )?,
         );
     }
+    races::op!("baddbmm", self_, batch1, batch2);
     let result = Tensor::try_empty(
         shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, &result)?;
+        cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, &result))?;
     }
     Ok(result)
 }
@@ -8088,13 +8504,14 @@ pub(crate) fn baddbmm_(
             )
             .map(drop);
     }
+    races::op!("baddbmm_", self_, batch1, batch2);
     let spec = shape::baddbmm("baddbmm_", self_, batch1, batch2, beta, alpha)?;
     inplace::write_through_copy(
         "baddbmm_",
         self_,
         spec,
         &[self_, batch1, batch2],
-        |out| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
+        |out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
     )
 }
 
@@ -8125,13 +8542,14 @@ pub(crate) fn baddbmm_out(
             )
             .map(drop);
     }
+    races::op!("baddbmm", self_, batch1, batch2, out);
     let spec = shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?;
     inplace::write_out_through_copy(
         "baddbmm",
         out,
         spec,
         &[self_, batch1, batch2],
-        |out| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
+        |out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
     )
 }
 
@@ -8150,11 +8568,12 @@ pub(crate) fn fft_c2c(
             )?,
         );
     }
+    races::op!("_fft_c2c", self_);
     let result = Tensor::try_empty(
         shape::fft::c2c("_fft_c2c", self_, dim, normalization, forward)?,
     )?;
     if !result.is_meta() {
-        cpu::fft::c2c(self_, dim, normalization, forward, &result)?;
+        cpu::run(|| cpu::fft::c2c(self_, dim, normalization, forward, &result))?;
     }
     Ok(result)
 }
@@ -8175,11 +8594,12 @@ pub(crate) fn fft_r2c(
         );
     }
     shape::need_real("_fft_r2c", &[self_])?;
+    races::op!("_fft_r2c", self_);
     let result = Tensor::try_empty(
         shape::fft::r2c("_fft_r2c", self_, dim, normalization, onesided)?,
     )?;
     if !result.is_meta() {
-        cpu::fft::r2c(self_, dim, normalization, onesided, &result)?;
+        cpu::run(|| cpu::fft::r2c(self_, dim, normalization, onesided, &result))?;
     }
     Ok(result)
 }
@@ -8199,11 +8619,12 @@ pub(crate) fn fft_c2r(
             )?,
         );
     }
+    races::op!("_fft_c2r", self_);
     let result = Tensor::try_empty(
         shape::fft::c2r("_fft_c2r", self_, dim, normalization, last_dim_size)?,
     )?;
     if !result.is_meta() {
-        cpu::fft::c2r(self_, dim, normalization, last_dim_size, &result)?;
+        cpu::run(|| cpu::fft::c2r(self_, dim, normalization, last_dim_size, &result))?;
     }
     Ok(result)
 }
@@ -8230,7 +8651,7 @@ pub(crate) fn fft_fftfreq(
             )?,
         );
     }
-    cpu::fft::fftfreq(n, d, dtype, device)
+    cpu::run(|| cpu::fft::fftfreq(n, d, dtype, device))
 }
 
 pub(crate) fn fft_rfftfreq(
@@ -8255,7 +8676,7 @@ pub(crate) fn fft_rfftfreq(
             )?,
         );
     }
-    cpu::fft::rfftfreq(n, d, dtype, device)
+    cpu::run(|| cpu::fft::rfftfreq(n, d, dtype, device))
 }
 
 pub(crate) fn linalg_inv_ex(
@@ -8273,11 +8694,12 @@ pub(crate) fn linalg_inv_ex(
             .map(|[inverse, info]| (inverse, info));
     }
     shape::need_real("linalg_inv_ex", &[A])?;
+    races::op!("linalg_inv_ex", A);
     let (spec0, spec1) = shape::linalg::inv_ex("linalg_inv_ex", A, check_errors)?;
     let inverse = Tensor::try_empty(spec0)?;
     let info = Tensor::try_empty(spec1)?;
     if !inverse.is_meta() {
-        cpu::linalg::inv_ex(A, check_errors, &inverse, &info)?;
+        cpu::run(|| cpu::linalg::inv_ex(A, check_errors, &inverse, &info))?;
     }
     Ok((inverse, info))
 }
@@ -8300,6 +8722,7 @@ pub(crate) fn _linalg_solve_ex(
             .map(|[result, LU, pivots, info]| (result, LU, pivots, info));
     }
     shape::need_real("_linalg_solve_ex", &[A, B])?;
+    races::op!("_linalg_solve_ex", A, B);
     let (spec0, spec1, spec2, spec3) = shape::linalg::solve_ex(
         "_linalg_solve_ex",
         A,
@@ -8312,7 +8735,16 @@ pub(crate) fn _linalg_solve_ex(
     let pivots = Tensor::try_empty(spec2)?;
     let info = Tensor::try_empty(spec3)?;
     if !result.is_meta() {
-        cpu::linalg::solve_ex(A, B, left, check_errors, &result, &LU, &pivots, &info)?;
+        cpu::run(|| cpu::linalg::solve_ex(
+            A,
+            B,
+            left,
+            check_errors,
+            &result,
+            &LU,
+            &pivots,
+            &info,
+        ))?;
     }
     Ok((result, LU, pivots, info))
 }
@@ -8323,12 +8755,13 @@ pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tens
             .map(|[result, LU, pivots]| (result, LU, pivots));
     }
     shape::need_real("_linalg_det", &[A])?;
+    races::op!("_linalg_det", A);
     let (spec0, spec1, spec2) = shape::linalg::det("_linalg_det", A)?;
     let result = Tensor::try_empty(spec0)?;
     let LU = Tensor::try_empty(spec1)?;
     let pivots = Tensor::try_empty(spec2)?;
     if !result.is_meta() {
-        cpu::linalg::det(A, &result, &LU, &pivots)?;
+        cpu::run(|| cpu::linalg::det(A, &result, &LU, &pivots))?;
     }
     Ok((result, LU, pivots))
 }
@@ -8342,13 +8775,14 @@ pub(crate) fn _linalg_slogdet(
             .map(|[sign, logabsdet, LU, pivots]| (sign, logabsdet, LU, pivots));
     }
     shape::need_real("_linalg_slogdet", &[A])?;
+    races::op!("_linalg_slogdet", A);
     let (spec0, spec1, spec2, spec3) = shape::linalg::slogdet("_linalg_slogdet", A)?;
     let sign = Tensor::try_empty(spec0)?;
     let logabsdet = Tensor::try_empty(spec1)?;
     let LU = Tensor::try_empty(spec2)?;
     let pivots = Tensor::try_empty(spec3)?;
     if !sign.is_meta() {
-        cpu::linalg::slogdet(A, &sign, &logabsdet, &LU, &pivots)?;
+        cpu::run(|| cpu::linalg::slogdet(A, &sign, &logabsdet, &LU, &pivots))?;
     }
     Ok((sign, logabsdet, LU, pivots))
 }
@@ -8369,6 +8803,7 @@ pub(crate) fn linalg_cholesky_ex(
             .map(|[L, info]| (L, info));
     }
     shape::need_real("linalg_cholesky_ex", &[self_])?;
+    races::op!("linalg_cholesky_ex", self_);
     let (spec0, spec1) = shape::linalg::cholesky_ex(
         "linalg_cholesky_ex",
         self_,
@@ -8378,7 +8813,7 @@ pub(crate) fn linalg_cholesky_ex(
     let L = Tensor::try_empty(spec0)?;
     let info = Tensor::try_empty(spec1)?;
     if !L.is_meta() {
-        cpu::linalg::cholesky_ex(self_, upper, check_errors, &L, &info)?;
+        cpu::run(|| cpu::linalg::cholesky_ex(self_, upper, check_errors, &L, &info))?;
     }
     Ok((L, info))
 }
@@ -8391,11 +8826,12 @@ pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Te
             .map(|[Q, R]| (Q, R));
     }
     shape::need_real("linalg_qr", &[A])?;
+    races::op!("linalg_qr", A);
     let (spec0, spec1) = shape::linalg::qr("linalg_qr", A, mode)?;
     let Q = Tensor::try_empty(spec0)?;
     let R = Tensor::try_empty(spec1)?;
     if !Q.is_meta() {
-        cpu::linalg::qr(A, mode, &Q, &R)?;
+        cpu::run(|| cpu::linalg::qr(A, mode, &Q, &R))?;
     }
     Ok((Q, R))
 }
@@ -8416,11 +8852,12 @@ pub(crate) fn _linalg_eigh(
             .map(|[eigenvalues, eigenvectors]| (eigenvalues, eigenvectors));
     }
     shape::need_real("_linalg_eigh", &[A])?;
+    races::op!("_linalg_eigh", A);
     let (spec0, spec1) = shape::linalg::eigh("_linalg_eigh", A, UPLO, compute_v)?;
     let eigenvalues = Tensor::try_empty(spec0)?;
     let eigenvectors = Tensor::try_empty(spec1)?;
     if !eigenvalues.is_meta() {
-        cpu::linalg::eigh(A, UPLO, compute_v, &eigenvalues, &eigenvectors)?;
+        cpu::run(|| cpu::linalg::eigh(A, UPLO, compute_v, &eigenvalues, &eigenvectors))?;
     }
     Ok((eigenvalues, eigenvectors))
 }
@@ -8442,6 +8879,7 @@ pub(crate) fn _linalg_svd(
             .map(|[U, S, Vh]| (U, S, Vh));
     }
     shape::need_real("_linalg_svd", &[A])?;
+    races::op!("_linalg_svd", A);
     let (spec0, spec1, spec2) = shape::linalg::svd(
         "_linalg_svd",
         A,
@@ -8453,7 +8891,15 @@ pub(crate) fn _linalg_svd(
     let S = Tensor::try_empty(spec1)?;
     let Vh = Tensor::try_empty(spec2)?;
     if !U.is_meta() {
-        cpu::linalg::svd(A, full_matrices, compute_uv, driver, &U, &S, &Vh)?;
+        cpu::run(|| cpu::linalg::svd(
+            A,
+            full_matrices,
+            compute_uv,
+            driver,
+            &U,
+            &S,
+            &Vh,
+        ))?;
     }
     Ok((U, S, Vh))
 }
@@ -8483,6 +8929,7 @@ pub(crate) fn linalg_solve_triangular(
         );
     }
     shape::need_real("linalg_solve_triangular", &[self_, B])?;
+    races::op!("linalg_solve_triangular", self_, B);
     let result = Tensor::try_empty(
         shape::linalg::solve_triangular(
             "linalg_solve_triangular",
@@ -8494,7 +8941,14 @@ pub(crate) fn linalg_solve_triangular(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::linalg::solve_triangular(self_, B, upper, left, unitriangular, &result)?;
+        cpu::run(|| cpu::linalg::solve_triangular(
+            self_,
+            B,
+            upper,
+            left,
+            unitriangular,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -8519,11 +8973,19 @@ pub(crate) fn _attention(
         );
     }
     shape::need_real("_attention", &[query, key, value])?;
+    races::op!("_attention", query, key, value);
     let result = Tensor::try_empty(
         shape::attention("_attention", query, key, value, scale, is_causal)?,
     )?;
     if !result.is_meta() {
-        cpu::attention::attention(query, key, value, scale, is_causal, &result)?;
+        cpu::run(|| cpu::attention::attention(
+            query,
+            key,
+            value,
+            scale,
+            is_causal,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -8558,7 +9020,15 @@ pub(crate) fn _attention_backward(
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
     shape::need_real("_attention_backward", &[grad, query, key, value])?;
-    cpu::attention::attention_backward(grad, query, key, value, scale, is_causal)
+    races::op!("_attention_backward", grad, query, key, value);
+    cpu::run(|| cpu::attention::attention_backward(
+        grad,
+        query,
+        key,
+        value,
+        scale,
+        is_causal,
+    ))
 }
 
 pub(crate) fn convolution(
@@ -8603,6 +9073,7 @@ pub(crate) fn convolution(
             .chain(bias)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("convolution", input, weight, bias);
     let result = Tensor::try_empty(
         shape::convolution(
             "convolution",
@@ -8618,7 +9089,7 @@ pub(crate) fn convolution(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::conv::convolution(
+        cpu::run(|| cpu::conv::convolution(
             input,
             weight,
             bias,
@@ -8629,7 +9100,7 @@ pub(crate) fn convolution(
             output_padding,
             groups,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -8677,6 +9148,7 @@ pub(crate) fn convolution_out(
             .chain(bias)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("convolution", input, weight, bias, out);
     let spec = shape::convolution(
         "convolution",
         input,
@@ -8698,7 +9170,7 @@ pub(crate) fn convolution_out(
             .chain([weight])
             .chain(bias)
             .collect::<Vec<_>>(),
-        |out| cpu::conv::convolution(
+        |out| cpu::run(|| cpu::conv::convolution(
             input,
             weight,
             bias,
@@ -8709,7 +9181,7 @@ pub(crate) fn convolution_out(
             output_padding,
             groups,
             out,
-        ),
+        )),
     )
 }
 
@@ -8753,6 +9225,7 @@ pub(crate) fn convolution_backward(
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
     shape::need_real("convolution_backward", &[grad_output, input, weight])?;
+    races::op!("convolution_backward", grad_output, input, weight);
     let (spec0, spec1, spec2) = shape::convolution_backward(
         "convolution_backward",
         grad_output,
@@ -8771,7 +9244,7 @@ pub(crate) fn convolution_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::conv::convolution_backward(
+        cpu::run(|| cpu::conv::convolution_backward(
             grad_output,
             input,
             weight,
@@ -8786,7 +9259,7 @@ pub(crate) fn convolution_backward(
             &result0,
             &result1,
             &result2,
-        )?;
+        ))?;
     }
     Ok((result0, result1, result2))
 }
@@ -8814,11 +9287,19 @@ pub(crate) fn im2col(
         );
     }
     shape::need_real("im2col", &[self_])?;
+    races::op!("im2col", self_);
     let result = Tensor::try_empty(
         shape::im2col("im2col", self_, kernel_size, dilation, padding, stride)?,
     )?;
     if !result.is_meta() {
-        cpu::conv::im2col(self_, kernel_size, dilation, padding, stride, &result)?;
+        cpu::run(|| cpu::conv::im2col(
+            self_,
+            kernel_size,
+            dilation,
+            padding,
+            stride,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -8848,6 +9329,7 @@ pub(crate) fn col2im(
         );
     }
     shape::need_real("col2im", &[self_])?;
+    races::op!("col2im", self_);
     let result = Tensor::try_empty(
         shape::col2im(
             "col2im",
@@ -8860,7 +9342,7 @@ pub(crate) fn col2im(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::conv::col2im(
+        cpu::run(|| cpu::conv::col2im(
             self_,
             output_size,
             kernel_size,
@@ -8868,7 +9350,7 @@ pub(crate) fn col2im(
             padding,
             stride,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -8899,6 +9381,7 @@ pub(crate) fn max_pool2d_with_indices(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("max_pool2d_with_indices", &[self_])?;
+    races::op!("max_pool2d_with_indices", self_);
     let (spec0, spec1) = shape::max_pool2d(
         "max_pool2d_with_indices",
         self_,
@@ -8911,7 +9394,7 @@ pub(crate) fn max_pool2d_with_indices(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::pool::max_pool2d(
+        cpu::run(|| cpu::pool::max_pool2d(
             self_,
             kernel_size,
             stride,
@@ -8920,7 +9403,7 @@ pub(crate) fn max_pool2d_with_indices(
             ceil_mode,
             &result0,
             &result1,
-        )?;
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -8961,6 +9444,7 @@ pub(crate) fn max_pool2d_with_indices_backward(
         "max_pool2d_with_indices_backward",
         &[grad_output, self_, indices],
     )?;
+    races::op!("max_pool2d_with_indices_backward", grad_output, self_, indices);
     let result = Tensor::try_empty(
         shape::max_pool2d_backward(
             "max_pool2d_with_indices_backward",
@@ -8975,7 +9459,7 @@ pub(crate) fn max_pool2d_with_indices_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::max_pool2d_backward(
+        cpu::run(|| cpu::pool::max_pool2d_backward(
             grad_output,
             self_,
             kernel_size,
@@ -8985,7 +9469,7 @@ pub(crate) fn max_pool2d_with_indices_backward(
             ceil_mode,
             indices,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9016,6 +9500,7 @@ pub(crate) fn max_pool3d_with_indices(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("max_pool3d_with_indices", &[self_])?;
+    races::op!("max_pool3d_with_indices", self_);
     let (spec0, spec1) = shape::max_pool3d(
         "max_pool3d_with_indices",
         self_,
@@ -9028,7 +9513,7 @@ pub(crate) fn max_pool3d_with_indices(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::pool::max_pool3d(
+        cpu::run(|| cpu::pool::max_pool3d(
             self_,
             kernel_size,
             stride,
@@ -9037,7 +9522,7 @@ pub(crate) fn max_pool3d_with_indices(
             ceil_mode,
             &result0,
             &result1,
-        )?;
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -9078,6 +9563,7 @@ pub(crate) fn max_pool3d_with_indices_backward(
         "max_pool3d_with_indices_backward",
         &[grad_output, self_, indices],
     )?;
+    races::op!("max_pool3d_with_indices_backward", grad_output, self_, indices);
     let result = Tensor::try_empty(
         shape::max_pool3d_backward(
             "max_pool3d_with_indices_backward",
@@ -9092,7 +9578,7 @@ pub(crate) fn max_pool3d_with_indices_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::max_pool3d_backward(
+        cpu::run(|| cpu::pool::max_pool3d_backward(
             grad_output,
             self_,
             kernel_size,
@@ -9102,7 +9588,7 @@ pub(crate) fn max_pool3d_with_indices_backward(
             ceil_mode,
             indices,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9125,11 +9611,12 @@ pub(crate) fn max_unpool2d(
         );
     }
     shape::need_real("max_unpool2d", &[self_, indices])?;
+    races::op!("max_unpool2d", self_, indices);
     let result = Tensor::try_empty(
         shape::max_unpool2d("max_unpool2d", self_, indices, output_size)?,
     )?;
     if !result.is_meta() {
-        cpu::pool::max_unpool2d(self_, indices, output_size, &result)?;
+        cpu::run(|| cpu::pool::max_unpool2d(self_, indices, output_size, &result))?;
     }
     Ok(result)
 }
@@ -9161,6 +9648,7 @@ pub(crate) fn avg_pool2d(
         );
     }
     shape::need_real("avg_pool2d", &[self_])?;
+    races::op!("avg_pool2d", self_);
     let result = Tensor::try_empty(
         shape::avg_pool2d(
             "avg_pool2d",
@@ -9174,7 +9662,7 @@ pub(crate) fn avg_pool2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::avg_pool2d(
+        cpu::run(|| cpu::pool::avg_pool2d(
             self_,
             kernel_size,
             stride,
@@ -9183,7 +9671,7 @@ pub(crate) fn avg_pool2d(
             count_include_pad,
             divisor_override,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9220,6 +9708,7 @@ pub(crate) fn avg_pool2d_backward(
         );
     }
     shape::need_real("avg_pool2d_backward", &[grad_output, self_])?;
+    races::op!("avg_pool2d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::avg_pool2d_backward(
             "avg_pool2d_backward",
@@ -9234,7 +9723,7 @@ pub(crate) fn avg_pool2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::avg_pool2d_backward(
+        cpu::run(|| cpu::pool::avg_pool2d_backward(
             grad_output,
             self_,
             kernel_size,
@@ -9244,7 +9733,7 @@ pub(crate) fn avg_pool2d_backward(
             count_include_pad,
             divisor_override,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9276,6 +9765,7 @@ pub(crate) fn avg_pool3d(
         );
     }
     shape::need_real("avg_pool3d", &[self_])?;
+    races::op!("avg_pool3d", self_);
     let result = Tensor::try_empty(
         shape::avg_pool3d(
             "avg_pool3d",
@@ -9289,7 +9779,7 @@ pub(crate) fn avg_pool3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::avg_pool3d(
+        cpu::run(|| cpu::pool::avg_pool3d(
             self_,
             kernel_size,
             stride,
@@ -9298,7 +9788,7 @@ pub(crate) fn avg_pool3d(
             count_include_pad,
             divisor_override,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9335,6 +9825,7 @@ pub(crate) fn avg_pool3d_backward(
         );
     }
     shape::need_real("avg_pool3d_backward", &[grad_output, self_])?;
+    races::op!("avg_pool3d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::avg_pool3d_backward(
             "avg_pool3d_backward",
@@ -9349,7 +9840,7 @@ pub(crate) fn avg_pool3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::avg_pool3d_backward(
+        cpu::run(|| cpu::pool::avg_pool3d_backward(
             grad_output,
             self_,
             kernel_size,
@@ -9359,7 +9850,7 @@ pub(crate) fn avg_pool3d_backward(
             count_include_pad,
             divisor_override,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9378,11 +9869,12 @@ pub(crate) fn _adaptive_avg_pool2d(
         );
     }
     shape::need_real("_adaptive_avg_pool2d", &[self_])?;
+    races::op!("_adaptive_avg_pool2d", self_);
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool2d("_adaptive_avg_pool2d", self_, output_size)?,
     )?;
     if !result.is_meta() {
-        cpu::pool::adaptive_avg_pool2d(self_, output_size, &result)?;
+        cpu::run(|| cpu::pool::adaptive_avg_pool2d(self_, output_size, &result))?;
     }
     Ok(result)
 }
@@ -9404,6 +9896,7 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
         );
     }
     shape::need_real("_adaptive_avg_pool2d_backward", &[grad_output, self_])?;
+    races::op!("_adaptive_avg_pool2d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool2d_backward(
             "_adaptive_avg_pool2d_backward",
@@ -9412,7 +9905,11 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::adaptive_avg_pool2d_backward(grad_output, self_, &result)?;
+        cpu::run(|| cpu::pool::adaptive_avg_pool2d_backward(
+            grad_output,
+            self_,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9432,6 +9929,7 @@ pub(crate) fn adaptive_max_pool2d(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("adaptive_max_pool2d", &[self_])?;
+    races::op!("adaptive_max_pool2d", self_);
     let (spec0, spec1) = shape::adaptive_max_pool2d(
         "adaptive_max_pool2d",
         self_,
@@ -9440,7 +9938,12 @@ pub(crate) fn adaptive_max_pool2d(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::pool::adaptive_max_pool2d(self_, output_size, &result0, &result1)?;
+        cpu::run(|| cpu::pool::adaptive_max_pool2d(
+            self_,
+            output_size,
+            &result0,
+            &result1,
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -9464,6 +9967,7 @@ pub(crate) fn adaptive_max_pool2d_backward(
         );
     }
     shape::need_real("adaptive_max_pool2d_backward", &[grad_output, self_, indices])?;
+    races::op!("adaptive_max_pool2d_backward", grad_output, self_, indices);
     let result = Tensor::try_empty(
         shape::adaptive_max_pool2d_backward(
             "adaptive_max_pool2d_backward",
@@ -9473,7 +9977,12 @@ pub(crate) fn adaptive_max_pool2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::adaptive_max_pool2d_backward(grad_output, self_, indices, &result)?;
+        cpu::run(|| cpu::pool::adaptive_max_pool2d_backward(
+            grad_output,
+            self_,
+            indices,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9492,11 +10001,12 @@ pub(crate) fn _adaptive_avg_pool3d(
         );
     }
     shape::need_real("_adaptive_avg_pool3d", &[self_])?;
+    races::op!("_adaptive_avg_pool3d", self_);
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool3d("_adaptive_avg_pool3d", self_, output_size)?,
     )?;
     if !result.is_meta() {
-        cpu::pool::adaptive_avg_pool3d(self_, output_size, &result)?;
+        cpu::run(|| cpu::pool::adaptive_avg_pool3d(self_, output_size, &result))?;
     }
     Ok(result)
 }
@@ -9518,6 +10028,7 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
         );
     }
     shape::need_real("_adaptive_avg_pool3d_backward", &[grad_output, self_])?;
+    races::op!("_adaptive_avg_pool3d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool3d_backward(
             "_adaptive_avg_pool3d_backward",
@@ -9526,7 +10037,11 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::adaptive_avg_pool3d_backward(grad_output, self_, &result)?;
+        cpu::run(|| cpu::pool::adaptive_avg_pool3d_backward(
+            grad_output,
+            self_,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9546,6 +10061,7 @@ pub(crate) fn adaptive_max_pool3d(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("adaptive_max_pool3d", &[self_])?;
+    races::op!("adaptive_max_pool3d", self_);
     let (spec0, spec1) = shape::adaptive_max_pool3d(
         "adaptive_max_pool3d",
         self_,
@@ -9554,7 +10070,12 @@ pub(crate) fn adaptive_max_pool3d(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::pool::adaptive_max_pool3d(self_, output_size, &result0, &result1)?;
+        cpu::run(|| cpu::pool::adaptive_max_pool3d(
+            self_,
+            output_size,
+            &result0,
+            &result1,
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -9578,6 +10099,7 @@ pub(crate) fn adaptive_max_pool3d_backward(
         );
     }
     shape::need_real("adaptive_max_pool3d_backward", &[grad_output, self_, indices])?;
+    races::op!("adaptive_max_pool3d_backward", grad_output, self_, indices);
     let result = Tensor::try_empty(
         shape::adaptive_max_pool3d_backward(
             "adaptive_max_pool3d_backward",
@@ -9587,7 +10109,12 @@ pub(crate) fn adaptive_max_pool3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::pool::adaptive_max_pool3d_backward(grad_output, self_, indices, &result)?;
+        cpu::run(|| cpu::pool::adaptive_max_pool3d_backward(
+            grad_output,
+            self_,
+            indices,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9607,11 +10134,12 @@ pub(crate) fn upsample_nearest1d(
         );
     }
     shape::need_real("upsample_nearest1d", &[self_])?;
+    races::op!("upsample_nearest1d", self_);
     let result = Tensor::try_empty(
         shape::upsample_nearest1d("upsample_nearest1d", self_, output_size, scales)?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest1d(self_, output_size, scales, &result)?;
+        cpu::run(|| cpu::resample::nearest1d(self_, output_size, scales, &result))?;
     }
     Ok(result)
 }
@@ -9637,6 +10165,7 @@ pub(crate) fn upsample_nearest1d_backward(
         );
     }
     shape::need_real("upsample_nearest1d_backward", &[grad_output])?;
+    races::op!("upsample_nearest1d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_nearest1d_backward(
             "upsample_nearest1d_backward",
@@ -9647,13 +10176,13 @@ pub(crate) fn upsample_nearest1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest1d_backward(
+        cpu::run(|| cpu::resample::nearest1d_backward(
             grad_output,
             output_size,
             input_size,
             scales,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9674,6 +10203,7 @@ pub(crate) fn upsample_nearest2d(
         );
     }
     shape::need_real("upsample_nearest2d", &[self_])?;
+    races::op!("upsample_nearest2d", self_);
     let result = Tensor::try_empty(
         shape::upsample_nearest2d(
             "upsample_nearest2d",
@@ -9684,7 +10214,13 @@ pub(crate) fn upsample_nearest2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest2d(self_, output_size, scales_h, scales_w, &result)?;
+        cpu::run(|| cpu::resample::nearest2d(
+            self_,
+            output_size,
+            scales_h,
+            scales_w,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9712,6 +10248,7 @@ pub(crate) fn upsample_nearest2d_backward(
         );
     }
     shape::need_real("upsample_nearest2d_backward", &[grad_output])?;
+    races::op!("upsample_nearest2d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_nearest2d_backward(
             "upsample_nearest2d_backward",
@@ -9723,14 +10260,14 @@ pub(crate) fn upsample_nearest2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest2d_backward(
+        cpu::run(|| cpu::resample::nearest2d_backward(
             grad_output,
             output_size,
             input_size,
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9758,6 +10295,7 @@ pub(crate) fn upsample_nearest3d(
         );
     }
     shape::need_real("upsample_nearest3d", &[self_])?;
+    races::op!("upsample_nearest3d", self_);
     let result = Tensor::try_empty(
         shape::upsample_nearest3d(
             "upsample_nearest3d",
@@ -9769,14 +10307,14 @@ pub(crate) fn upsample_nearest3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest3d(
+        cpu::run(|| cpu::resample::nearest3d(
             self_,
             output_size,
             scales_d,
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9806,6 +10344,7 @@ pub(crate) fn upsample_nearest3d_backward(
         );
     }
     shape::need_real("upsample_nearest3d_backward", &[grad_output])?;
+    races::op!("upsample_nearest3d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_nearest3d_backward(
             "upsample_nearest3d_backward",
@@ -9818,7 +10357,7 @@ pub(crate) fn upsample_nearest3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest3d_backward(
+        cpu::run(|| cpu::resample::nearest3d_backward(
             grad_output,
             output_size,
             input_size,
@@ -9826,7 +10365,7 @@ pub(crate) fn upsample_nearest3d_backward(
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9846,6 +10385,7 @@ pub(crate) fn _upsample_nearest_exact1d(
         );
     }
     shape::need_real("_upsample_nearest_exact1d", &[self_])?;
+    races::op!("_upsample_nearest_exact1d", self_);
     let result = Tensor::try_empty(
         shape::upsample_nearest1d(
             "_upsample_nearest_exact1d",
@@ -9855,7 +10395,12 @@ pub(crate) fn _upsample_nearest_exact1d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest_exact1d(self_, output_size, scales, &result)?;
+        cpu::run(|| cpu::resample::nearest_exact1d(
+            self_,
+            output_size,
+            scales,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9881,6 +10426,7 @@ pub(crate) fn _upsample_nearest_exact1d_backward(
         );
     }
     shape::need_real("_upsample_nearest_exact1d_backward", &[grad_output])?;
+    races::op!("_upsample_nearest_exact1d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_nearest1d_backward(
             "_upsample_nearest_exact1d_backward",
@@ -9891,13 +10437,13 @@ pub(crate) fn _upsample_nearest_exact1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest_exact1d_backward(
+        cpu::run(|| cpu::resample::nearest_exact1d_backward(
             grad_output,
             output_size,
             input_size,
             scales,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -9918,6 +10464,7 @@ pub(crate) fn _upsample_nearest_exact2d(
         );
     }
     shape::need_real("_upsample_nearest_exact2d", &[self_])?;
+    races::op!("_upsample_nearest_exact2d", self_);
     let result = Tensor::try_empty(
         shape::upsample_nearest2d(
             "_upsample_nearest_exact2d",
@@ -9928,7 +10475,13 @@ pub(crate) fn _upsample_nearest_exact2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest_exact2d(self_, output_size, scales_h, scales_w, &result)?;
+        cpu::run(|| cpu::resample::nearest_exact2d(
+            self_,
+            output_size,
+            scales_h,
+            scales_w,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -9956,6 +10509,7 @@ pub(crate) fn _upsample_nearest_exact2d_backward(
         );
     }
     shape::need_real("_upsample_nearest_exact2d_backward", &[grad_output])?;
+    races::op!("_upsample_nearest_exact2d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_nearest2d_backward(
             "_upsample_nearest_exact2d_backward",
@@ -9967,14 +10521,14 @@ pub(crate) fn _upsample_nearest_exact2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest_exact2d_backward(
+        cpu::run(|| cpu::resample::nearest_exact2d_backward(
             grad_output,
             output_size,
             input_size,
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10002,6 +10556,7 @@ pub(crate) fn _upsample_nearest_exact3d(
         );
     }
     shape::need_real("_upsample_nearest_exact3d", &[self_])?;
+    races::op!("_upsample_nearest_exact3d", self_);
     let result = Tensor::try_empty(
         shape::upsample_nearest3d(
             "_upsample_nearest_exact3d",
@@ -10013,14 +10568,14 @@ pub(crate) fn _upsample_nearest_exact3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest_exact3d(
+        cpu::run(|| cpu::resample::nearest_exact3d(
             self_,
             output_size,
             scales_d,
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10050,6 +10605,7 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
         );
     }
     shape::need_real("_upsample_nearest_exact3d_backward", &[grad_output])?;
+    races::op!("_upsample_nearest_exact3d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_nearest3d_backward(
             "_upsample_nearest_exact3d_backward",
@@ -10062,7 +10618,7 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::nearest_exact3d_backward(
+        cpu::run(|| cpu::resample::nearest_exact3d_backward(
             grad_output,
             output_size,
             input_size,
@@ -10070,7 +10626,7 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10091,6 +10647,7 @@ pub(crate) fn upsample_linear1d(
         );
     }
     shape::need_real("upsample_linear1d", &[self_])?;
+    races::op!("upsample_linear1d", self_);
     let result = Tensor::try_empty(
         shape::upsample_linear1d(
             "upsample_linear1d",
@@ -10101,7 +10658,13 @@ pub(crate) fn upsample_linear1d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::linear1d(self_, output_size, align_corners, scales, &result)?;
+        cpu::run(|| cpu::resample::linear1d(
+            self_,
+            output_size,
+            align_corners,
+            scales,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -10129,6 +10692,7 @@ pub(crate) fn upsample_linear1d_backward(
         );
     }
     shape::need_real("upsample_linear1d_backward", &[grad_output])?;
+    races::op!("upsample_linear1d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_linear1d_backward(
             "upsample_linear1d_backward",
@@ -10140,14 +10704,14 @@ pub(crate) fn upsample_linear1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::linear1d_backward(
+        cpu::run(|| cpu::resample::linear1d_backward(
             grad_output,
             output_size,
             input_size,
             align_corners,
             scales,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10175,6 +10739,7 @@ pub(crate) fn upsample_bilinear2d(
         );
     }
     shape::need_real("upsample_bilinear2d", &[self_])?;
+    races::op!("upsample_bilinear2d", self_);
     let result = Tensor::try_empty(
         shape::upsample_linear2d(
             "upsample_bilinear2d",
@@ -10186,14 +10751,14 @@ pub(crate) fn upsample_bilinear2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::bilinear2d(
+        cpu::run(|| cpu::resample::bilinear2d(
             self_,
             output_size,
             align_corners,
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10223,6 +10788,7 @@ pub(crate) fn upsample_bilinear2d_backward(
         );
     }
     shape::need_real("upsample_bilinear2d_backward", &[grad_output])?;
+    races::op!("upsample_bilinear2d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_linear2d_backward(
             "upsample_bilinear2d_backward",
@@ -10235,7 +10801,7 @@ pub(crate) fn upsample_bilinear2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::bilinear2d_backward(
+        cpu::run(|| cpu::resample::bilinear2d_backward(
             grad_output,
             output_size,
             input_size,
@@ -10243,7 +10809,7 @@ pub(crate) fn upsample_bilinear2d_backward(
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10271,6 +10837,7 @@ pub(crate) fn upsample_bicubic2d(
         );
     }
     shape::need_real("upsample_bicubic2d", &[self_])?;
+    races::op!("upsample_bicubic2d", self_);
     let result = Tensor::try_empty(
         shape::upsample_linear2d(
             "upsample_bicubic2d",
@@ -10282,14 +10849,14 @@ pub(crate) fn upsample_bicubic2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::bicubic2d(
+        cpu::run(|| cpu::resample::bicubic2d(
             self_,
             output_size,
             align_corners,
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10319,6 +10886,7 @@ pub(crate) fn upsample_bicubic2d_backward(
         );
     }
     shape::need_real("upsample_bicubic2d_backward", &[grad_output])?;
+    races::op!("upsample_bicubic2d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_linear2d_backward(
             "upsample_bicubic2d_backward",
@@ -10331,7 +10899,7 @@ pub(crate) fn upsample_bicubic2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::bicubic2d_backward(
+        cpu::run(|| cpu::resample::bicubic2d_backward(
             grad_output,
             output_size,
             input_size,
@@ -10339,7 +10907,7 @@ pub(crate) fn upsample_bicubic2d_backward(
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10369,6 +10937,7 @@ pub(crate) fn upsample_trilinear3d(
         );
     }
     shape::need_real("upsample_trilinear3d", &[self_])?;
+    races::op!("upsample_trilinear3d", self_);
     let result = Tensor::try_empty(
         shape::upsample_linear3d(
             "upsample_trilinear3d",
@@ -10381,7 +10950,7 @@ pub(crate) fn upsample_trilinear3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::trilinear3d(
+        cpu::run(|| cpu::resample::trilinear3d(
             self_,
             output_size,
             align_corners,
@@ -10389,7 +10958,7 @@ pub(crate) fn upsample_trilinear3d(
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10421,6 +10990,7 @@ pub(crate) fn upsample_trilinear3d_backward(
         );
     }
     shape::need_real("upsample_trilinear3d_backward", &[grad_output])?;
+    races::op!("upsample_trilinear3d_backward", grad_output);
     let result = Tensor::try_empty(
         shape::upsample_linear3d_backward(
             "upsample_trilinear3d_backward",
@@ -10434,7 +11004,7 @@ pub(crate) fn upsample_trilinear3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::trilinear3d_backward(
+        cpu::run(|| cpu::resample::trilinear3d_backward(
             grad_output,
             output_size,
             input_size,
@@ -10443,7 +11013,7 @@ pub(crate) fn upsample_trilinear3d_backward(
             scales_h,
             scales_w,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10474,6 +11044,7 @@ pub(crate) fn grid_sampler_2d(
         );
     }
     shape::need_real("grid_sampler_2d", &[input, grid])?;
+    races::op!("grid_sampler_2d", input, grid);
     let result = Tensor::try_empty(
         shape::grid_sampler_2d(
             "grid_sampler_2d",
@@ -10485,14 +11056,14 @@ pub(crate) fn grid_sampler_2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::grid_sampler_2d(
+        cpu::run(|| cpu::resample::grid_sampler_2d(
             input,
             grid,
             interpolation_mode,
             padding_mode,
             align_corners,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10529,6 +11100,7 @@ pub(crate) fn grid_sampler_2d_backward(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("grid_sampler_2d_backward", &[grad_output, input, grid])?;
+    races::op!("grid_sampler_2d_backward", grad_output, input, grid);
     let (spec0, spec1) = shape::grid_sampler_2d_backward(
         "grid_sampler_2d_backward",
         grad_output,
@@ -10542,7 +11114,7 @@ pub(crate) fn grid_sampler_2d_backward(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::resample::grid_sampler_2d_backward(
+        cpu::run(|| cpu::resample::grid_sampler_2d_backward(
             grad_output,
             input,
             grid,
@@ -10552,7 +11124,7 @@ pub(crate) fn grid_sampler_2d_backward(
             output_mask,
             &result0,
             &result1,
-        )?;
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -10583,6 +11155,7 @@ pub(crate) fn grid_sampler_3d(
         );
     }
     shape::need_real("grid_sampler_3d", &[input, grid])?;
+    races::op!("grid_sampler_3d", input, grid);
     let result = Tensor::try_empty(
         shape::grid_sampler_3d(
             "grid_sampler_3d",
@@ -10594,14 +11167,14 @@ pub(crate) fn grid_sampler_3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::grid_sampler_3d(
+        cpu::run(|| cpu::resample::grid_sampler_3d(
             input,
             grid,
             interpolation_mode,
             padding_mode,
             align_corners,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10638,6 +11211,7 @@ pub(crate) fn grid_sampler_3d_backward(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("grid_sampler_3d_backward", &[grad_output, input, grid])?;
+    races::op!("grid_sampler_3d_backward", grad_output, input, grid);
     let (spec0, spec1) = shape::grid_sampler_3d_backward(
         "grid_sampler_3d_backward",
         grad_output,
@@ -10651,7 +11225,7 @@ pub(crate) fn grid_sampler_3d_backward(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::resample::grid_sampler_3d_backward(
+        cpu::run(|| cpu::resample::grid_sampler_3d_backward(
             grad_output,
             input,
             grid,
@@ -10661,7 +11235,7 @@ pub(crate) fn grid_sampler_3d_backward(
             output_mask,
             &result0,
             &result1,
-        )?;
+        ))?;
     }
     Ok((result0, result1))
 }
@@ -10694,6 +11268,7 @@ pub(crate) fn _grid_sampler_derivative(
         );
     }
     shape::need_real("_grid_sampler_derivative", &[input, grid])?;
+    races::op!("_grid_sampler_derivative", input, grid);
     let result = Tensor::try_empty(
         shape::grid_sampler_derivative(
             "_grid_sampler_derivative",
@@ -10706,7 +11281,7 @@ pub(crate) fn _grid_sampler_derivative(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::grid_sampler_derivative(
+        cpu::run(|| cpu::resample::grid_sampler_derivative(
             input,
             grid,
             order,
@@ -10714,7 +11289,7 @@ pub(crate) fn _grid_sampler_derivative(
             padding_mode,
             align_corners,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -10749,6 +11324,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
         );
     }
     shape::need_real("_grid_sampler_derivative_backward", &[grad_output, grid])?;
+    races::op!("_grid_sampler_derivative_backward", grad_output, grid);
     let result = Tensor::try_empty(
         shape::grid_sampler_derivative_backward(
             "_grid_sampler_derivative_backward",
@@ -10762,7 +11338,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::resample::grid_sampler_derivative_backward(
+        cpu::run(|| cpu::resample::grid_sampler_derivative_backward(
             grad_output,
             grid,
             input_size,
@@ -10771,7 +11347,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
             padding_mode,
             align_corners,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -11058,7 +11634,8 @@ pub(crate) fn unsafe_view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<
             dispatch::call_inner(Op::_UNSAFE_VIEW, &[self_.into(), size.into()])?,
         );
     }
-    cpu::view::unsafe_view(self_, size)
+    races::op!("_unsafe_view", self_);
+    cpu::run(|| cpu::view::unsafe_view(self_, size))
 }
 
 pub(crate) fn unsafe_split(
@@ -11075,7 +11652,8 @@ pub(crate) fn unsafe_split(
             )?,
         );
     }
-    cpu::view::unsafe_split(self_, split_size, dim)
+    races::op!("unsafe_split", self_);
+    cpu::run(|| cpu::view::unsafe_split(self_, split_size, dim))
 }
 
 pub(crate) fn slice_scatter(
@@ -11105,11 +11683,20 @@ pub(crate) fn slice_scatter(
             )?,
         );
     }
+    races::op!("slice_scatter", self_, src);
     let result = Tensor::try_empty(
         shape::region::slice_scatter("slice_scatter", self_, src, dim, start, end, step)?,
     )?;
     if !result.is_meta() {
-        cpu::region::slice_scatter(self_, src, dim, start, end, step, &result)?;
+        cpu::run(|| cpu::region::slice_scatter(
+            self_,
+            src,
+            dim,
+            start,
+            end,
+            step,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -11132,11 +11719,12 @@ pub(crate) fn select_scatter(
             )?,
         );
     }
+    races::op!("select_scatter", self_, src);
     let result = Tensor::try_empty(
         shape::region::select_scatter("select_scatter", self_, src, dim, index)?,
     )?;
     if !result.is_meta() {
-        cpu::region::select_scatter(self_, src, dim, index, &result)?;
+        cpu::run(|| cpu::region::select_scatter(self_, src, dim, index, &result))?;
     }
     Ok(result)
 }
@@ -11160,6 +11748,7 @@ pub(crate) fn diagonal_scatter(
             )?,
         );
     }
+    races::op!("diagonal_scatter", self_, src);
     let result = Tensor::try_empty(
         shape::region::diagonal_scatter(
             "diagonal_scatter",
@@ -11171,7 +11760,14 @@ pub(crate) fn diagonal_scatter(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::region::diagonal_scatter(self_, src, offset, dim1, dim2, &result)?;
+        cpu::run(|| cpu::region::diagonal_scatter(
+            self_,
+            src,
+            offset,
+            dim1,
+            dim2,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -11201,6 +11797,7 @@ pub(crate) fn as_strided_scatter(
             )?,
         );
     }
+    races::op!("as_strided_scatter", self_, src);
     let result = Tensor::try_empty(
         shape::region::as_strided_scatter(
             "as_strided_scatter",
@@ -11212,14 +11809,14 @@ pub(crate) fn as_strided_scatter(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::region::as_strided_scatter(
+        cpu::run(|| cpu::region::as_strided_scatter(
             self_,
             src,
             size,
             stride,
             storage_offset,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -11248,6 +11845,7 @@ pub(crate) fn slice_backward(
             )?,
         );
     }
+    races::op!("slice_backward", grad_output);
     let result = Tensor::try_empty(
         shape::region::slice_backward(
             "slice_backward",
@@ -11260,7 +11858,7 @@ pub(crate) fn slice_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::region::slice_backward(
+        cpu::run(|| cpu::region::slice_backward(
             grad_output,
             input_sizes,
             dim,
@@ -11268,7 +11866,7 @@ pub(crate) fn slice_backward(
             end,
             step,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -11288,6 +11886,7 @@ pub(crate) fn select_backward(
             )?,
         );
     }
+    races::op!("select_backward", grad_output);
     let result = Tensor::try_empty(
         shape::region::select_backward(
             "select_backward",
@@ -11298,7 +11897,13 @@ pub(crate) fn select_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::region::select_backward(grad_output, input_sizes, dim, index, &result)?;
+        cpu::run(|| cpu::region::select_backward(
+            grad_output,
+            input_sizes,
+            dim,
+            index,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -11325,6 +11930,7 @@ pub(crate) fn diagonal_backward(
             )?,
         );
     }
+    races::op!("diagonal_backward", grad_output);
     let result = Tensor::try_empty(
         shape::region::diagonal_backward(
             "diagonal_backward",
@@ -11336,14 +11942,14 @@ pub(crate) fn diagonal_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::region::diagonal_backward(
+        cpu::run(|| cpu::region::diagonal_backward(
             grad_output,
             input_sizes,
             offset,
             dim1,
             dim2,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -11370,6 +11976,7 @@ pub(crate) fn unfold_backward(
             )?,
         );
     }
+    races::op!("unfold_backward", grad_in);
     let result = Tensor::try_empty(
         shape::region::unfold_backward(
             "unfold_backward",
@@ -11381,7 +11988,14 @@ pub(crate) fn unfold_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::region::unfold_backward(grad_in, input_sizes, dim, size, step, &result)?;
+        cpu::run(|| cpu::region::unfold_backward(
+            grad_in,
+            input_sizes,
+            dim,
+            size,
+            step,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -11396,6 +12010,7 @@ pub(crate) fn clone(
             dispatch::call_inner(Op::CLONE, &[self_.into(), memory_format.into()])?,
         );
     }
+    races::op!("clone", self_);
     let result = Tensor::try_empty(
         shape::creation::clone("clone", self_, memory_format)?,
     )?;
@@ -11411,11 +12026,12 @@ pub(crate) fn lift_fresh_copy(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::LIFT_FRESH_COPY, &[self_.into()])?,
         );
     }
+    races::op!("lift_fresh_copy", self_);
     let result = Tensor::try_empty(
         shape::creation::lift_fresh_copy("lift_fresh_copy", self_)?,
     )?;
     if !result.is_meta() {
-        cpu::creation::lift_fresh_copy(self_, &result)?;
+        cpu::run(|| cpu::creation::lift_fresh_copy(self_, &result))?;
     }
     Ok(result)
 }
@@ -11444,6 +12060,7 @@ pub(crate) fn to_copy(
             )?,
         );
     }
+    races::op!("_to_copy", self_);
     let result = Tensor::try_empty(
         shape::creation::to_copy(
             "_to_copy",
@@ -11455,14 +12072,14 @@ pub(crate) fn to_copy(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::creation::to_copy(
+        cpu::run(|| cpu::creation::to_copy(
             self_,
             dtype,
             device,
             non_blocking,
             memory_format,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -11484,11 +12101,12 @@ pub(crate) fn copy(
             )?,
         );
     }
+    races::op!("copy", self_, src);
     let result = Tensor::try_empty(
         shape::creation::copy("copy", self_, src, non_blocking)?,
     )?;
     if !result.is_meta() {
-        cpu::creation::copy(self_, src, non_blocking, &result)?;
+        cpu::run(|| cpu::creation::copy(self_, src, non_blocking, &result))?;
     }
     Ok(result)
 }
@@ -11499,6 +12117,7 @@ pub(crate) fn fill(word: u32, self_: &Tensor, value: Scalar) -> Result<Tensor> {
             dispatch::call_inner(Op::FILL_SCALAR, &[self_.into(), value.into()])?,
         );
     }
+    races::op!("fill", self_);
     let result = Tensor::try_empty(shape::creation::fill("fill", self_, value)?)?;
     if !result.is_meta() {
         cpu::creation::fill(self_, value, &result)?;
@@ -11511,6 +12130,7 @@ pub(crate) fn fill_(word: u32, self_: &Tensor, value: Scalar) -> Result<()> {
         return dispatch::call_inner(Op::FILL__SCALAR, &[self_.into(), value.into()])
             .map(drop);
     }
+    races::op!("fill_", self_);
     let spec = shape::creation::fill("fill_", self_, value)?;
     inplace::write(
         "fill_",
@@ -11529,6 +12149,7 @@ pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<T
             dispatch::call_apart(word, Op::FILL_TENSOR, &[self_.into(), value.into()])?,
         );
     }
+    races::op!("fill", self_, value);
     let result = Tensor::try_empty(shape::creation::fill_tensor("fill", self_, value)?)?;
     if !result.is_meta() {
         cpu::creation::fill_tensor(self_, value, &result)?;
@@ -11547,6 +12168,7 @@ pub(crate) fn fill_tensor_(word: u32, self_: &Tensor, value: &Tensor) -> Result<
             )
             .map(drop);
     }
+    races::op!("fill_", self_, value);
     let spec = shape::creation::fill_tensor("fill_", self_, value)?;
     inplace::write(
         "fill_",
@@ -11561,6 +12183,7 @@ pub(crate) fn zero(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ZERO, &[self_.into()])?);
     }
+    races::op!("zero", self_);
     let result = Tensor::try_empty(shape::creation::zero("zero", self_)?)?;
     if !result.is_meta() {
         cpu::creation::zero(self_, &result)?;
@@ -11572,6 +12195,7 @@ pub(crate) fn zero_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ZERO_, &[self_.into()]).map(drop);
     }
+    races::op!("zero_", self_);
     let spec = shape::creation::zero("zero_", self_)?;
     inplace::write("zero_", self_, spec, &[self_], |out| cpu::creation::zero(self_, out))
 }
@@ -11590,7 +12214,7 @@ pub(crate) fn zeros(
             )?,
         );
     }
-    cpu::creation::zeros(size, dtype, device)
+    cpu::run(|| cpu::creation::zeros(size, dtype, device))
 }
 
 pub(crate) fn ones(
@@ -11607,7 +12231,7 @@ pub(crate) fn ones(
             )?,
         );
     }
-    cpu::creation::ones(size, dtype, device)
+    cpu::run(|| cpu::creation::ones(size, dtype, device))
 }
 
 pub(crate) fn full(
@@ -11632,7 +12256,7 @@ pub(crate) fn full(
             )?,
         );
     }
-    cpu::creation::full(size, fill_value, dtype, device)
+    cpu::run(|| cpu::creation::full(size, fill_value, dtype, device))
 }
 
 pub(crate) fn scalar_tensor(
@@ -11649,7 +12273,7 @@ pub(crate) fn scalar_tensor(
             )?,
         );
     }
-    cpu::creation::scalar_tensor(s, dtype, device)
+    cpu::run(|| cpu::creation::scalar_tensor(s, dtype, device))
 }
 
 pub(crate) fn empty(
@@ -11674,7 +12298,7 @@ pub(crate) fn empty(
             )?,
         );
     }
-    cpu::creation::empty(size, dtype, device, memory_format)
+    cpu::run(|| cpu::creation::empty(size, dtype, device, memory_format))
 }
 
 pub(crate) fn empty_permuted(
@@ -11699,7 +12323,7 @@ pub(crate) fn empty_permuted(
             )?,
         );
     }
-    cpu::creation::empty_permuted(size, physical_layout, dtype, device)
+    cpu::run(|| cpu::creation::empty_permuted(size, physical_layout, dtype, device))
 }
 
 pub(crate) fn empty_strided(
@@ -11724,7 +12348,7 @@ pub(crate) fn empty_strided(
             )?,
         );
     }
-    cpu::creation::empty_strided(size, stride, dtype, device)
+    cpu::run(|| cpu::creation::empty_strided(size, stride, dtype, device))
 }
 
 pub(crate) fn empty_like(
@@ -11749,7 +12373,8 @@ pub(crate) fn empty_like(
             )?,
         );
     }
-    cpu::creation::empty_like(self_, dtype, device, memory_format)
+    races::op!("empty_like", self_);
+    cpu::run(|| cpu::creation::empty_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn zeros_like(
@@ -11774,7 +12399,8 @@ pub(crate) fn zeros_like(
             )?,
         );
     }
-    cpu::creation::zeros_like(self_, dtype, device, memory_format)
+    races::op!("zeros_like", self_);
+    cpu::run(|| cpu::creation::zeros_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn ones_like(
@@ -11799,7 +12425,8 @@ pub(crate) fn ones_like(
             )?,
         );
     }
-    cpu::creation::ones_like(self_, dtype, device, memory_format)
+    races::op!("ones_like", self_);
+    cpu::run(|| cpu::creation::ones_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn full_like(
@@ -11826,7 +12453,14 @@ pub(crate) fn full_like(
             )?,
         );
     }
-    cpu::creation::full_like(self_, fill_value, dtype, device, memory_format)
+    races::op!("full_like", self_);
+    cpu::run(|| cpu::creation::full_like(
+        self_,
+        fill_value,
+        dtype,
+        device,
+        memory_format,
+    ))
 }
 
 pub(crate) fn new_empty(
@@ -11851,7 +12485,8 @@ pub(crate) fn new_empty(
             )?,
         );
     }
-    cpu::creation::new_empty(self_, size, dtype, device)
+    races::op!("new_empty", self_);
+    cpu::run(|| cpu::creation::new_empty(self_, size, dtype, device))
 }
 
 pub(crate) fn new_empty_strided(
@@ -11878,7 +12513,8 @@ pub(crate) fn new_empty_strided(
             )?,
         );
     }
-    cpu::creation::new_empty_strided(self_, size, stride, dtype, device)
+    races::op!("new_empty_strided", self_);
+    cpu::run(|| cpu::creation::new_empty_strided(self_, size, stride, dtype, device))
 }
 
 pub(crate) fn new_zeros(
@@ -11903,7 +12539,8 @@ pub(crate) fn new_zeros(
             )?,
         );
     }
-    cpu::creation::new_zeros(self_, size, dtype, device)
+    races::op!("new_zeros", self_);
+    cpu::run(|| cpu::creation::new_zeros(self_, size, dtype, device))
 }
 
 pub(crate) fn new_ones(
@@ -11928,7 +12565,8 @@ pub(crate) fn new_ones(
             )?,
         );
     }
-    cpu::creation::new_ones(self_, size, dtype, device)
+    races::op!("new_ones", self_);
+    cpu::run(|| cpu::creation::new_ones(self_, size, dtype, device))
 }
 
 pub(crate) fn new_full(
@@ -11955,7 +12593,8 @@ pub(crate) fn new_full(
             )?,
         );
     }
-    cpu::creation::new_full(self_, size, fill_value, dtype, device)
+    races::op!("new_full", self_);
+    cpu::run(|| cpu::creation::new_full(self_, size, fill_value, dtype, device))
 }
 
 pub(crate) fn arange(
@@ -11972,7 +12611,7 @@ pub(crate) fn arange(
             )?,
         );
     }
-    cpu::creation::arange(end, dtype, device)
+    cpu::run(|| cpu::creation::arange(end, dtype, device))
 }
 
 pub(crate) fn arange_start(
@@ -11997,7 +12636,7 @@ pub(crate) fn arange_start(
             )?,
         );
     }
-    cpu::creation::arange_start(start, end, dtype, device)
+    cpu::run(|| cpu::creation::arange_start(start, end, dtype, device))
 }
 
 pub(crate) fn arange_start_step(
@@ -12024,7 +12663,7 @@ pub(crate) fn arange_start_step(
             )?,
         );
     }
-    cpu::creation::arange_step(start, end, step, dtype, device)
+    cpu::run(|| cpu::creation::arange_step(start, end, step, dtype, device))
 }
 
 pub(crate) fn linspace(
@@ -12051,7 +12690,7 @@ pub(crate) fn linspace(
             )?,
         );
     }
-    cpu::creation::linspace(start, end, steps, dtype, device)
+    cpu::run(|| cpu::creation::linspace(start, end, steps, dtype, device))
 }
 
 pub(crate) fn logspace(
@@ -12080,7 +12719,7 @@ pub(crate) fn logspace(
             )?,
         );
     }
-    cpu::creation::logspace(start, end, steps, base, dtype, device)
+    cpu::run(|| cpu::creation::logspace(start, end, steps, base, dtype, device))
 }
 
 pub(crate) fn eye(
@@ -12097,7 +12736,7 @@ pub(crate) fn eye(
             )?,
         );
     }
-    cpu::creation::eye(n, dtype, device)
+    cpu::run(|| cpu::creation::eye(n, dtype, device))
 }
 
 pub(crate) fn eye_m(
@@ -12122,7 +12761,7 @@ pub(crate) fn eye_m(
             )?,
         );
     }
-    cpu::creation::eye_m(n, m, dtype, device)
+    cpu::run(|| cpu::creation::eye_m(n, m, dtype, device))
 }
 
 pub(crate) fn hann_window(
@@ -12145,7 +12784,7 @@ pub(crate) fn hann_window(
             )?,
         );
     }
-    cpu::creation::hann_window(window_length, dtype, device)
+    cpu::run(|| cpu::creation::hann_window(window_length, dtype, device))
 }
 
 pub(crate) fn hann_window_periodic(
@@ -12170,7 +12809,12 @@ pub(crate) fn hann_window_periodic(
             )?,
         );
     }
-    cpu::creation::hann_window_periodic(window_length, periodic, dtype, device)
+    cpu::run(|| cpu::creation::hann_window_periodic(
+        window_length,
+        periodic,
+        dtype,
+        device,
+    ))
 }
 
 pub(crate) fn tril_indices(
@@ -12197,7 +12841,7 @@ pub(crate) fn tril_indices(
             )?,
         );
     }
-    cpu::creation::tril_indices(row, col, offset, dtype, device)
+    cpu::run(|| cpu::creation::tril_indices(row, col, offset, dtype, device))
 }
 
 pub(crate) fn triu_indices(
@@ -12224,14 +12868,15 @@ pub(crate) fn triu_indices(
             )?,
         );
     }
-    cpu::creation::triu_indices(row, col, offset, dtype, device)
+    cpu::run(|| cpu::creation::triu_indices(row, col, offset, dtype, device))
 }
 
 pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
     if word & state::INNER != 0 {
         return dispatch::one_scalar(dispatch::call_inner(Op::ITEM, &[self_.into()])?);
     }
-    cpu::creation::item(self_)
+    races::op!("item", self_);
+    cpu::run(|| cpu::creation::item(self_))
 }
 
 pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
@@ -12240,7 +12885,8 @@ pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
             dispatch::call_inner(Op::_LOCAL_SCALAR_DENSE, &[self_.into()])?,
         );
     }
-    cpu::creation::item(self_)
+    races::op!("_local_scalar_dense", self_);
+    cpu::run(|| cpu::creation::item(self_))
 }
 
 pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
@@ -12249,14 +12895,16 @@ pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
             dispatch::call_inner(Op::IS_NONZERO, &[self_.into()])?,
         );
     }
-    cpu::creation::is_nonzero(self_)
+    races::op!("is_nonzero", self_);
+    cpu::run(|| cpu::creation::is_nonzero(self_))
 }
 
 pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
     if word & state::INNER != 0 {
         return dispatch::one_int(dispatch::call_inner(Op::NUMEL, &[self_.into()])?);
     }
-    cpu::creation::numel(self_)
+    races::op!("numel", self_);
+    cpu::run(|| cpu::creation::numel(self_))
 }
 
 pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
@@ -12265,7 +12913,8 @@ pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
             dispatch::call_inner(Op::SYM_SIZE_INT, &[self_.into(), dim.into()])?,
         );
     }
-    cpu::creation::sym_size(self_, dim)
+    races::op!("sym_size", self_);
+    cpu::run(|| cpu::creation::sym_size(self_, dim))
 }
 
 pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
@@ -12274,7 +12923,8 @@ pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> 
             dispatch::call_inner(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()])?,
         );
     }
-    cpu::creation::sym_stride(self_, dim)
+    races::op!("sym_stride", self_);
+    cpu::run(|| cpu::creation::sym_stride(self_, dim))
 }
 
 pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
@@ -12283,7 +12933,8 @@ pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
             dispatch::call_inner(Op::SYM_NUMEL, &[self_.into()])?,
         );
     }
-    cpu::creation::sym_numel(self_)
+    races::op!("sym_numel", self_);
+    cpu::run(|| cpu::creation::sym_numel(self_))
 }
 
 pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
@@ -12292,7 +12943,8 @@ pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
             dispatch::call_inner(Op::SYM_STORAGE_OFFSET, &[self_.into()])?,
         );
     }
-    cpu::creation::sym_storage_offset(self_)
+    races::op!("sym_storage_offset", self_);
+    cpu::run(|| cpu::creation::sym_storage_offset(self_))
 }
 
 pub(crate) fn assert_tensor_metadata(
@@ -12317,7 +12969,8 @@ pub(crate) fn assert_tensor_metadata(
             )
             .map(drop);
     }
-    cpu::creation::assert_tensor_metadata(a_, size, stride, dtype, device)
+    races::op!("_assert_tensor_metadata", a_);
+    cpu::run(|| cpu::creation::assert_tensor_metadata(a_, size, stride, dtype, device))
 }
 
 pub(crate) fn _assert_scalar(word: u32, self_: Scalar, assert_msg: &str) -> Result<()> {
@@ -12328,7 +12981,7 @@ pub(crate) fn _assert_scalar(word: u32, self_: Scalar, assert_msg: &str) -> Resu
             )
             .map(drop);
     }
-    cpu::creation::assert_scalar(self_, assert_msg)
+    cpu::run(|| cpu::creation::assert_scalar(self_, assert_msg))
 }
 
 pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
@@ -12336,7 +12989,8 @@ pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::_ASSERT_ASYNC, &[self_.into()]).map(drop);
     }
     shape::need_real("_assert_async", &[self_])?;
-    cpu::creation::assert_async(self_)
+    races::op!("_assert_async", self_);
+    cpu::run(|| cpu::creation::assert_async(self_))
 }
 
 pub(crate) fn _assert_async_msg(
@@ -12352,7 +13006,8 @@ pub(crate) fn _assert_async_msg(
             .map(drop);
     }
     shape::need_real("_assert_async", &[self_])?;
-    cpu::creation::assert_async_msg(self_, assert_msg)
+    races::op!("_assert_async", self_);
+    cpu::run(|| cpu::creation::assert_async_msg(self_, assert_msg))
 }
 
 pub(crate) fn sym_constrain_range(
@@ -12368,7 +13023,7 @@ pub(crate) fn sym_constrain_range(
             )
             .map(drop);
     }
-    cpu::creation::sym_constrain_range(size, min, max)
+    cpu::run(|| cpu::creation::sym_constrain_range(size, min, max))
 }
 
 pub(crate) fn sym_constrain_range_for_size(
@@ -12384,7 +13039,7 @@ pub(crate) fn sym_constrain_range_for_size(
             )
             .map(drop);
     }
-    cpu::creation::sym_constrain_range_for_size(size, min, max)
+    cpu::run(|| cpu::creation::sym_constrain_range_for_size(size, min, max))
 }
 
 pub(crate) fn gather(
@@ -12405,11 +13060,12 @@ pub(crate) fn gather(
             )?,
         );
     }
+    races::op!("gather", self_, index);
     let result = Tensor::try_empty(
         shape::index::gather("gather", self_, dim, index, sparse_grad)?,
     )?;
     if !result.is_meta() {
-        cpu::index::gather(self_, dim, index, sparse_grad, &result)?;
+        cpu::run(|| cpu::index::gather(self_, dim, index, sparse_grad, &result))?;
     }
     Ok(result)
 }
@@ -12432,11 +13088,12 @@ pub(crate) fn scatter(
             )?,
         );
     }
+    races::op!("scatter", self_, index, src);
     let result = Tensor::try_empty(
         shape::index::scatter("scatter", self_, dim, index, src)?,
     )?;
     if !result.is_meta() {
-        cpu::index::scatter(self_, dim, index, src, &result)?;
+        cpu::run(|| cpu::index::scatter(self_, dim, index, src, &result))?;
     }
     Ok(result)
 }
@@ -12458,13 +13115,14 @@ pub(crate) fn scatter_(
             )
             .map(drop);
     }
+    races::op!("scatter_", self_, index, src);
     let spec = shape::index::scatter("scatter_", self_, dim, index, src)?;
     inplace::write(
         "scatter_",
         self_,
         spec,
         &[self_, index, src],
-        |out| cpu::index::scatter(self_, dim, index, src, out),
+        |out| cpu::run(|| cpu::index::scatter(self_, dim, index, src, out)),
     )
 }
 
@@ -12486,11 +13144,12 @@ pub(crate) fn scatter_value(
             )?,
         );
     }
+    races::op!("scatter", self_, index);
     let result = Tensor::try_empty(
         shape::index::scatter_value("scatter", self_, dim, index, value)?,
     )?;
     if !result.is_meta() {
-        cpu::index::scatter_value(self_, dim, index, value, &result)?;
+        cpu::run(|| cpu::index::scatter_value(self_, dim, index, value, &result))?;
     }
     Ok(result)
 }
@@ -12512,13 +13171,14 @@ pub(crate) fn scatter_value_(
             )
             .map(drop);
     }
+    races::op!("scatter_", self_, index);
     let spec = shape::index::scatter_value("scatter_", self_, dim, index, value)?;
     inplace::write(
         "scatter_",
         self_,
         spec,
         &[self_, index],
-        |out| cpu::index::scatter_value(self_, dim, index, value, out),
+        |out| cpu::run(|| cpu::index::scatter_value(self_, dim, index, value, out)),
     )
 }
 
@@ -12540,11 +13200,12 @@ pub(crate) fn scatter_add(
             )?,
         );
     }
+    races::op!("scatter_add", self_, index, src);
     let result = Tensor::try_empty(
         shape::index::scatter("scatter_add", self_, dim, index, src)?,
     )?;
     if !result.is_meta() {
-        cpu::index::scatter_add(self_, dim, index, src, &result)?;
+        cpu::run(|| cpu::index::scatter_add(self_, dim, index, src, &result))?;
     }
     Ok(result)
 }
@@ -12566,13 +13227,14 @@ pub(crate) fn scatter_add_(
             )
             .map(drop);
     }
+    races::op!("scatter_add_", self_, index, src);
     let spec = shape::index::scatter("scatter_add_", self_, dim, index, src)?;
     inplace::write(
         "scatter_add_",
         self_,
         spec,
         &[self_, index, src],
-        |out| cpu::index::scatter_add(self_, dim, index, src, out),
+        |out| cpu::run(|| cpu::index::scatter_add(self_, dim, index, src, out)),
     )
 }
 
@@ -12604,6 +13266,7 @@ pub(crate) fn scatter_reduce(
         );
     }
     shape::need_real("scatter_reduce", &[self_, index, src])?;
+    races::op!("scatter_reduce", self_, index, src);
     let result = Tensor::try_empty(
         shape::index::scatter_reduce(
             "scatter_reduce",
@@ -12616,7 +13279,7 @@ pub(crate) fn scatter_reduce(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::index::scatter_reduce(
+        cpu::run(|| cpu::index::scatter_reduce(
             self_,
             dim,
             index,
@@ -12624,7 +13287,7 @@ pub(crate) fn scatter_reduce(
             reduce,
             include_self,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -12656,6 +13319,7 @@ pub(crate) fn scatter_reduce_(
             .map(drop);
     }
     shape::need_real("scatter_reduce_", &[self_, index, src])?;
+    races::op!("scatter_reduce_", self_, index, src);
     let spec = shape::index::scatter_reduce(
         "scatter_reduce_",
         self_,
@@ -12670,7 +13334,7 @@ pub(crate) fn scatter_reduce_(
         self_,
         spec,
         &[self_, index, src],
-        |out| cpu::index::scatter_reduce(
+        |out| cpu::run(|| cpu::index::scatter_reduce(
             self_,
             dim,
             index,
@@ -12678,7 +13342,7 @@ pub(crate) fn scatter_reduce_(
             reduce,
             include_self,
             out,
-        ),
+        )),
     )
 }
 
@@ -12711,6 +13375,7 @@ pub(crate) fn index_reduce(
         );
     }
     shape::need_real("index_reduce", &[self_, index, source])?;
+    races::op!("index_reduce", self_, index, source);
     let result = Tensor::try_empty(
         shape::index::index_reduce(
             "index_reduce",
@@ -12723,7 +13388,7 @@ pub(crate) fn index_reduce(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_reduce(
+        cpu::run(|| cpu::index::index_reduce(
             self_,
             dim,
             index,
@@ -12731,7 +13396,7 @@ pub(crate) fn index_reduce(
             reduce,
             include_self,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -12764,6 +13429,7 @@ pub(crate) fn index_reduce_(
             .map(drop);
     }
     shape::need_real("index_reduce_", &[self_, index, source])?;
+    races::op!("index_reduce_", self_, index, source);
     let spec = shape::index::index_reduce(
         "index_reduce_",
         self_,
@@ -12778,7 +13444,7 @@ pub(crate) fn index_reduce_(
         self_,
         spec,
         &[self_, index, source],
-        |out| cpu::index::index_reduce(
+        |out| cpu::run(|| cpu::index::index_reduce(
             self_,
             dim,
             index,
@@ -12786,7 +13452,7 @@ pub(crate) fn index_reduce_(
             reduce,
             include_self,
             out,
-        ),
+        )),
     )
 }
 
@@ -12806,7 +13472,8 @@ pub(crate) fn index(
             )?,
         );
     }
-    cpu::index::index(self_, indices)
+    races::op!("index", self_, indices);
+    cpu::run(|| cpu::index::index(self_, indices))
 }
 
 pub(crate) fn unsafe_index(
@@ -12825,7 +13492,8 @@ pub(crate) fn unsafe_index(
             )?,
         );
     }
-    cpu::index::index(self_, indices)
+    races::op!("_unsafe_index", self_, indices);
+    cpu::run(|| cpu::index::index(self_, indices))
 }
 
 pub(crate) fn index_put(
@@ -12847,11 +13515,12 @@ pub(crate) fn index_put(
             )?,
         );
     }
+    races::op!("index_put", self_, indices, values);
     let result = Tensor::try_empty(
         shape::index::index_put("index_put", self_, indices, values, accumulate)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_put(self_, indices, values, accumulate, &result)?;
+        cpu::run(|| cpu::index::index_put(self_, indices, values, accumulate, &result))?;
     }
     Ok(result)
 }
@@ -12874,6 +13543,7 @@ pub(crate) fn index_put_(
             )
             .map(drop);
     }
+    races::op!("index_put_", self_, indices, values);
     let spec = shape::index::index_put(
         "index_put_",
         self_,
@@ -12890,7 +13560,7 @@ pub(crate) fn index_put_(
             .chain(indices.iter().flatten())
             .chain([values])
             .collect::<Vec<_>>(),
-        |out| cpu::index::index_put(self_, indices, values, accumulate, out),
+        |out| cpu::run(|| cpu::index::index_put(self_, indices, values, accumulate, out)),
     )
 }
 
@@ -12913,11 +13583,12 @@ pub(crate) fn unsafe_index_put(
             )?,
         );
     }
+    races::op!("_unsafe_index_put", self_, indices, values);
     let result = Tensor::try_empty(
         shape::index::index_put("_unsafe_index_put", self_, indices, values, accumulate)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_put(self_, indices, values, accumulate, &result)?;
+        cpu::run(|| cpu::index::index_put(self_, indices, values, accumulate, &result))?;
     }
     Ok(result)
 }
@@ -12939,11 +13610,12 @@ pub(crate) fn index_select(
             )?,
         );
     }
+    races::op!("index_select", self_, index);
     let result = Tensor::try_empty(
         shape::index::index_select("index_select", self_, dim, index)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_select(self_, dim, index, &result)?;
+        cpu::run(|| cpu::index::index_select(self_, dim, index, &result))?;
     }
     Ok(result)
 }
@@ -12968,11 +13640,12 @@ pub(crate) fn index_add(
             )?,
         );
     }
+    races::op!("index_add", self_, index, source);
     let result = Tensor::try_empty(
         shape::index::index_add("index_add", self_, dim, index, source, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_add(self_, dim, index, source, alpha, &result)?;
+        cpu::run(|| cpu::index::index_add(self_, dim, index, source, alpha, &result))?;
     }
     Ok(result)
 }
@@ -12996,13 +13669,14 @@ pub(crate) fn index_add_(
             )
             .map(drop);
     }
+    races::op!("index_add_", self_, index, source);
     let spec = shape::index::index_add("index_add_", self_, dim, index, source, alpha)?;
     inplace::write(
         "index_add_",
         self_,
         spec,
         &[self_, index, source],
-        |out| cpu::index::index_add(self_, dim, index, source, alpha, out),
+        |out| cpu::run(|| cpu::index::index_add(self_, dim, index, source, alpha, out)),
     )
 }
 
@@ -13025,11 +13699,12 @@ pub(crate) fn index_copy(
             )?,
         );
     }
+    races::op!("index_copy", self_, index, source);
     let result = Tensor::try_empty(
         shape::index::index_source("index_copy", self_, dim, index, source)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_copy(self_, dim, index, source, &result)?;
+        cpu::run(|| cpu::index::index_copy(self_, dim, index, source, &result))?;
     }
     Ok(result)
 }
@@ -13052,13 +13727,14 @@ pub(crate) fn index_copy_(
             )
             .map(drop);
     }
+    races::op!("index_copy_", self_, index, source);
     let spec = shape::index::index_source("index_copy_", self_, dim, index, source)?;
     inplace::write(
         "index_copy_",
         self_,
         spec,
         &[self_, index, source],
-        |out| cpu::index::index_copy(self_, dim, index, source, out),
+        |out| cpu::run(|| cpu::index::index_copy(self_, dim, index, source, out)),
     )
 }
 
@@ -13080,11 +13756,12 @@ pub(crate) fn index_fill(
             )?,
         );
     }
+    races::op!("index_fill", self_, index);
     let result = Tensor::try_empty(
         shape::index::index_fill("index_fill", self_, dim, index, value)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_fill(self_, dim, index, value, &result)?;
+        cpu::run(|| cpu::index::index_fill(self_, dim, index, value, &result))?;
     }
     Ok(result)
 }
@@ -13106,13 +13783,14 @@ pub(crate) fn index_fill_(
             )
             .map(drop);
     }
+    races::op!("index_fill_", self_, index);
     let spec = shape::index::index_fill("index_fill_", self_, dim, index, value)?;
     inplace::write(
         "index_fill_",
         self_,
         spec,
         &[self_, index],
-        |out| cpu::index::index_fill(self_, dim, index, value, out),
+        |out| cpu::run(|| cpu::index::index_fill(self_, dim, index, value, out)),
     )
 }
 
@@ -13134,11 +13812,12 @@ pub(crate) fn index_fill_tensor(
             )?,
         );
     }
+    races::op!("index_fill", self_, index, value);
     let result = Tensor::try_empty(
         shape::index::index_fill_tensor("index_fill", self_, dim, index, value)?,
     )?;
     if !result.is_meta() {
-        cpu::index::index_fill_tensor(self_, dim, index, value, &result)?;
+        cpu::run(|| cpu::index::index_fill_tensor(self_, dim, index, value, &result))?;
     }
     Ok(result)
 }
@@ -13160,13 +13839,14 @@ pub(crate) fn index_fill_tensor_(
             )
             .map(drop);
     }
+    races::op!("index_fill_", self_, index, value);
     let spec = shape::index::index_fill_tensor("index_fill_", self_, dim, index, value)?;
     inplace::write(
         "index_fill_",
         self_,
         spec,
         &[self_, index, value],
-        |out| cpu::index::index_fill_tensor(self_, dim, index, value, out),
+        |out| cpu::run(|| cpu::index::index_fill_tensor(self_, dim, index, value, out)),
     )
 }
 
@@ -13187,11 +13867,12 @@ pub(crate) fn masked_fill(
             )?,
         );
     }
+    races::op!("masked_fill", self_, mask);
     let result = Tensor::try_empty(
         shape::index::masked_fill("masked_fill", self_, mask, value)?,
     )?;
     if !result.is_meta() {
-        cpu::index::masked_fill(self_, mask, value, &result)?;
+        cpu::run(|| cpu::index::masked_fill(self_, mask, value, &result))?;
     }
     Ok(result)
 }
@@ -13212,13 +13893,14 @@ pub(crate) fn masked_fill_(
             )
             .map(drop);
     }
+    races::op!("masked_fill_", self_, mask);
     let spec = shape::index::masked_fill("masked_fill_", self_, mask, value)?;
     inplace::write(
         "masked_fill_",
         self_,
         spec,
         &[self_, mask],
-        |out| cpu::index::masked_fill(self_, mask, value, out),
+        |out| cpu::run(|| cpu::index::masked_fill(self_, mask, value, out)),
     )
 }
 
@@ -13239,11 +13921,12 @@ pub(crate) fn masked_fill_tensor(
             )?,
         );
     }
+    races::op!("masked_fill", self_, mask, value);
     let result = Tensor::try_empty(
         shape::index::masked_fill_tensor("masked_fill", self_, mask, value)?,
     )?;
     if !result.is_meta() {
-        cpu::index::masked_fill_tensor(self_, mask, value, &result)?;
+        cpu::run(|| cpu::index::masked_fill_tensor(self_, mask, value, &result))?;
     }
     Ok(result)
 }
@@ -13264,13 +13947,14 @@ pub(crate) fn masked_fill_tensor_(
             )
             .map(drop);
     }
+    races::op!("masked_fill_", self_, mask, value);
     let spec = shape::index::masked_fill_tensor("masked_fill_", self_, mask, value)?;
     inplace::write(
         "masked_fill_",
         self_,
         spec,
         &[self_, mask, value],
-        |out| cpu::index::masked_fill_tensor(self_, mask, value, out),
+        |out| cpu::run(|| cpu::index::masked_fill_tensor(self_, mask, value, out)),
     )
 }
 
@@ -13282,7 +13966,8 @@ pub(crate) fn masked_select(word: u32, self_: &Tensor, mask: &Tensor) -> Result<
             dispatch::call_apart(word, Op::MASKED_SELECT, &[self_.into(), mask.into()])?,
         );
     }
-    cpu::index::masked_select(self_, mask)
+    races::op!("masked_select", self_, mask);
+    cpu::run(|| cpu::index::masked_select(self_, mask))
 }
 
 pub(crate) fn masked_scatter(
@@ -13302,11 +13987,12 @@ pub(crate) fn masked_scatter(
             )?,
         );
     }
+    races::op!("masked_scatter", self_, mask, source);
     let result = Tensor::try_empty(
         shape::index::masked_scatter("masked_scatter", self_, mask, source)?,
     )?;
     if !result.is_meta() {
-        cpu::index::masked_scatter(self_, mask, source, &result)?;
+        cpu::run(|| cpu::index::masked_scatter(self_, mask, source, &result))?;
     }
     Ok(result)
 }
@@ -13327,13 +14013,14 @@ pub(crate) fn masked_scatter_(
             )
             .map(drop);
     }
+    races::op!("masked_scatter_", self_, mask, source);
     let spec = shape::index::masked_scatter("masked_scatter_", self_, mask, source)?;
     inplace::write(
         "masked_scatter_",
         self_,
         spec,
         &[self_, mask, source],
-        |out| cpu::index::masked_scatter(self_, mask, source, out),
+        |out| cpu::run(|| cpu::index::masked_scatter(self_, mask, source, out)),
     )
 }
 
@@ -13345,9 +14032,10 @@ pub(crate) fn take(word: u32, self_: &Tensor, index: &Tensor) -> Result<Tensor> 
             dispatch::call_apart(word, Op::TAKE, &[self_.into(), index.into()])?,
         );
     }
+    races::op!("take", self_, index);
     let result = Tensor::try_empty(shape::index::take("take", self_, index)?)?;
     if !result.is_meta() {
-        cpu::index::take(self_, index, &result)?;
+        cpu::run(|| cpu::index::take(self_, index, &result))?;
     }
     Ok(result)
 }
@@ -13371,11 +14059,12 @@ pub(crate) fn put(
             )?,
         );
     }
+    races::op!("put", self_, index, source);
     let result = Tensor::try_empty(
         shape::index::put("put", self_, index, source, accumulate)?,
     )?;
     if !result.is_meta() {
-        cpu::index::put(self_, index, source, accumulate, &result)?;
+        cpu::run(|| cpu::index::put(self_, index, source, accumulate, &result))?;
     }
     Ok(result)
 }
@@ -13398,13 +14087,14 @@ pub(crate) fn put_(
             )
             .map(drop);
     }
+    races::op!("put_", self_, index, source);
     let spec = shape::index::put("put_", self_, index, source, accumulate)?;
     inplace::write(
         "put_",
         self_,
         spec,
         &[self_, index, source],
-        |out| cpu::index::put(self_, index, source, accumulate, out),
+        |out| cpu::run(|| cpu::index::put(self_, index, source, accumulate, out)),
     )
 }
 
@@ -13412,7 +14102,8 @@ pub(crate) fn nonzero(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::NONZERO, &[self_.into()])?);
     }
-    cpu::index::nonzero(self_)
+    races::op!("nonzero", self_);
+    cpu::run(|| cpu::index::nonzero(self_))
 }
 
 pub(crate) fn embedding(
@@ -13441,6 +14132,7 @@ pub(crate) fn embedding(
         );
     }
     shape::need_real("embedding", &[weight, indices])?;
+    races::op!("embedding", weight, indices);
     let result = Tensor::try_empty(
         shape::index::embedding(
             "embedding",
@@ -13452,14 +14144,14 @@ pub(crate) fn embedding(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::index::embedding(
+        cpu::run(|| cpu::index::embedding(
             weight,
             indices,
             padding_idx,
             scale_grad_by_freq,
             sparse,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -13490,6 +14182,7 @@ pub(crate) fn embedding_dense_backward(
         );
     }
     shape::need_real("embedding_dense_backward", &[grad_output, indices])?;
+    races::op!("embedding_dense_backward", grad_output, indices);
     let result = Tensor::try_empty(
         shape::index::embedding_dense_backward(
             "embedding_dense_backward",
@@ -13501,14 +14194,14 @@ pub(crate) fn embedding_dense_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::index::embedding_dense_backward(
+        cpu::run(|| cpu::index::embedding_dense_backward(
             grad_output,
             indices,
             num_weights,
             padding_idx,
             scale_grad_by_freq,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -13519,9 +14212,10 @@ pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
             dispatch::call_apart(word, Op::CAT, &[tensors.into(), dim.into()])?,
         );
     }
+    races::op!("cat", tensors);
     let result = Tensor::try_empty(shape::join::cat("cat", tensors, dim)?)?;
     if !result.is_meta() {
-        cpu::join::cat(tensors, dim, &result)?;
+        cpu::run(|| cpu::join::cat(tensors, dim, &result))?;
     }
     Ok(result)
 }
@@ -13542,13 +14236,14 @@ pub(crate) fn cat_out(
             )
             .map(drop);
     }
+    races::op!("cat", tensors, out);
     let spec = shape::join::cat("cat", tensors, dim)?;
     inplace::write_out_through_copy(
         "cat",
         out,
         spec,
         &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        |out| cpu::join::cat(tensors, dim, out),
+        |out| cpu::run(|| cpu::join::cat(tensors, dim, out)),
     )
 }
 
@@ -13558,9 +14253,10 @@ pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
             dispatch::call_apart(word, Op::STACK, &[tensors.into(), dim.into()])?,
         );
     }
+    races::op!("stack", tensors);
     let result = Tensor::try_empty(shape::join::stack("stack", tensors, dim)?)?;
     if !result.is_meta() {
-        cpu::join::stack(tensors, dim, &result)?;
+        cpu::run(|| cpu::join::stack(tensors, dim, &result))?;
     }
     Ok(result)
 }
@@ -13581,13 +14277,14 @@ pub(crate) fn stack_out(
             )
             .map(drop);
     }
+    races::op!("stack", tensors, out);
     let spec = shape::join::stack("stack", tensors, dim)?;
     inplace::write_out_through_copy(
         "stack",
         out,
         spec,
         &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        |out| cpu::join::stack(tensors, dim, out),
+        |out| cpu::run(|| cpu::join::stack(tensors, dim, out)),
     )
 }
 
@@ -13597,9 +14294,10 @@ pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Te
             dispatch::call_inner(Op::REPEAT, &[self_.into(), repeats.into()])?,
         );
     }
+    races::op!("repeat", self_);
     let result = Tensor::try_empty(shape::join::repeat("repeat", self_, repeats)?)?;
     if !result.is_meta() {
-        cpu::join::repeat(self_, repeats, &result)?;
+        cpu::run(|| cpu::join::repeat(self_, repeats, &result))?;
     }
     Ok(result)
 }
@@ -13610,9 +14308,10 @@ pub(crate) fn flip(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
             dispatch::call_inner(Op::FLIP, &[self_.into(), dims.into()])?,
         );
     }
+    races::op!("flip", self_);
     let result = Tensor::try_empty(shape::join::flip("flip", self_, dims)?)?;
     if !result.is_meta() {
-        cpu::join::flip(self_, dims, &result)?;
+        cpu::run(|| cpu::join::flip(self_, dims, &result))?;
     }
     Ok(result)
 }
@@ -13628,9 +14327,10 @@ pub(crate) fn roll(
             dispatch::call_inner(Op::ROLL, &[self_.into(), shifts.into(), dims.into()])?,
         );
     }
+    races::op!("roll", self_);
     let result = Tensor::try_empty(shape::join::roll("roll", self_, shifts, dims)?)?;
     if !result.is_meta() {
-        cpu::join::roll(self_, shifts, dims, &result)?;
+        cpu::run(|| cpu::join::roll(self_, shifts, dims, &result))?;
     }
     Ok(result)
 }
@@ -13641,9 +14341,10 @@ pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
             dispatch::call_inner(Op::TRIL, &[self_.into(), diagonal.into()])?,
         );
     }
+    races::op!("tril", self_);
     let result = Tensor::try_empty(shape::join::triangle("tril", self_, diagonal)?)?;
     if !result.is_meta() {
-        cpu::join::tril(self_, diagonal, &result)?;
+        cpu::run(|| cpu::join::tril(self_, diagonal, &result))?;
     }
     Ok(result)
 }
@@ -13653,13 +14354,14 @@ pub(crate) fn tril_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
         return dispatch::call_inner(Op::TRIL_, &[self_.into(), diagonal.into()])
             .map(drop);
     }
+    races::op!("tril_", self_);
     let spec = shape::join::triangle("tril_", self_, diagonal)?;
     inplace::write(
         "tril_",
         self_,
         spec,
         &[self_],
-        |out| cpu::join::tril(self_, diagonal, out),
+        |out| cpu::run(|| cpu::join::tril(self_, diagonal, out)),
     )
 }
 
@@ -13669,9 +14371,10 @@ pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
             dispatch::call_inner(Op::TRIU, &[self_.into(), diagonal.into()])?,
         );
     }
+    races::op!("triu", self_);
     let result = Tensor::try_empty(shape::join::triangle("triu", self_, diagonal)?)?;
     if !result.is_meta() {
-        cpu::join::triu(self_, diagonal, &result)?;
+        cpu::run(|| cpu::join::triu(self_, diagonal, &result))?;
     }
     Ok(result)
 }
@@ -13681,13 +14384,14 @@ pub(crate) fn triu_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
         return dispatch::call_inner(Op::TRIU_, &[self_.into(), diagonal.into()])
             .map(drop);
     }
+    races::op!("triu_", self_);
     let spec = shape::join::triangle("triu_", self_, diagonal)?;
     inplace::write(
         "triu_",
         self_,
         spec,
         &[self_],
-        |out| cpu::join::triu(self_, diagonal, out),
+        |out| cpu::run(|| cpu::join::triu(self_, diagonal, out)),
     )
 }
 
@@ -13705,11 +14409,12 @@ pub(crate) fn constant_pad_nd(
             )?,
         );
     }
+    races::op!("constant_pad_nd", self_);
     let result = Tensor::try_empty(
         shape::join::constant_pad_nd("constant_pad_nd", self_, pad, value)?,
     )?;
     if !result.is_meta() {
-        cpu::join::constant_pad_nd(self_, pad, value, &result)?;
+        cpu::run(|| cpu::join::constant_pad_nd(self_, pad, value, &result))?;
     }
     Ok(result)
 }
@@ -13725,11 +14430,12 @@ pub(crate) fn reflection_pad1d(
         );
     }
     shape::need_real("reflection_pad1d", &[self_])?;
+    races::op!("reflection_pad1d", self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad1d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::join::reflection_pad(self_, padding, &result)?;
+        cpu::run(|| cpu::join::reflection_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -13752,6 +14458,7 @@ pub(crate) fn reflection_pad1d_backward(
         );
     }
     shape::need_real("reflection_pad1d_backward", &[grad_output, self_])?;
+    races::op!("reflection_pad1d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
             "reflection_pad1d_backward",
@@ -13761,7 +14468,12 @@ pub(crate) fn reflection_pad1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::join::reflection_pad_backward(grad_output, self_, padding, &result)?;
+        cpu::run(|| cpu::join::reflection_pad_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -13777,11 +14489,12 @@ pub(crate) fn reflection_pad2d(
         );
     }
     shape::need_real("reflection_pad2d", &[self_])?;
+    races::op!("reflection_pad2d", self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad2d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::join::reflection_pad(self_, padding, &result)?;
+        cpu::run(|| cpu::join::reflection_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -13804,6 +14517,7 @@ pub(crate) fn reflection_pad2d_backward(
         );
     }
     shape::need_real("reflection_pad2d_backward", &[grad_output, self_])?;
+    races::op!("reflection_pad2d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
             "reflection_pad2d_backward",
@@ -13813,7 +14527,12 @@ pub(crate) fn reflection_pad2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::join::reflection_pad_backward(grad_output, self_, padding, &result)?;
+        cpu::run(|| cpu::join::reflection_pad_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -13829,11 +14548,12 @@ pub(crate) fn reflection_pad3d(
         );
     }
     shape::need_real("reflection_pad3d", &[self_])?;
+    races::op!("reflection_pad3d", self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad3d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::join::reflection_pad(self_, padding, &result)?;
+        cpu::run(|| cpu::join::reflection_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -13856,6 +14576,7 @@ pub(crate) fn reflection_pad3d_backward(
         );
     }
     shape::need_real("reflection_pad3d_backward", &[grad_output, self_])?;
+    races::op!("reflection_pad3d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
             "reflection_pad3d_backward",
@@ -13865,7 +14586,12 @@ pub(crate) fn reflection_pad3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::join::reflection_pad_backward(grad_output, self_, padding, &result)?;
+        cpu::run(|| cpu::join::reflection_pad_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -13881,11 +14607,12 @@ pub(crate) fn replication_pad1d(
         );
     }
     shape::need_real("replication_pad1d", &[self_])?;
+    races::op!("replication_pad1d", self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad1d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::join::replication_pad(self_, padding, &result)?;
+        cpu::run(|| cpu::join::replication_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -13908,6 +14635,7 @@ pub(crate) fn replication_pad1d_backward(
         );
     }
     shape::need_real("replication_pad1d_backward", &[grad_output, self_])?;
+    races::op!("replication_pad1d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
             "replication_pad1d_backward",
@@ -13917,7 +14645,12 @@ pub(crate) fn replication_pad1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::join::replication_pad_backward(grad_output, self_, padding, &result)?;
+        cpu::run(|| cpu::join::replication_pad_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -13933,11 +14666,12 @@ pub(crate) fn replication_pad2d(
         );
     }
     shape::need_real("replication_pad2d", &[self_])?;
+    races::op!("replication_pad2d", self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad2d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::join::replication_pad(self_, padding, &result)?;
+        cpu::run(|| cpu::join::replication_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -13960,6 +14694,7 @@ pub(crate) fn replication_pad2d_backward(
         );
     }
     shape::need_real("replication_pad2d_backward", &[grad_output, self_])?;
+    races::op!("replication_pad2d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
             "replication_pad2d_backward",
@@ -13969,7 +14704,12 @@ pub(crate) fn replication_pad2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::join::replication_pad_backward(grad_output, self_, padding, &result)?;
+        cpu::run(|| cpu::join::replication_pad_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -13985,11 +14725,12 @@ pub(crate) fn replication_pad3d(
         );
     }
     shape::need_real("replication_pad3d", &[self_])?;
+    races::op!("replication_pad3d", self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad3d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::join::replication_pad(self_, padding, &result)?;
+        cpu::run(|| cpu::join::replication_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14012,6 +14753,7 @@ pub(crate) fn replication_pad3d_backward(
         );
     }
     shape::need_real("replication_pad3d_backward", &[grad_output, self_])?;
+    races::op!("replication_pad3d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
             "replication_pad3d_backward",
@@ -14021,7 +14763,12 @@ pub(crate) fn replication_pad3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::join::replication_pad_backward(grad_output, self_, padding, &result)?;
+        cpu::run(|| cpu::join::replication_pad_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        ))?;
     }
     Ok(result)
 }
@@ -14042,11 +14789,12 @@ pub(crate) fn sort(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("sort", &[self_])?;
+    races::op!("sort", self_);
     let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::sort(self_, dim, descending, &values, &indices)?;
+        cpu::run(|| cpu::sort::sort(self_, dim, descending, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14077,13 +14825,20 @@ pub(crate) fn sort_out(
             .map(drop);
     }
     shape::need_real("sort", &[self_])?;
+    races::op!("sort", self_, values, indices);
     let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
     inplace::write_outs(
         "sort",
         [values, indices],
         [spec0, spec1],
         &[self_],
-        |[values, indices]| cpu::sort::sort(self_, dim, descending, values, indices),
+        |[values, indices]| cpu::run(|| cpu::sort::sort(
+            self_,
+            dim,
+            descending,
+            values,
+            indices,
+        )),
     )
 }
 
@@ -14104,6 +14859,7 @@ pub(crate) fn sort_stable(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("sort", &[self_])?;
+    races::op!("sort", self_);
     let (spec0, spec1) = shape::sort::sort_stable(
         "sort",
         self_,
@@ -14114,7 +14870,14 @@ pub(crate) fn sort_stable(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::sort_stable(self_, stable, dim, descending, &values, &indices)?;
+        cpu::run(|| cpu::sort::sort_stable(
+            self_,
+            stable,
+            dim,
+            descending,
+            &values,
+            &indices,
+        ))?;
     }
     Ok((values, indices))
 }
@@ -14137,11 +14900,12 @@ pub(crate) fn topk(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("topk", &[self_])?;
+    races::op!("topk", self_);
     let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::topk(self_, k, dim, largest, sorted, &values, &indices)?;
+        cpu::run(|| cpu::sort::topk(self_, k, dim, largest, sorted, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14176,13 +14940,14 @@ pub(crate) fn topk_out(
             .map(drop);
     }
     shape::need_real("topk", &[self_])?;
+    races::op!("topk", self_, values, indices);
     let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
     inplace::write_outs(
         "topk",
         [values, indices],
         [spec0, spec1],
         &[self_],
-        |[values, indices]| cpu::sort::topk(
+        |[values, indices]| cpu::run(|| cpu::sort::topk(
             self_,
             k,
             dim,
@@ -14190,7 +14955,7 @@ pub(crate) fn topk_out(
             sorted,
             values,
             indices,
-        ),
+        )),
     )
 }
 
@@ -14211,11 +14976,12 @@ pub(crate) fn kthvalue(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("kthvalue", &[self_])?;
+    races::op!("kthvalue", self_);
     let (spec0, spec1) = shape::sort::kthvalue("kthvalue", self_, k, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::kthvalue(self_, k, dim, keepdim, &values, &indices)?;
+        cpu::run(|| cpu::sort::kthvalue(self_, k, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14225,9 +14991,10 @@ pub(crate) fn median(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_inner(Op::MEDIAN, &[self_.into()])?);
     }
     shape::need_real("median", &[self_])?;
+    races::op!("median", self_);
     let result = Tensor::try_empty(shape::sort::median("median", self_)?)?;
     if !result.is_meta() {
-        cpu::sort::median(self_, &result)?;
+        cpu::run(|| cpu::sort::median(self_, &result))?;
     }
     Ok(result)
 }
@@ -14248,11 +15015,12 @@ pub(crate) fn median_dim(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("median", &[self_])?;
+    races::op!("median", self_);
     let (spec0, spec1) = shape::sort::along("median", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::median_dim(self_, dim, keepdim, &values, &indices)?;
+        cpu::run(|| cpu::sort::median_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14264,9 +15032,10 @@ pub(crate) fn nanmedian(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("nanmedian", &[self_])?;
+    races::op!("nanmedian", self_);
     let result = Tensor::try_empty(shape::sort::median("nanmedian", self_)?)?;
     if !result.is_meta() {
-        cpu::sort::nanmedian(self_, &result)?;
+        cpu::run(|| cpu::sort::nanmedian(self_, &result))?;
     }
     Ok(result)
 }
@@ -14287,11 +15056,12 @@ pub(crate) fn nanmedian_dim(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("nanmedian", &[self_])?;
+    races::op!("nanmedian", self_);
     let (spec0, spec1) = shape::sort::along("nanmedian", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::nanmedian_dim(self_, dim, keepdim, &values, &indices)?;
+        cpu::run(|| cpu::sort::nanmedian_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14312,11 +15082,12 @@ pub(crate) fn mode(
             .map(|[values, indices]| (values, indices));
     }
     shape::need_real("mode", &[self_])?;
+    races::op!("mode", self_);
     let (spec0, spec1) = shape::sort::along("mode", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::sort::mode(self_, dim, keepdim, &values, &indices)?;
+        cpu::run(|| cpu::sort::mode(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14357,6 +15128,7 @@ pub(crate) fn searchsorted(
             .chain(sorter)
             .collect::<Vec<_>>(),
     )?;
+    races::op!("searchsorted", sorted_sequence, self_, sorter);
     let result = Tensor::try_empty(
         shape::sort::searchsorted(
             "searchsorted",
@@ -14369,7 +15141,7 @@ pub(crate) fn searchsorted(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::sort::searchsorted(
+        cpu::run(|| cpu::sort::searchsorted(
             sorted_sequence,
             self_,
             out_int32,
@@ -14377,7 +15149,7 @@ pub(crate) fn searchsorted(
             side,
             sorter,
             &result,
-        )?;
+        ))?;
     }
     Ok(result)
 }
@@ -14401,11 +15173,12 @@ pub(crate) fn bucketize(
         );
     }
     shape::need_real("bucketize", &[self_, boundaries])?;
+    races::op!("bucketize", self_, boundaries);
     let result = Tensor::try_empty(
         shape::sort::bucketize("bucketize", self_, boundaries, out_int32, right)?,
     )?;
     if !result.is_meta() {
-        cpu::sort::bucketize(self_, boundaries, out_int32, right, &result)?;
+        cpu::run(|| cpu::sort::bucketize(self_, boundaries, out_int32, right, &result))?;
     }
     Ok(result)
 }
@@ -14432,7 +15205,8 @@ pub(crate) fn unique2(
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
     shape::need_real("_unique2", &[self_])?;
-    cpu::sort::unique2(self_, sorted, return_inverse, return_counts)
+    races::op!("_unique2", self_);
+    cpu::run(|| cpu::sort::unique2(self_, sorted, return_inverse, return_counts))
 }
 
 pub(crate) fn unique_consecutive(
@@ -14457,7 +15231,8 @@ pub(crate) fn unique_consecutive(
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
     shape::need_real("unique_consecutive", &[self_])?;
-    cpu::sort::unique_consecutive(self_, return_inverse, return_counts, dim)
+    races::op!("unique_consecutive", self_);
+    cpu::run(|| cpu::sort::unique_consecutive(self_, return_inverse, return_counts, dim))
 }
 
 pub(crate) fn unique_dim(
@@ -14484,7 +15259,8 @@ pub(crate) fn unique_dim(
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
     shape::need_real("unique_dim", &[self_])?;
-    cpu::sort::unique_dim(self_, dim, sorted, return_inverse, return_counts)
+    races::op!("unique_dim", self_);
+    cpu::run(|| cpu::sort::unique_dim(self_, dim, sorted, return_inverse, return_counts))
 }
 
 pub(crate) fn isin(
@@ -14511,7 +15287,8 @@ pub(crate) fn isin(
         );
     }
     shape::need_real("isin", &[elements, test_elements])?;
-    cpu::sort::isin(elements, test_elements, assume_unique, invert)
+    races::op!("isin", elements, test_elements);
+    cpu::run(|| cpu::sort::isin(elements, test_elements, assume_unique, invert))
 }
 
 pub(crate) fn rand(
@@ -14528,7 +15305,7 @@ pub(crate) fn rand(
             )?,
         );
     }
-    cpu::random::rand(size, dtype, device)
+    cpu::run(|| cpu::random::rand(size, dtype, device))
 }
 
 pub(crate) fn randn(
@@ -14545,7 +15322,7 @@ pub(crate) fn randn(
             )?,
         );
     }
-    cpu::random::randn(size, dtype, device)
+    cpu::run(|| cpu::random::randn(size, dtype, device))
 }
 
 pub(crate) fn randint(
@@ -14570,7 +15347,7 @@ pub(crate) fn randint(
             )?,
         );
     }
-    cpu::random::randint(high, size, dtype, device)
+    cpu::run(|| cpu::random::randint(high, size, dtype, device))
 }
 
 pub(crate) fn randint_low(
@@ -14597,7 +15374,7 @@ pub(crate) fn randint_low(
             )?,
         );
     }
-    cpu::random::randint_low(low, high, size, dtype, device)
+    cpu::run(|| cpu::random::randint_low(low, high, size, dtype, device))
 }
 
 pub(crate) fn randperm(
@@ -14614,7 +15391,7 @@ pub(crate) fn randperm(
             )?,
         );
     }
-    cpu::random::randperm(n, dtype, device)
+    cpu::run(|| cpu::random::randperm(n, dtype, device))
 }
 
 pub(crate) fn rand_like(
@@ -14641,7 +15418,8 @@ pub(crate) fn rand_like(
     }
     shape::need_real("rand_like", &[self_])?;
     shape::need_real_dtype("rand_like", dtype)?;
-    cpu::random::rand_like(self_, dtype, device, memory_format)
+    races::op!("rand_like", self_);
+    cpu::run(|| cpu::random::rand_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn randn_like(
@@ -14668,7 +15446,8 @@ pub(crate) fn randn_like(
     }
     shape::need_real("randn_like", &[self_])?;
     shape::need_real_dtype("randn_like", dtype)?;
-    cpu::random::randn_like(self_, dtype, device, memory_format)
+    races::op!("randn_like", self_);
+    cpu::run(|| cpu::random::randn_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn randint_like(
@@ -14697,7 +15476,8 @@ pub(crate) fn randint_like(
     }
     shape::need_real("randint_like", &[self_])?;
     shape::need_real_dtype("randint_like", dtype)?;
-    cpu::random::randint_like(self_, high, dtype, device, memory_format)
+    races::op!("randint_like", self_);
+    cpu::run(|| cpu::random::randint_like(self_, high, dtype, device, memory_format))
 }
 
 pub(crate) fn randint_like_low(
@@ -14728,7 +15508,15 @@ pub(crate) fn randint_like_low(
     }
     shape::need_real("randint_like", &[self_])?;
     shape::need_real_dtype("randint_like", dtype)?;
-    cpu::random::randint_like_low(self_, low, high, dtype, device, memory_format)
+    races::op!("randint_like", self_);
+    cpu::run(|| cpu::random::randint_like_low(
+        self_,
+        low,
+        high,
+        dtype,
+        device,
+        memory_format,
+    ))
 }
 
 pub(crate) fn normal(
@@ -14756,7 +15544,7 @@ pub(crate) fn normal(
             )?,
         );
     }
-    cpu::random::normal(mean, std, size, dtype, device)
+    cpu::run(|| cpu::random::normal(mean, std, size, dtype, device))
 }
 
 pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -14766,7 +15554,8 @@ pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
         );
     }
     shape::need_real("bernoulli", &[self_])?;
-    cpu::random::bernoulli(self_)
+    races::op!("bernoulli", self_);
+    cpu::run(|| cpu::random::bernoulli(self_))
 }
 
 pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
@@ -14779,7 +15568,8 @@ pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
         );
     }
     shape::need_real("bernoulli", &[self_])?;
-    cpu::random::bernoulli_p(self_, p)
+    races::op!("bernoulli", self_);
+    cpu::run(|| cpu::random::bernoulli_p(self_, p))
 }
 
 pub(crate) fn multinomial(
@@ -14797,7 +15587,8 @@ pub(crate) fn multinomial(
         );
     }
     shape::need_real("multinomial", &[self_])?;
-    cpu::random::multinomial(self_, num_samples, replacement)
+    races::op!("multinomial", self_);
+    cpu::run(|| cpu::random::multinomial(self_, num_samples, replacement))
 }
 
 pub(crate) fn native_dropout(
@@ -14816,7 +15607,8 @@ pub(crate) fn native_dropout(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("native_dropout", &[input])?;
-    cpu::random::native_dropout(input, p, train)
+    races::op!("native_dropout", input);
+    cpu::run(|| cpu::random::native_dropout(input, p, train))
 }
 
 pub(crate) fn native_dropout_backward(
@@ -14837,6 +15629,7 @@ pub(crate) fn native_dropout_backward(
         );
     }
     shape::need_real("native_dropout_backward", &[grad_output, mask])?;
+    races::op!("native_dropout_backward", grad_output, mask);
     let result = Tensor::try_empty(
         shape::random::native_dropout_backward(
             "native_dropout_backward",

@@ -1,0 +1,182 @@
+//! What is held now: one table for all threads, and for each thread the ops it is in.
+//!
+//! The table has a few entries for each thread that is inside a kernel, so it is searched from end to end; its lock is taken
+//! for that alone.
+
+use super::Role;
+use super::region::Region;
+use crate::fusion::{Input, Part};
+use crate::layout::Layout;
+use crate::{ErrorKind, Result, Tensor};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+/// An operand as the schema calls it; an element of a list has its position.
+#[derive(Clone, Copy)]
+struct Name(&'static str, Option<usize>);
+
+impl Name {
+    fn text(self) -> String {
+        // Rust's own words carry an underscore in generated code.
+        let name = self.0.trim_end_matches('_');
+        self.1.map_or(name.to_owned(), |k| format!("{name}[{k}]"))
+    }
+}
+
+struct Entry {
+    id: u64,
+    thread: u64,
+    op: &'static str,
+    operand: Name,
+    role: Role,
+    region: Region,
+}
+
+static TABLE: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+fn table() -> MutexGuard<'static, Vec<Entry>> {
+    TABLE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn number() -> u64 {
+    NUMBERS.fetch_add(1, Relaxed)
+}
+
+/// An op that runs: its name, and where its operands are.
+struct Running {
+    op: &'static str,
+    operands: SmallVec<[(Name, usize); 6]>,
+}
+
+thread_local! {
+    static THREAD: u64 = number();
+    static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What an op may take: a tensor, or several.
+pub(crate) trait Operand {
+    /// Calls `f` for each tensor, with its position in a list.
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor));
+}
+
+impl Operand for &Tensor {
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor)) {
+        f(None, self)
+    }
+}
+
+impl Operand for Option<&Tensor> {
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor)) {
+        self.iter().for_each(|t| f(None, t))
+    }
+}
+
+impl Operand for &[Tensor] {
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor)) {
+        self.iter().enumerate().for_each(|(k, t)| f(Some(k), t))
+    }
+}
+
+impl Operand for &[Option<Tensor>] {
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor)) {
+        self.iter().enumerate().for_each(|(k, t)| t.iter().for_each(|t| f(Some(k), t)))
+    }
+}
+
+impl Operand for &[Input<'_>] {
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor)) {
+        for (k, input) in self.iter().enumerate() {
+            if let Input::Part(p) = input {
+                f(Some(k), p.tensor)
+            }
+        }
+    }
+}
+
+impl Operand for &[Part<'_>] {
+    fn each(&self, f: &mut dyn FnMut(Option<usize>, &Tensor)) {
+        self.iter().enumerate().for_each(|(k, p)| f(Some(k), p.tensor))
+    }
+}
+
+/// Ends the op's name when dropped.
+pub(crate) struct Named(());
+
+/// Names the op that runs from now on, on this thread.
+pub(crate) fn enter(op: &'static str, operands: &[(&'static str, &dyn Operand)]) -> Named {
+    let mut running = Running { op, operands: SmallVec::new() };
+    for (name, operand) in operands {
+        operand.each(&mut |at, t| running.operands.push((Name(name, at), t.storage().addr())));
+    }
+    RUNNING.with_borrow_mut(|list| list.push(running));
+    Named(())
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// The op that runs, and what it calls the memory. One that only helps (a copy of an operand) is called by the operand's name
+/// in the op that needs it.
+fn names(t: &Tensor) -> (&'static str, Name) {
+    let address = t.storage().addr();
+    RUNNING.with_borrow(|list| {
+        let called = |r: &Running| Some((r.op, r.operands.iter().find(|(_, at)| *at == address)?.0));
+        let inner = list.last().map_or("a kernel", |r| r.op);
+        list.iter().rev().find_map(called).unwrap_or((inner, Name("a tensor", None)))
+    })
+}
+
+/// Memory that an op is using; let go when dropped.
+pub(crate) struct Hold(Option<u64>);
+
+/// Holds the elements of a tensor, or says which op on another thread is in the way.
+pub(crate) fn hold(t: &Tensor, role: Role) -> Result<Hold> {
+    hold_from(t, t.layout(), 0, role)
+}
+
+/// As [`hold`], for elements by a layout whose offset counts from the tensor's first.
+pub(crate) fn hold_part(t: &Tensor, part: &Layout, role: Role) -> Result<Hold> {
+    hold_from(t, part, t.storage_offset(), role)
+}
+
+fn hold_from(t: &Tensor, layout: &Layout, offset: usize, role: Role) -> Result<Hold> {
+    if t.is_meta() || layout.numel() == 0 {
+        return Ok(Hold(None));
+    }
+    let region = Region::new(t.storage().addr(), layout, offset, t.dtype().size());
+    let (thread, (op, operand)) = (THREAD.with(|t| *t), names(t));
+    let excludes = |e: &&Entry| {
+        e.thread != thread && (role == Role::Writes || e.role == Role::Writes) && e.region.overlaps(&region)
+    };
+    let mut table = table();
+    if let Some(e) = table.iter().find(excludes) {
+        return Err(ErrorKind::DataRace {
+            op,
+            operand: operand.text(),
+            role,
+            other: e.op,
+            other_operand: e.operand.text(),
+            other_role: e.role,
+        }
+        .into());
+    }
+    let id = number();
+    table.push(Entry { id, thread, op, operand, role, region });
+    Ok(Hold(Some(id)))
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(id) = self.0 else { return };
+        let mut table = table();
+        if let Some(k) = table.iter().position(|e| e.id == id) {
+            table.swap_remove(k);
+        }
+    }
+}
