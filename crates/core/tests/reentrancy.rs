@@ -637,3 +637,29 @@ fn early_stop_reaches_layers_as_an_error() {
         CheckpointEarlyStop
     );
 }
+
+/// E-49: whoever looks at what a node keeps may read, hook and release the very node.
+#[test]
+fn visitors_of_saved_values_may_use_the_node() {
+    use firebrand_core::Scalar;
+    use firebrand_core::autograd::{SavedTensor, SavedVisitor};
+    struct Reads<'a>(&'a Node, usize);
+    impl SavedVisitor for Reads<'_> {
+        fn tensor(&mut self, _: &SavedTensor) -> Result<()> {
+            self.1 += self.0.formula().saved(self.0)?.len();
+            self.0.formula().release();
+            Ok(())
+        }
+        fn size(&mut self, _: i64) {}
+        fn number(&mut self, _: Scalar) {}
+        fn fixed(&mut self, _: u64) {}
+    }
+    ends("E-49", || {
+        let y = leaf(2.0).sin();
+        let node = y.grad_fn().unwrap();
+        let mut visitor = Reads(&node, 0);
+        assert!(node.formula().visit_saved(&node, &mut visitor).unwrap());
+        assert_eq!(visitor.1, 1, "E-49: the node was read by its visitor");
+        assert!(node.formula().saved(&node).is_err(), "E-49: and released");
+    });
+}

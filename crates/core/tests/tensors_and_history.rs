@@ -1,4 +1,4 @@
-//! Cases of docs/behaviour/autograd.md: tensors, versions, views, in-place history, `.grad`.
+//! Cases of docs/behaviour/autograd.md: tensors, versions, views, in-place history, `.grad`.
 //! The one case about complex gradients waits for complex numbers.
 #![allow(clippy::unwrap_used)]
 
@@ -471,4 +471,20 @@ fn deep_copies() {
     assert_eq!(grad(&c), [3.0, 3.0]);
     assert!(!c.grad().unwrap().shares_storage(&x.grad().unwrap()));
     assert_err!((&x * 1.0).try_deep_copy(), DeepCopyNonLeaf);
+}
+
+/// what a plain backward adds to a gradient with history is added in place: the gradient keeps its history.
+#[test]
+fn plain_accumulation_keeps_the_history_of_a_gradient() {
+    let x = Tensor::new(&[2.0f64, 3.0]).requires_grad_();
+    let recorded = BackwardOptions { create_graph: true, ..Default::default() };
+    (&x * &x * &x).sum().try_backward(&recorded).unwrap();
+    let first = x.grad().unwrap();
+    assert_eq!(first.to_vec::<f64>(), [12.0, 27.0], "A-65");
+    (&x * 5.0).sum().backward();
+    let grad = x.grad().unwrap();
+    assert!(grad.is_same(&first) && grad.requires_grad() && grad.grad_fn().is_some(), "A-65");
+    assert_eq!(grad.to_vec::<f64>(), [17.0, 32.0], "A-65");
+    let second = gradient(&grad.sum(), &x, &GradOptions::default()).unwrap();
+    assert_eq!(second[0].as_ref().unwrap().to_vec::<f64>(), [12.0, 18.0], "A-65");
 }

@@ -26,7 +26,7 @@
 pub use firebrand_core::{
     Class, Complex, DType, Device, Element, Error, ErrorKind, IntoSizes, JvpRule, Layout, MemoryStats, Result, Scalar,
     Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16, collect_warnings, dispatch, dtype,
-    empty_cache, f16, func, functional, layout, library, memory_stats, module, num_threads, ops, random,
+    empty_cache, f16, func, functional, layout, library, memory_stats, module, num_threads, ops, races, random,
     reset_peak_memory, set_num_threads, state, sym,
 };
 

@@ -14,7 +14,8 @@
 //! saturating arithmetic that all elements lie inside; meta storages have no inside.
 //!
 //! Concurrency contract, as in PyTorch: a storage may be read from many threads at once, but the caller orders
-//! writes against reads. Kernels touch the bytes through raw pointers only; racing them gives unspecified numbers.
+//! writes against reads (core checks it in debug builds). Kernels touch the bytes through raw pointers only; racing them gives
+//! unspecified numbers.
 #![allow(unsafe_code)]
 
 use crate::{DType, View, ViewMut};
