@@ -58,7 +58,7 @@ fn conflicts_name_both_ops() {
         ]
     });
     let expected =
-        ["add_ writes self", "mul writes out", "copy_ writes dst", "uniform_ writes self", "add_ writes self"];
+        ["add_ writes self", "mul writes out", "copy_ writes self", "uniform_ writes self", "add_ writes self"];
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found.as_deref(), Some(&*format!("{expected}; reader reads tensors[0]")), "C-62");
     }

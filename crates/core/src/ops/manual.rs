@@ -55,6 +55,7 @@ pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) ->
     } else {
         if !self_.is_meta() {
             src.need_data(OP)?;
+            races::op!(OP, self_, src);
             copy_data(src, self_)?;
         }
         self_.bump_version();
@@ -73,7 +74,6 @@ pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) ->
 /// Copies numbers only; overlapping memory is safe.
 pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
     use ops::inplace::{Overlap, overlap};
-    races::op!("copy_", dst, src);
     let from = ops::shape::expanded(src, dst.shape())?;
     match overlap(dst, src) {
         Overlap::Full if from.same_geometry(dst.layout()) => Ok(()),

@@ -111,25 +111,27 @@ pub(crate) fn enter(op: &'static str, operands: &[(&'static str, &dyn Operand)])
     for (name, operand) in operands {
         operand.each(&mut |at, t| running.operands.push((Name(name, at), t.storage().addr())));
     }
-    RUNNING.with_borrow_mut(|list| list.push(running));
+    // A thread that ends has no list any more; its ops go without names.
+    let _ = RUNNING.try_with(|list| list.borrow_mut().push(running));
     Named(())
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        RUNNING.with_borrow_mut(Vec::pop);
+        let _ = RUNNING.try_with(|list| list.borrow_mut().pop());
     }
 }
 
-/// The op that runs, and what it calls the memory. One that only helps (a copy of an operand) is called by the operand's name
-/// in the op that needs it.
+/// The op that runs, and what it calls the memory: the outermost that knows it, since that is the one somebody called.
 fn names(t: &Tensor) -> (&'static str, Name) {
     let address = t.storage().addr();
-    RUNNING.with_borrow(|list| {
+    let find = |list: &RefCell<Vec<Running>>| {
+        let list = list.borrow();
         let called = |r: &Running| Some((r.op, r.operands.iter().find(|(_, at)| *at == address)?.0));
-        let inner = list.last().map_or("a kernel", |r| r.op);
-        list.iter().rev().find_map(called).unwrap_or((inner, Name("a tensor", None)))
-    })
+        let op = list.first().map_or("a kernel", |r| r.op);
+        list.iter().find_map(called).unwrap_or((op, Name("a tensor", None)))
+    };
+    RUNNING.try_with(find).unwrap_or(("a kernel", Name("a tensor", None)))
 }
 
 /// Memory that an op is using; let go when dropped.
