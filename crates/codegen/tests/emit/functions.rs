@@ -167,11 +167,12 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
                         .map(|[values, indices]| (values, indices));
                 }
                 shape::need_real("best", &[self_])?;
+                races::op!("best", self_);
                 let (spec0, spec1) = shape::best("best", self_, dim)?;
                 let values = Tensor::try_empty(spec0)?;
                 let indices = Tensor::try_empty(spec1)?;
                 if !values.is_meta() {
-                    cpu::reduce::best(self_, dim, &values, &indices)?;
+                    cpu::run(|| cpu::reduce::best(self_, dim, &values, &indices))?;
                 }
                 Ok((values, indices))
             }
@@ -200,6 +201,7 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
                 }
                 shape::need_real("blend", &[self_, other])?;
                 shape::need_real_number("blend", alpha)?;
+                races::op!("blend", self_, other, out);
                 let spec = shape::binary_alpha("blend", self_, other, alpha)?;
                 inplace::write_out(
                     "blend",

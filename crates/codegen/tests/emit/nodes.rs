@@ -55,7 +55,7 @@ fn nodes_keep_sizes_rather_than_tensors() {
                     true
                 }
                 fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                    let saved = self.0.read(node, Clone::clone)?;
+                    let saved = self.0.get(node)?;
                     Ok(
                         Vec::from([
                             ("dim", saved.dim.into()),
@@ -66,17 +66,11 @@ fn nodes_keep_sizes_rather_than_tensors() {
                     )
                 }
                 fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-                    self.0
-                        .read(
-                            node,
-                            |s| -> Result<()> {
-                                s.dim.visit(visitor)?;
-                                s.self_sym_argsize_minus_1.visit(visitor)?;
-                                s.self_sym_sizes.visit(visitor)?;
-                                s.indices.visit(visitor)?;
-                                Ok(())
-                            },
-                        )??;
+                    let s = self.0.get(node)?;
+                    s.dim.visit(visitor)?;
+                    s.self_sym_argsize_minus_1.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
                     Ok(true)
                 }
                 fn outlined(
@@ -84,7 +78,7 @@ fn nodes_keep_sizes_rather_than_tensors() {
                     node: &Node,
                     outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
                 ) -> Result<Option<Box<dyn Backward>>> {
-                    let mut s = self.0.read(node, Clone::clone)?;
+                    let mut s = self.0.get(node)?;
                     s.indices = outline(&s.indices)?;
                     Ok(Some(Box::new(BestBackward0(SavedSlot::new(s)))))
                 }
@@ -140,7 +134,7 @@ fn nodes_keep_sizes_rather_than_tensors() {
                     Ok(gradients)
                 }
                 fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                    let saved = self.0.read(node, Clone::clone)?;
+                    let saved = self.0.get(node)?;
                     Ok(
                         Vec::from([
                             ("dim", saved.dim.into()),
@@ -149,15 +143,9 @@ fn nodes_keep_sizes_rather_than_tensors() {
                     )
                 }
                 fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-                    self.0
-                        .read(
-                            node,
-                            |s| -> Result<()> {
-                                s.dim.visit(visitor)?;
-                                s.tensors_args_sizes.visit(visitor)?;
-                                Ok(())
-                            },
-                        )??;
+                    let s = self.0.get(node)?;
+                    s.dim.visit(visitor)?;
+                    s.tensors_args_sizes.visit(visitor)?;
                     Ok(true)
                 }
             }
@@ -213,7 +201,7 @@ fn formulas_become_calls_that_can_fail() {
                     true
                 }
                 fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                    let saved = self.0.read(node, Clone::clone)?;
+                    let saved = self.0.get(node)?;
                     Ok(
                         Vec::from([
                             ("alpha", saved.alpha.into()),
@@ -223,16 +211,10 @@ fn formulas_become_calls_that_can_fail() {
                     )
                 }
                 fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-                    self.0
-                        .read(
-                            node,
-                            |s| -> Result<()> {
-                                s.alpha.visit(visitor)?;
-                                s.other.visit(visitor)?;
-                                s.self_.visit(visitor)?;
-                                Ok(())
-                            },
-                        )??;
+                    let s = self.0.get(node)?;
+                    s.alpha.visit(visitor)?;
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
                     Ok(true)
                 }
                 fn outlined(
@@ -240,7 +222,7 @@ fn formulas_become_calls_that_can_fail() {
                     node: &Node,
                     outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
                 ) -> Result<Option<Box<dyn Backward>>> {
-                    let mut s = self.0.read(node, Clone::clone)?;
+                    let mut s = self.0.get(node)?;
                     s.other = outline(&s.other)?;
                     s.self_ = outline(&s.self_)?;
                     Ok(Some(Box::new(BlendBackward0(SavedSlot::new(s)))))

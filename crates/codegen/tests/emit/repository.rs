@@ -104,6 +104,7 @@ fn the_example_of_the_readme_is_generated() {
                         .map(drop);
                 }
                 shape::need_real("cube", &[self_])?;
+                races::op!("cube", self_, out);
                 let spec = shape::unary("cube", self_)?;
                 inplace::write_out(
                     "cube",
@@ -151,18 +152,12 @@ fn the_example_of_the_readme_is_generated() {
                     true
                 }
                 fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                    let saved = self.0.read(node, Clone::clone)?;
+                    let saved = self.0.get(node)?;
                     Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
                 }
                 fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-                    self.0
-                        .read(
-                            node,
-                            |s| -> Result<()> {
-                                s.self_.visit(visitor)?;
-                                Ok(())
-                            },
-                        )??;
+                    let s = self.0.get(node)?;
+                    s.self_.visit(visitor)?;
                     Ok(true)
                 }
                 fn outlined(
@@ -170,7 +165,7 @@ fn the_example_of_the_readme_is_generated() {
                     node: &Node,
                     outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
                 ) -> Result<Option<Box<dyn Backward>>> {
-                    let mut s = self.0.read(node, Clone::clone)?;
+                    let mut s = self.0.get(node)?;
                     s.self_ = outline(&s.self_)?;
                     Ok(Some(Box::new(CubeBackward0(SavedSlot::new(s)))))
                 }

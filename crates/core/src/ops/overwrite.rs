@@ -160,9 +160,15 @@ pub(crate) fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a
     need(OP, is_expandable_to(p.shape(), self_.shape()), || {
         format!("probabilities of shape {:?} cannot be broadcast to shape {:?}", p.shape(), self_.shape())
     })?;
+    need_real(OP, &[self_])?;
     if !self_.is_meta() {
+        races::op!(OP, self_, p);
         need_probabilities(OP, p)?;
     }
-    let p = ops::cpu::expand(p, self_.shape())?;
-    random(OP, "BernoulliBackward1", self_, |g, out| g.bernoulli_tensor(out, &p.view()))
+    overwrite(OP, "BernoulliBackward1", self_, |t| {
+        races::op!(OP, self_, p);
+        let (p, to) = (ops::cpu::expand(p, self_.shape())?, t.write()?);
+        draw(|g| g.bernoulli_tensor(&to.view_mut(), &p.view()));
+        Ok(())
+    })
 }
