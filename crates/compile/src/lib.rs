@@ -11,43 +11,22 @@
 pub mod backend;
 pub mod backends;
 pub mod backward;
-mod binding;
 mod breaks;
-mod capture;
-mod compiled;
-mod disable;
-pub mod effects;
-mod entry;
 mod error;
-mod explain;
+mod front;
 pub mod fused;
-mod guard;
-pub mod hooks;
 pub mod joint;
-mod marks;
-mod module;
-mod number;
-mod options;
-pub mod partition;
-mod shared;
-mod source;
-mod stats;
 mod times;
 pub mod tools;
-mod tree;
 
 pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, HostCalls, Value, calls_host};
 pub use backends::{backend, counter, list_backends};
 pub use breaks::{BreakKind, GraphBreak};
-pub use compiled::{Compiled, compile, compile_with, graph_break, is_compiling};
-pub use disable::{Disabled, disable};
 pub use error::{Error, Result};
-pub use explain::{Explanation, explain};
-pub use marks::{mark_dynamic, mark_static, maybe_mark_dynamic};
-pub use module::{CompiledModule, compile_module};
-pub use number::Number;
-pub use options::{Dynamic, Options, Stance, set_stance, stance};
-pub use shared::Shared;
-pub use stats::{CacheStats, cache_stats};
+pub use front::{
+    CacheStats, Compiled, CompiledModule, Disabled, Dynamic, Explanation, Host, Leaf, Number, Options, Outcome,
+    Rebuild, Shared, SharedRef, Stance, Tree, cache_stats, compile, compile_module, compile_with, disable, effects,
+    explain, graph_break, hooks, is_compiling, mark_dynamic, mark_static, maybe_mark_dynamic, set_stance, stance,
+};
+pub use joint::partition;
 pub use times::{CompileTimes, Stage, StageTime, compile_times};
-pub use tree::{Host, Leaf, Outcome, Rebuild, Tree};

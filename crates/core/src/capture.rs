@@ -68,6 +68,8 @@ pub trait Tracer: Interpreter {
     fn size(&self, t: &Tensor, dim: usize) -> SymInt;
     /// The sizes of a tensor with varying sizes are read as plain integers.
     fn observe_sizes(&self, t: &Tensor);
+    /// The value of a host number that may be an input of the graph is read; `number` is its outline.
+    fn observe_number(&self, number: &Tensor);
     /// The memory order of such a tensor is looked at.
     fn observe_strides(&self, t: &Tensor);
     /// The number of a handle that [`Tracer::register_hook`] or another method here gave is asked for.

@@ -8,8 +8,8 @@ use super::host::{HostKind, HostOp};
 use super::key::{Key, is_number};
 use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::{Error, Result};
+use crate::front::watching;
 use crate::joint::without_writes;
-use crate::shared;
 use firebrand_core::autograd::runner::{self, Defined, GraphTask, HookCounts, Place, hook_counts};
 use firebrand_core::autograd::{Backward, Gradients, Look, Node, SavedTensor};
 use firebrand_core::capture::TensorHookFn;
@@ -224,7 +224,7 @@ impl Tracing<'_> {
         let pure = step.hooks.pure == step.hooks.tensor && step.hooks.retained == 0;
         if pure && self.walk.hooks != PureHooks::Called {
             let mut traced = grads.clone();
-            let (done, touched) = shared::watching(|| runner::run_tensor_hooks(&step.node, &mut traced));
+            let (done, touched) = watching(|| runner::run_tensor_hooks(&step.node, &mut traced));
             match done {
                 Ok(()) if !touched => return Ok(traced),
                 // A hook that returns another kind of gradient than it got is wrong in any case.

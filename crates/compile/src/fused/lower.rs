@@ -7,9 +7,9 @@
 use super::ir::*;
 use super::join::Joins;
 use super::{Fused, FusedGraph, FusedOptions, rules};
+use crate::backend::same_list;
 use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
-use crate::guard::same_list;
 use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
 use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};

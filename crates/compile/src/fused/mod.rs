@@ -18,8 +18,8 @@ mod report;
 mod rules;
 mod run;
 
+use crate::backend::Interpreted;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
-use crate::backends::Interpreted;
 use crate::error::Result;
 use crate::times::{Stage, timed};
 use firebrand_core::Scalar;

@@ -10,7 +10,7 @@
 use super::trace::{Input, Request, Traced, outline, trace};
 use crate::backend::Value;
 use crate::error::{Error, Result};
-use crate::partition::{Joint, extract};
+use crate::joint::partition::{Joint, extract};
 use firebrand_core::autograd::{Context, Function, is_grad_enabled};
 use firebrand_core::{DType, Layout, Tensor};
 use firebrand_graph::Tracer;

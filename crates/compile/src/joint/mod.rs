@@ -7,17 +7,18 @@
 mod cond;
 mod decompose;
 mod loose;
+pub mod partition;
 mod plan;
 mod runtime;
 mod trace;
 
-pub use crate::backends::Interpret;
+pub use crate::backend::Interpret;
 
+use crate::backend::Interpreted;
+use crate::backend::same_list;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
-use crate::backends::Interpreted;
 use crate::error::Result;
-use crate::guard::same_list;
-use crate::partition::PartitionOptions;
+use crate::joint::partition::PartitionOptions;
 use firebrand_core::Layout;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::layout::Dims;

@@ -9,7 +9,7 @@ use super::loose::goes_on_from_loose_view;
 use super::trace::{Input, Request, Traced, trace};
 use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
-use crate::partition::{self, Joint, extract};
+use crate::joint::partition::{self, Joint, extract};
 use crate::times::{Stage, timed};
 use firebrand_core::Layout;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target, TensorMeta, Val};
@@ -442,7 +442,7 @@ impl Plan {
                 let examples = examples(&graph, &vec![false; inputs.len()]);
                 super::Aot::new(self.options.clone()).compile(&graph, &examples)?
             }
-            false => Arc::new(crate::backends::Interpreted { graph: Arc::new(graph) }),
+            false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };
         let plan = Arc::new(SecondPlan { run, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());

@@ -5,8 +5,8 @@
 //! as a differentiable function of inputs and tangents, by a plan of its own: so on, to any order.
 
 use super::plan::{Kept, Plan, Source};
+use crate::backend::register_hook;
 use crate::backend::{Call, Value};
-use crate::backends::register_hook;
 use crate::error::{Error, Result};
 use firebrand_core::autograd::{Context, Function, is_grad_enabled, no_grad};
 use firebrand_core::random::{Generator, get_rng_state, with_generator};

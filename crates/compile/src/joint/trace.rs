@@ -7,9 +7,9 @@
 
 use super::cond::Conditionals;
 use super::decompose::decompose;
-use crate::backends::hook_result;
+use crate::backend::hook_result;
 use crate::error::{Error, Result};
-use crate::partition::{self, Joint};
+use crate::joint::partition::{self, Joint};
 use firebrand_core::autograd::{
     AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
 };

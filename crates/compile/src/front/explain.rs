@@ -1,12 +1,13 @@
 //! explain: what compiling a function for an input would give, in words.
 
 use crate::backend::ExampleInput;
-use crate::backends::{self, count_ops};
+use crate::backend::count_ops;
+use crate::backends;
 use crate::breaks::GraphBreak;
-use crate::compiled::compile_with;
 use crate::error::Result;
-use crate::options::Options;
-use crate::tree::{Outcome, Tree};
+use crate::front::compiled::compile_with;
+use crate::front::options::Options;
+use crate::front::tree::{Outcome, Tree};
 use firebrand_graph::ir::GraphModule;
 use std::fmt;
 

@@ -4,7 +4,7 @@
 //! happen at every call is recorded here (or through a [`Shared`](crate::Shared) cell, a hook, a buffer) and repeated in
 //! program order after the graph ran.
 
-use crate::capture;
+use crate::front::capture;
 
 /// Runs `f` now, and at every call of the compiled function that is captured just now. Outside a capture it just runs.
 pub fn record(f: impl Fn() + Send + Sync + 'static) {
@@ -12,7 +12,7 @@ pub fn record(f: impl Fn() + Send + Sync + 'static) {
 }
 
 /// As [`record`], with tensors and other values of the captured function: `f` gets those of the call.
-pub fn record_with<T: crate::Tree + Send + Sync>(value: T, f: impl Fn(T) + Send + Sync + 'static) {
+pub fn record_with<T: crate::front::tree::Tree + Send + Sync>(value: T, f: impl Fn(T) + Send + Sync + 'static) {
     match capture::session() {
         Some(session) => session.effect_with(value, f),
         None => f(value),

@@ -1,6 +1,6 @@
 //! Where a tensor or number of a compiled function comes from at a call.
 
-use crate::guard::Leaves;
+use crate::front::leaves::Leaves;
 use firebrand_core::capture::TensorCell;
 use firebrand_core::{Scalar, Tensor};
 use std::sync::Arc;

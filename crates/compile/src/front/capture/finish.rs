@@ -6,8 +6,9 @@ use super::effect::Effect;
 use super::segment::{has_calls, used_placeholders};
 use crate::backend::{Call, ExampleInput, ExampleValue};
 use crate::error::{Error, Result};
-use crate::guard::{EnvironmentGuard, ModuleGuard, SizeGuard, TensorGuard};
-use crate::source::Source;
+use crate::front::guard::{EnvironmentGuard, ModuleGuard, SizeGuard, TensorGuard};
+use crate::front::leaves::Leaves;
+use crate::front::source::Source;
 use firebrand_core::autograd::Function;
 use firebrand_core::capture::TensorHookFn;
 use firebrand_core::sym::SymRecord;
@@ -185,7 +186,7 @@ impl Session {
             .map(|(t, _)| (Source::Captured(t.clone()), TensorGuard::fixed(t)))
             .chain(sources.iter().filter_map(|(_, s)| match s {
                 Source::Cell(_) | Source::Read(_) => {
-                    let t = s.tensor(&crate::guard::Leaves::default())?;
+                    let t = s.tensor(&Leaves::default())?;
                     Some((s.clone(), TensorGuard::fixed(&t)))
                 }
                 _ => None,

@@ -3,7 +3,7 @@
 //! A hook or effect that a captured function made holds what it captured then: tensors without memory, cells of that
 //! call. When it runs later it runs inside the binding of its call, and every op gets the real tensors instead.
 
-use crate::shared::SharedRef;
+use crate::front::tree::SharedRef;
 use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::{Result, Tensor, WeakTensor};

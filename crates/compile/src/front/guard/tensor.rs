@@ -2,6 +2,7 @@
 //! and never its hooks.
 
 use super::{Symbols, UNSET};
+use crate::backend::same_list;
 use firebrand_core::{DType, Device, Tensor};
 use smallvec::SmallVec;
 use std::fmt;
@@ -40,12 +41,6 @@ impl fmt::Display for Dim {
             Dim::Symbol { symbol, .. } => write!(f, "s{symbol}"),
         }
     }
-}
-
-/// Whether two short lists are equal: a plain loop, because the way to `memcmp` is longer than they are.
-#[inline(always)]
-pub(crate) fn same_list(a: &[usize], b: &[usize]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
 /// What differs.

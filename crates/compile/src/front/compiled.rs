@@ -1,21 +1,22 @@
 //! Compiled: a function with its compiled graphs.
 
 use crate::backend::Executable;
-use crate::backends::count_ops;
-use crate::binding::Binding;
+use crate::backend::count_ops;
 use crate::breaks::{BreakKind, GraphBreak};
-use crate::capture::{
+use crate::error::{Error, Result};
+use crate::front::binding::Binding;
+use crate::front::capture::{
     Dynamics, EnvironmentNumbers, FromBinding, Plan, Recording, SegmentRunner, Session, with_regions,
 };
-use crate::entry::{Body, Entry, Whole};
-use crate::error::{Error, Result};
-use crate::guard::{Ambient, Dim, Guards, Leaves, Symbols, TensorGuard, same_objects};
-use crate::number::Number;
-use crate::options::{Options, Stance, stance};
-use crate::source::Source;
-use crate::stats;
+use crate::front::entry::{Body, Entry, Whole};
+use crate::front::guard::{Ambient, Dim, Guards, Symbols, TensorGuard, same_objects};
+use crate::front::leaves::Leaves;
+use crate::front::number::Number;
+use crate::front::options::{Options, Stance, stance};
+use crate::front::source::Source;
+use crate::front::stats;
+use crate::front::tree::{Leaf, Outcome, Rebuild, Tree};
 use crate::times::{Stage, timed};
-use crate::tree::{Leaf, Outcome, Rebuild, Tree};
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::capture as core_capture;
 use firebrand_core::module::ModuleWatch;
@@ -89,7 +90,7 @@ where
 ///
 /// The function is run once per compilation, on tensors without memory; what it does to tensors becomes a graph. Host
 /// code in it therefore runs once per compilation too: what must happen at every call goes through
-/// [`effects`](crate::effects), [`Shared`](crate::Shared) cells, hooks or module buffers.
+/// [`effects`](crate::front::effects), [`Shared`](crate::Shared) cells, hooks or module buffers.
 pub fn compile_with<I, R, F>(f: F, options: Options) -> Compiled<I, R::Tree>
 where
     I: Tree,
@@ -496,7 +497,7 @@ impl SegmentRunner for Shop {
 /// Ends the graph here: what is computed so far runs before the function goes on. Outside a capture nothing happens.
 #[track_caller]
 pub fn graph_break() {
-    if let Some(session) = crate::capture::session()
+    if let Some(session) = crate::front::capture::session()
         && let Err(e) = session.break_here(BreakKind::Explicit, "graph_break", Some(std::panic::Location::caller()))
     {
         panic!("{e}");

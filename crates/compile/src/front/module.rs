@@ -3,10 +3,10 @@
 //! Parameters and buffers are inputs of the graph, so training, loading a state dictionary or replacing a buffer needs no
 //! new compilation. Training mode and hooks are guarded. The names of the state dictionary stay as they are.
 
-use crate::compiled::{Compiled, compile_with};
 use crate::error::Result;
-use crate::options::Options;
-use crate::tree::Tree;
+use crate::front::compiled::{Compiled, compile_with};
+use crate::front::options::Options;
+use crate::front::tree::Tree;
 use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor, TensorTree};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::effect::Effect;
 use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
-use crate::guard::ModuleGuard;
-use crate::source::Source;
+use crate::front::guard::ModuleGuard;
+use crate::front::source::Source;
 use firebrand_core::autograd::{Function, Removable, RemovableHandle, autocast, is_autocast_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
@@ -202,7 +202,7 @@ impl Tracer for Session {
         // A hook that keeps what passes: the gradient may flow inside a compiled node, where `t` itself is not.
         let kept = t.id();
         let hook: TensorHookFn = Arc::new(move |grad| {
-            if let (Some(grad), Some(t)) = (grad, crate::binding::retained(kept)) {
+            if let (Some(grad), Some(t)) = (grad, crate::front::binding::retained(kept)) {
                 t.keep_grad(grad)?;
             }
             Ok(None)
@@ -304,6 +304,10 @@ impl Tracer for Session {
         for d in 0..t.ndim() {
             self.symbolic_size(t, d).int(); // the fact is what counts
         }
+    }
+
+    fn observe_number(&self, number: &Tensor) {
+        self.lock().numbers_read.push(number.id());
     }
 
     fn observe_strides(&self, _: &Tensor) {

@@ -10,41 +10,16 @@ mod tensor;
 
 pub(crate) use ambient::Ambient;
 pub(crate) use size::{SizeGuard, SymbolSource};
-pub(crate) use tensor::{Dim, TensorGuard, same_list};
+pub(crate) use tensor::{Dim, TensorGuard};
 
-use crate::number::Number;
-use crate::shared::SharedRef;
-use crate::source::Source;
-use crate::tree::{Host, Leaf, Tree};
+use crate::front::leaves::Leaves;
+use crate::front::number::Number;
+use crate::front::source::Source;
+use crate::front::tree::Host;
 use firebrand_core::module::ModuleWatch;
-use firebrand_core::{Scalar, SymInt, Tensor};
+use firebrand_core::{Scalar, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// The leaves of an argument tree, by kind.
-#[derive(Default)]
-pub(crate) struct Leaves<'a> {
-    pub(crate) tensors: SmallVec<[&'a Tensor; 32]>,
-    pub(crate) numbers: SmallVec<[&'a Number; 4]>,
-    pub(crate) sizes: SmallVec<[SymInt; 4]>,
-    pub(crate) hosts: SmallVec<[Host<'a>; 4]>,
-    pub(crate) cells: SmallVec<[SharedRef; 2]>,
-}
-
-impl<'a> Leaves<'a> {
-    pub(crate) fn of(tree: &'a impl Tree) -> Leaves<'a> {
-        let mut leaves = Leaves::default();
-        tree.visit(&mut |leaf| match leaf {
-            Leaf::Tensor(t) => leaves.tensors.push(t),
-            Leaf::Number(n) => leaves.numbers.push(n),
-            Leaf::Size(n) => leaves.sizes.push(n),
-            Leaf::Host(h) => leaves.hosts.push(h),
-            Leaf::Shared(c) => leaves.cells.push(c),
-            Leaf::Handle(_) => {}
-        });
-        leaves
-    }
-}
 
 /// A host value of the environment, read at every call.
 pub(crate) struct EnvironmentGuard {

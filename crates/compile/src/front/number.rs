@@ -4,8 +4,7 @@
 //! and becomes an input of the graph when it changes. It is used as a tensor is: `x * &k`. Asking for its [`value`]
 //! (Number::value) ties the graph to that value again.
 
-use crate::capture;
-use firebrand_core::{Scalar, Tensor};
+use firebrand_core::{Scalar, Tensor, capture};
 
 /// A number outside tensors; weak in type promotion, as plain numbers are.
 #[derive(Clone)]
@@ -28,8 +27,10 @@ impl Number {
 
     /// The value. Inside a captured function the graph holds for this value only.
     pub fn value(&self) -> Scalar {
-        if self.tensor.is_meta() {
-            capture::read_number(&self.tensor);
+        if self.tensor.is_meta()
+            && let Some(tracer) = capture::tracer()
+        {
+            tracer.observe_number(&self.tensor);
         }
         self.value
     }

@@ -4,10 +4,9 @@
 //! its host values guards; writing it is an effect that every call repeats, in program order, after the graph ran. A cell
 //! may also be an argument: then each call uses its own.
 
-use crate::binding;
-use crate::capture;
-use crate::tree::{Leaf, Rebuild, Tree};
-use std::any::Any;
+use crate::front::binding;
+use crate::front::capture;
+use crate::front::tree::{Leaf, Rebuild, SharedRef, Tree};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 thread_local! {
@@ -41,13 +40,6 @@ impl<T: Default> Default for Shared<T> {
     fn default() -> Self {
         Shared(Arc::new(Cell { value: Mutex::new(T::default()) }))
     }
-}
-
-/// A cell of any type: where it is, and the cell.
-#[derive(Clone)]
-pub struct SharedRef {
-    pub(crate) address: usize,
-    pub(crate) cell: Arc<dyn Any + Send + Sync>,
 }
 
 impl<T: Send + 'static> Shared<T> {

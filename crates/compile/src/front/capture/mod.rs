@@ -20,13 +20,13 @@ pub(crate) use finish::{HookTemplate, Recording, Slot, with_regions};
 pub(crate) use pure::register_pure_hook;
 pub(crate) use segment::SegmentRunner;
 
-use crate::binding::Binding;
 use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::Error;
-use crate::guard::{EnvironmentGuard, ModuleGuard};
-use crate::number::Number;
-use crate::source::Source;
-use crate::tree::{Host, Leaf, Rebuild, Tree};
+use crate::front::binding::Binding;
+use crate::front::guard::{EnvironmentGuard, ModuleGuard};
+use crate::front::number::Number;
+use crate::front::source::Source;
+use crate::front::tree::{Host, Leaf, Rebuild, Tree};
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, TensorCell, TensorHookFn};
 use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
@@ -55,13 +55,6 @@ pub(crate) fn effect(f: impl Fn() + Send + Sync + 'static) {
     match session() {
         Some(session) => session.push_effect(Effect::Host(Arc::new(f))),
         None => f(),
-    }
-}
-
-/// A number that is an input of the graph was asked for its value.
-pub(crate) fn read_number(outline: &Tensor) {
-    if let Some(session) = session() {
-        session.lock().numbers_read.push(outline.id());
     }
 }
 
@@ -163,7 +156,7 @@ impl SeenNumber {
     /// Takes note of a value; says whether it varies.
     pub(crate) fn note(&mut self, value: Scalar) -> bool {
         match *self {
-            SeenNumber::Is(seen) if crate::guard::same_number(seen, value) => false,
+            SeenNumber::Is(seen) if crate::front::guard::same_number(seen, value) => false,
             _ => {
                 *self = SeenNumber::Varies;
                 true

@@ -1,7 +1,7 @@
 //! disable: a function that is never captured.
 
-use crate::capture::{self, Session};
-use crate::tree::{Leaf, Outcome, Rebuild, Tree};
+use crate::front::capture::{self, Session};
+use crate::front::tree::{Leaf, Outcome, Rebuild, Tree};
 use firebrand_core::capture::{self as core_capture, Read, Tracer};
 use firebrand_core::{Result, Tensor};
 use std::marker::PhantomData;
@@ -42,7 +42,7 @@ impl<I: Tree, R: Outcome, F: Fn(&I) -> R> Disabled<I, F> {
         });
         match first {
             Some(t) => drop(session.materialize(&t, Read::Disabled, at)?),
-            None => session.break_here(crate::BreakKind::Disabled, "a disabled function", Some(at))?,
+            None => session.break_here(crate::breaks::BreakKind::Disabled, "a disabled function", Some(at))?,
         }
         let real = input.rebuild(&mut Real(&session));
         core_capture::suspended(|| (self.f)(&real).outcome())

@@ -4,12 +4,13 @@
 //! floats, text) are part of a function's code as far as the compiler is concerned: a call with another value compiles
 //! again. A [`Number`] or [`SymInt`] may become an input of the graph instead.
 
-use crate::number::Number;
-use crate::shared::SharedRef;
+use crate::front::number::Number;
 use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::{DType, Device, SymInt, Tensor};
 use indexmap::IndexMap;
+use std::any::Any;
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// A leaf of a tree.
 pub enum Leaf<'a> {
@@ -25,6 +26,13 @@ pub enum Leaf<'a> {
     Shared(SharedRef),
     /// A handle to a hook.
     Handle(&'a RemovableHandle),
+}
+
+/// A cell of any type: where it is, and the cell.
+#[derive(Clone)]
+pub struct SharedRef {
+    pub(crate) address: usize,
+    pub(crate) cell: Arc<dyn Any + Send + Sync>,
 }
 
 /// A host value that a graph is compiled for.

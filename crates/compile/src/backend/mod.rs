@@ -7,10 +7,22 @@
 //! graph writes them, results share memory as they would, random numbers come from the generator in the same order, and
 //! gradients flow to every input that requires them.
 //!
-//! This file knows no guards and no caches: a back end is asked once per captured graph.
+//! Back ends that need no compiler of their own are here too: `eager`, `counter`, `record`. This folder knows no guards and
+//! no caches (a back end is asked once per captured graph), and none of the back ends that compile.
+
+mod counter;
+mod eager;
+mod hook_slot;
+mod record;
+
+pub(crate) use counter::count_ops;
+pub use counter::{Counter, counter};
+pub use eager::{EagerRunner, Interpret, eager};
+pub(crate) use eager::{Interpreted, hook_result, register_hook};
+pub use hook_slot::{HookFn, HookSlot};
+pub use record::{Recorded, Recorder, record};
 
 use crate::error::{Error, Result};
-use crate::hooks::HookSlot;
 use firebrand_core::autograd::Function;
 use firebrand_core::{Device, ErrorKind, Layout, Spec, Tensor};
 use firebrand_graph::ir::{self, Argument, GraphModule, TensorMeta};
@@ -187,4 +199,10 @@ pub(crate) fn host_results(args: &[Value], device: Device) -> Result<Vec<Option<
         _ => Ok(None),
     };
     sizes.items()?.iter().zip(dtypes.items()?).map(one).collect()
+}
+
+/// Whether two short lists are equal: a plain loop, because the way to `memcmp` is longer than they are.
+#[inline(always)]
+pub(crate) fn same_list(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }

@@ -1,25 +1,11 @@
-//! Hooks on values inside a compiled function: what a graph's hook nodes call.
+//! The hook of one hook node in one call.
 //!
 //! A slot belongs to one call of the function, so the handle that this call returned removes the hook of this call only.
 
-use crate::capture;
-use firebrand_core::autograd::{HookResult, RemovableHandle};
+use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::{Result, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Puts a hook on `t` that is nothing but computation on tensors, also on tensors it captured.
-///
-/// On a value inside a compiled function its body becomes part of the backward graph and is compiled with it. It must not
-/// write outer state, change the gradient in place or look at its memory order: that is an error when the function is
-/// compiled. Everywhere else it is an ordinary hook.
-#[track_caller]
-pub fn register_pure_hook<R: HookResult>(
-    t: &Tensor,
-    hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
-) -> Result<RemovableHandle> {
-    capture::register_pure_hook(t, hook)
-}
 
 /// A hook as the engine calls it: with the gradient, or none if it is undefined; it may return a replacement.
 pub type HookFn = Arc<dyn Fn(Option<&Tensor>) -> Result<Option<Tensor>> + Send + Sync>;

@@ -6,12 +6,13 @@
 //! the value, and sizes of values inside the function are expressed by those of its inputs.
 
 use super::{Body, SeenNumber, Session, State};
-use crate::backends::EagerRunner;
+use crate::backend::EagerRunner;
 use crate::error::{Error, Result};
-use crate::guard::{Dim, Leaves, SizeGuard, SymbolSource};
-use crate::marks::{self, Mark};
-use crate::options::Dynamic;
-use crate::source::Source;
+use crate::front::guard::{Dim, SizeGuard, SymbolSource};
+use crate::front::leaves::Leaves;
+use crate::front::marks::{self, Mark};
+use crate::front::options::Dynamic;
+use crate::front::source::Source;
 use firebrand_core::sym::{SymNode, SymRecord, SymRelation};
 use firebrand_core::{Device, Spec, SymInt, Tensor};
 use firebrand_graph::dynamic::{self, Point, SizeExpr, Sizes};

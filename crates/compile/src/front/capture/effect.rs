@@ -1,8 +1,8 @@
 //! Effects of a captured function and how a call repeats them.
 
-use crate::binding::Binding;
-use crate::number::Number;
-use crate::tree::Rebuild;
+use crate::front::binding::Binding;
+use crate::front::number::Number;
+use crate::front::tree::Rebuild;
 use firebrand_core::autograd::{Removable, RemovableHandle};
 use firebrand_core::capture::{PostAccumulateFn, TensorCell, TensorHookFn};
 use firebrand_core::{Result, Tensor};

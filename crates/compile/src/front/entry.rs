@@ -1,14 +1,15 @@
 //! Entry: one compiled graph of a function, with its guards and what a call does around it.
 
+use crate::backend::HookSlot;
 use crate::backend::{Call, Executable, Value};
-use crate::binding::Binding;
-use crate::capture::{Effect, HookTemplate, Recording, Slot, bound_hook};
 use crate::error::{Error, Result};
-use crate::guard::{Guards, Leaves, Symbols};
-use crate::hooks::HookSlot;
-use crate::shared::SharedRef;
-use crate::source::Source;
-use crate::tree::{Rebuild, Tree};
+use crate::front::binding::Binding;
+use crate::front::capture::{Effect, HookTemplate, Recording, Slot, bound_hook};
+use crate::front::guard::{Guards, Symbols};
+use crate::front::leaves::Leaves;
+use crate::front::source::Source;
+use crate::front::tree::SharedRef;
+use crate::front::tree::{Rebuild, Tree};
 use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Function, RemovableHandle, set_grad_enabled};
 use firebrand_core::{SymInt, Tensor};
 use smallvec::SmallVec;

@@ -2,10 +2,10 @@
 
 use super::Session;
 use super::effect::bound_hook;
+use crate::backend::HookSlot;
 use crate::backend::{Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
-use crate::hooks::HookSlot;
-use crate::source::Source;
+use crate::front::source::Source;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::{Scalar, Tensor, capture as core_capture};
 use firebrand_graph::ir::{Argument, GraphModule, Kind, NodeId, TensorMeta};

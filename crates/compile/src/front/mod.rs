@@ -1,0 +1,37 @@
+//! The front: a closure in, calls of compiled graphs out.
+//!
+//! `compiled` is the callable with its cache; a call's arguments are a `tree` whose `leaves` are checked by `guard`. If no
+//! `entry` fits, `capture` runs the closure once and a back end gets the graph. `binding` and `source` say which tensors of
+//! a call stand for those of the capture; `shared`, `number`, `hooks` and `effects` are what closures use inside. Modules
+//! here depend on each other one way, in the order `tree`, `source`, `binding`, `guard`, `capture`, `entry`, `compiled`.
+
+mod binding;
+mod capture;
+mod compiled;
+mod disable;
+pub mod effects;
+mod entry;
+mod explain;
+mod guard;
+pub mod hooks;
+mod leaves;
+mod marks;
+mod module;
+mod number;
+mod options;
+mod shared;
+mod source;
+mod stats;
+mod tree;
+
+pub use compiled::{Compiled, compile, compile_with, graph_break, is_compiling};
+pub use disable::{Disabled, disable};
+pub use explain::{Explanation, explain};
+pub use marks::{mark_dynamic, mark_static, maybe_mark_dynamic};
+pub use module::{CompiledModule, compile_module};
+pub use number::Number;
+pub use options::{Dynamic, Options, Stance, set_stance, stance};
+pub use shared::Shared;
+pub(crate) use shared::watching;
+pub use stats::{CacheStats, cache_stats};
+pub use tree::{Host, Leaf, Outcome, Rebuild, SharedRef, Tree};
