@@ -1,6 +1,6 @@
 //! Everything that must hold before a change lands, in the order in which failures are cheapest to find.
 
-use crate::{Outcome, c_example, codegen};
+use crate::{Outcome, c_example, codegen, modules};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -76,8 +76,9 @@ type Step = (&'static str, fn() -> Outcome);
 
 /// Runs every step, says how long each took, and stops at the first failure.
 pub(crate) fn run() -> Outcome {
-    let steps: [Step; 11] = [
+    let steps: [Step; 12] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
+        ("modules", modules::check),
         ("formulas", codegen::lint),
         ("generated code", codegen::check),
         ("clippy", || pass(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),

@@ -4,6 +4,7 @@ mod c_example;
 mod check;
 mod codegen;
 mod conformance;
+mod modules;
 mod python;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ chores:
   check             everything that must hold before a change lands
   codegen           write crates/core/src/ops/generated/ from schema/
   codegen --check   fail if that folder is not what schema/ says
+  modules           modules that depend on each other in circles; part of check
   deny              licences, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   proofs against torchgen and in a scratch copy; alone it lists them
   bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let done = match arguments.as_slice() {
         ["check"] => check::run(),
         ["deny"] => check::deny(),
+        ["modules"] => modules::check(),
         ["bench", rest @ ..] => python::bench(rest),
         ["golden"] => python::golden(),
         ["conformance", rest @ ..] => conformance::run(rest),

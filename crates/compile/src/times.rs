@@ -3,8 +3,9 @@
 //! Stages nest (a joint-graph back end traces, cuts and has its parts fused); each counts only the time in which no inner
 //! stage ran, so that the stages add up to the whole. Calls of compiled functions that compile nothing are not counted.
 
-use std::cell::Cell;
+use firebrand_core::state::Slot;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -45,21 +46,24 @@ struct Clock {
 
 static CLOCKS: [Clock; 5] = [const { Clock { runs: AtomicU64::new(0), nanos: AtomicU64::new(0) } }; 5];
 
-thread_local! {
-    /// Time that stages inside the current one took so far.
-    static INNER: Cell<u64> = const { Cell::new(0) };
-}
+/// Nanoseconds that stages inside the current one took so far.
+static INNER: Slot<Option<Arc<AtomicU64>>> = Slot::new(|| None);
 
 /// Runs a part of compiling and counts its time.
 pub(crate) fn timed<T>(stage: Stage, run: impl FnOnce() -> T) -> T {
-    let outer = INNER.replace(0);
+    let inner = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
-    let result = run();
+    let result = {
+        let _scope = INNER.enter(Some(inner.clone()));
+        run()
+    };
     let all = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let clock = &CLOCKS[stage as usize];
     clock.runs.fetch_add(1, Relaxed);
-    clock.nanos.fetch_add(all.saturating_sub(INNER.get()), Relaxed);
-    INNER.set(outer + all);
+    clock.nanos.fetch_add(all.saturating_sub(inner.load(Relaxed)), Relaxed);
+    if let Some(outer) = INNER.get() {
+        outer.fetch_add(all, Relaxed);
+    }
     result
 }
 
@@ -126,20 +130,29 @@ pub fn compile_times() -> CompileTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firebrand_core::state::ThreadState;
 
-    /// The time of an inner stage is not counted twice.
+    /// The time of an inner stage is not counted twice, on whichever thread it ran.
     #[test]
     fn stages_add_up() {
         let before = compile_times();
-        let pause = || std::thread::sleep(Duration::from_millis(20));
+        let work = || {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(5) {
+                std::hint::spin_loop();
+            }
+        };
         let start = Instant::now();
         timed(Stage::Backend, || {
-            timed(Stage::Joint, pause);
-            timed(Stage::Partition, pause);
+            timed(Stage::Joint, work);
+            let here = ThreadState::capture();
+            std::thread::scope(|s| drop(s.spawn(|| here.run(|| timed(Stage::Partition, work))).join()));
         });
         let spent = compile_times().since(&before);
         assert!(spent.total() <= start.elapsed());
-        assert!(spent.stage(Stage::Joint).time >= Duration::from_millis(20));
-        assert!(spent.stage(Stage::Backend).time < spent.stage(Stage::Joint).time);
+        for stage in [Stage::Joint, Stage::Partition] {
+            assert!(spent.stage(stage).time >= Duration::from_millis(5));
+            assert!(spent.stage(Stage::Backend).time < spent.stage(stage).time);
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::dispatch::{self, Interpreter, LayerGuard};
 use crate::module::Module;
 use crate::state::{self, ModeGuard};
 use crate::{Error, Result, SymInt, Tensor};
+use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -40,8 +41,10 @@ pub trait TensorCell: Send + Sync {
     fn store(&self, t: Tensor);
 }
 
-/// What a capture does beside recording ops.
+/// What a capture does beside recording ops and conditionals, which reach it as they reach every layer.
 pub trait Tracer: Interpreter {
+    /// Itself, for whoever began the capture and knows its type.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// The tensor with memory behind `t`, whose numbers are about to be read.
     fn materialize(&self, t: &Tensor, why: Read, at: Caller) -> Result<Tensor>;
     /// A hook on the gradient of `t`.

@@ -1,8 +1,7 @@
 //! Making tensors: from numbers, filled, ranges. Random ones are in `random`.
 
 use crate::capture;
-use crate::layout::Dims;
-use crate::sym::{IntoSizes, SymInt};
+use crate::sym::{IntoSizes, checked_sizes};
 use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
 use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, ops, state};
 use firebrand_kernels::{fill, write_slice};
@@ -32,14 +31,6 @@ impl From<(DType, Device)> for TensorOptions {
     fn from((dtype, device): (DType, Device)) -> Self {
         TensorOptions { dtype: Some(dtype), device: Some(device), ..Default::default() }
     }
-}
-
-/// Sizes as plain numbers.
-pub(crate) fn checked_sizes(op: &'static str, sizes: &[SymInt]) -> Result<Dims> {
-    sizes
-        .iter()
-        .map(|&s| s.to_usize().ok_or_else(|| Error::argument(op, format!("a negative size ({s}) in {sizes:?}"))))
-        .collect()
 }
 
 impl Tensor {

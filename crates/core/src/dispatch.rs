@@ -424,6 +424,35 @@ pub(crate) fn one_sym_int(o: Outputs) -> Result<SymInt> {
 pub trait Interpreter: Send + Sync {
     /// Handles one call; `next.call(..)` goes one layer down.
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs>;
+
+    /// Handles a conditional, the one call that takes functions. A layer that records it runs both sides; one that does
+    /// not (`None`) leaves it to those below, and finally one side runs.
+    fn cond(&self, _: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
+        None
+    }
+}
+
+/// One side of a conditional.
+pub type Branch<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
+
+/// A call of a conditional.
+#[derive(Clone, Copy)]
+pub struct Cond<'a> {
+    /// One element.
+    pub pred: &'a Tensor,
+    /// What runs if it holds, and what if not.
+    pub sides: [Branch<'a>; 2],
+    /// What the sides take.
+    pub operands: &'a [&'a Tensor],
+}
+
+/// Shows a conditional to the layers above autograd, topmost first; `None` if none of them records it.
+pub fn cond(call: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
+    if !state::is(state::LAYERS) {
+        return None;
+    }
+    let layers = state::stacks(|s| s.layers.clone());
+    layers.iter().rev().find_map(|layer| layer.cond(call))
 }
 
 /// The rest of the stack below a layer.

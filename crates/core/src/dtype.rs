@@ -4,7 +4,7 @@
 //! a number; a higher category (bool < integer < float < complex) always wins.
 //! A weaker complex operand makes a stronger float one complex at the float's own precision.
 
-use crate::{DType, Tensor};
+use crate::DType;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
@@ -57,6 +57,16 @@ fn category(d: DType) -> u8 {
     }
 }
 
+/// What promotion asks of an operand.
+pub trait Operand {
+    /// Its dtype.
+    fn dtype(&self) -> DType;
+    /// How many dimensions it has.
+    fn ndim(&self) -> usize;
+    /// Whether it is a host number wrapped as a tensor.
+    fn is_wrapped_number(&self) -> bool;
+}
+
 /// Promotion state over the operands of an op.
 #[derive(Clone, Copy, Default)]
 pub struct Promotion {
@@ -68,7 +78,7 @@ pub struct Promotion {
 impl Promotion {
     /// Adds a tensor.
     #[inline]
-    pub fn tensor(mut self, t: &Tensor) -> Self {
+    pub fn tensor(mut self, t: &impl Operand) -> Self {
         let slot = if t.is_wrapped_number() {
             &mut self.number
         } else if t.ndim() == 0 {
@@ -86,9 +96,9 @@ impl Promotion {
         self
     }
 
-    /// Adds a number.
-    pub fn scalar(mut self, s: crate::Scalar) -> Self {
-        self.number = Some(self.number.map_or(s.dtype(), |d| promote(d, s.dtype())));
+    /// Adds a number of this dtype.
+    pub fn number(mut self, dtype: DType) -> Self {
+        self.number = Some(self.number.map_or(dtype, |d| promote(d, dtype)));
         self
     }
 
@@ -105,7 +115,7 @@ impl Promotion {
 
 /// The dtype two tensors are combined in.
 #[inline]
-pub fn result_type(a: &Tensor, b: &Tensor) -> DType {
+pub fn result_type(a: &impl Operand, b: &impl Operand) -> DType {
     if a.dtype() == b.dtype() {
         return a.dtype();
     }

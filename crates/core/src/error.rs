@@ -114,10 +114,10 @@ pub enum ErrorKind {
     InplaceShape { op: &'static str, result: Vec<usize>, target: Vec<usize> },
     #[error(
         "a tensor of shape {shape:?} has more elements than memory can hold; at most {} are possible",
-        crate::layout::MAX_ELEMENTS
+        crate::limits::MAX_ELEMENTS
     )]
     SizeOverflow { shape: Vec<usize> },
-    #[error("a tensor of {ndim} dimensions has too many; at most {} are possible", crate::layout::MAX_DIMS)]
+    #[error("a tensor of {ndim} dimensions has too many; at most {} are possible", crate::limits::MAX_DIMS)]
     TooManyDims { ndim: usize },
     #[error("{sizes} sizes and {strides} strides do not make a layout; give one stride for each size")]
     LayoutRank { sizes: usize, strides: usize },

@@ -8,11 +8,7 @@
 use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
 
-/// Dimensions a tensor can have, as in PyTorch.
-pub const MAX_DIMS: usize = 64;
-
-/// No layout counts or reaches more elements: as many of the largest type fill the address space.
-pub use firebrand_kernels::MAX_ELEMENTS;
+pub use crate::limits::{MAX_DIMS, MAX_ELEMENTS};
 
 /// Dimensions stored without allocation.
 const INLINE: usize = 5;
@@ -332,6 +328,16 @@ fn too_large(sizes: &[usize]) -> Error {
 #[inline]
 pub fn same_sizes(a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y)
+}
+
+/// A dimension counted from the start. A 0-dim tensor accepts 0 and -1.
+#[inline]
+pub(crate) fn wrap_dim(op: &'static str, dim: i64, ndim: usize) -> Result<usize> {
+    let n = ndim.max(1) as i64;
+    if dim < -n || dim >= n {
+        return Err(ErrorKind::DimOutOfRange { op, dim, ndim }.into());
+    }
+    Ok(if dim < 0 { dim + n } else { dim } as usize)
 }
 
 /// The number of elements, unless it exceeds [`MAX_ELEMENTS`].

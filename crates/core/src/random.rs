@@ -3,37 +3,24 @@
 //! One generator serves the whole process, as in PyTorch. [`with_generator`] and [`fork_rng`] give a thread one of its
 //! own for a while, which is also how tests stay independent of each other.
 
-use firebrand_kernels::random::Generator as Kernel;
-use std::cell::RefCell;
-use std::sync::{Mutex, OnceLock};
+use crate::slot::Slot;
+use std::sync::{Arc, Mutex, OnceLock};
 
 pub use firebrand_kernels::random::{Generator, InvalidState};
 
-thread_local! {
-    static OWN: RefCell<Vec<Kernel>> = const { RefCell::new(Vec::new()) };
-}
+/// The generator that code here uses instead of the process's. A stream goes on where the work goes on, so it is shared.
+static OWN: Slot<Option<Arc<Mutex<Generator>>>> = Slot::new(|| None);
 
-fn shared() -> &'static Mutex<Kernel> {
-    static DEFAULT: OnceLock<Mutex<Kernel>> = OnceLock::new();
-    DEFAULT.get_or_init(|| Mutex::new(Kernel::new(67280421310721))) // PyTorch's default seed
+fn shared() -> &'static Mutex<Generator> {
+    static DEFAULT: OnceLock<Mutex<Generator>> = OnceLock::new();
+    DEFAULT.get_or_init(|| Mutex::new(Generator::new(67280421310721))) // PyTorch's default seed
 }
 
 /// Runs `f` on the generator that this thread uses now.
-pub(crate) fn draw<R>(f: impl FnOnce(&mut Kernel) -> R) -> R {
-    /// The thread's own generator while it is drawn from; goes back to its place also on unwind.
-    struct Drawn(Option<Kernel>);
-    impl Drop for Drawn {
-        fn drop(&mut self) {
-            if let Some(g) = self.0.take() {
-                OWN.with_borrow_mut(|o| o.push(g));
-            }
-        }
-    }
-    let mut own = Drawn(OWN.with_borrow_mut(Vec::pop));
-    match &mut own.0 {
-        Some(g) => f(g),
-        None => f(&mut shared().lock().unwrap_or_else(|e| e.into_inner())),
-    }
+pub(crate) fn draw<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
+    let own = OWN.get();
+    let generator = own.as_deref().unwrap_or_else(|| shared());
+    f(&mut generator.lock().unwrap_or_else(|e| e.into_inner()))
 }
 
 /// Starts the stream anew from a seed.
@@ -58,14 +45,7 @@ pub fn set_rng_state(state: Generator) {
 
 /// Runs `f` with a generator of this thread's own; it is dropped afterwards.
 pub fn with_generator<R>(generator: Generator, f: impl FnOnce() -> R) -> R {
-    struct Pop;
-    impl Drop for Pop {
-        fn drop(&mut self) {
-            OWN.with_borrow_mut(|o| o.pop());
-        }
-    }
-    OWN.with_borrow_mut(|o| o.push(generator));
-    let _pop = Pop;
+    let _scope = OWN.enter(Some(Arc::new(Mutex::new(generator))));
     f()
 }
 
@@ -82,8 +62,8 @@ mod tests {
     /// A panic while numbers are drawn lost the thread's generator, and the end of its scope then took the outer one.
     #[test]
     fn a_panic_while_drawing_keeps_every_generator() {
-        with_generator(Kernel::new(1), || {
-            with_generator(Kernel::new(2), || {
+        with_generator(Generator::new(1), || {
+            with_generator(Generator::new(2), || {
                 let panicked =
                     catch_unwind(AssertUnwindSafe(|| draw(|_| -> () { std::panic::resume_unwind(Box::new(())) })));
                 assert!(panicked.is_err());

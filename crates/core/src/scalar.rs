@@ -150,3 +150,10 @@ impl std::fmt::Display for Scalar {
         }
     }
 }
+
+impl crate::dtype::Promotion {
+    /// Adds a number.
+    pub fn scalar(self, s: Scalar) -> Self {
+        self.number(s.dtype())
+    }
+}

@@ -1,7 +1,9 @@
 //! What a thread is doing: one word of mode bits that every op tests, and the rarely used stacks behind it.
 //!
 //! A bit in the word says that a stack behind it is not empty, so an op that finds the word in its usual state never
-//! looks further. All of it is restored on unwind (by guards) and can be copied to another thread ([`ThreadState`]).
+//! looks further. Scopes that ops do not ask for, and those of the crates above, are in [`Slot`]s that their owners declare.
+//! All of it is restored on unwind (by guards) and goes along to another thread ([`ThreadState`]); what stays behind (caches,
+//! the depth of the stack, queues of nodes to drop) belongs to the thread and not to what the user is doing.
 
 use crate::autograd::autocast::Region;
 use crate::autograd::hooks::CreationHook;
@@ -11,9 +13,12 @@ use crate::capture::Tracer;
 use crate::dispatch::Interpreter;
 use crate::func::functional_call::Replacements;
 use crate::func::level::Level;
+use crate::slot::Slots;
 use crate::tensor::WeakTensor;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
+
+pub use crate::slot::{Slot, SlotGuard};
 
 /// Operations are recorded.
 pub(crate) const GRAD: u32 = 1;
@@ -291,34 +296,71 @@ pub(crate) fn level() -> Option<Arc<Level>> {
     stacks(|s| s.level.as_ref().map(|f| f.level.clone()))
 }
 
-/// A copy of everything, to continue on another thread.
+/// A copy of everything the user has switched on here, to continue on another thread.
 #[derive(Clone)]
 pub struct ThreadState {
     word: u32,
+    engine_level: u32,
     stacks: Stacks,
+    slots: Slots,
 }
 
 impl ThreadState {
     /// The state of this thread.
     pub fn capture() -> ThreadState {
-        ThreadState { word: word(), stacks: stacks(|s| s.clone()) }
+        ThreadState {
+            word: word(),
+            engine_level: STATE.with(|s| s.engine_level.get()),
+            stacks: stacks(|s| s.clone()),
+            slots: Slots::here(),
+        }
+    }
+
+    /// The state of a thread on which nothing is switched on.
+    fn fresh() -> ThreadState {
+        ThreadState { word: GRAD, engine_level: 0, stacks: Stacks::new(), slots: Slots::default() }
+    }
+
+    /// Runs `f` as on a thread of its own: nothing that is switched on here takes part in it.
+    ///
+    /// ```
+    /// use firebrand_core::autograd::{is_grad_enabled, no_grad};
+    /// use firebrand_core::state::ThreadState;
+    /// no_grad(|| {
+    ///     assert!(ThreadState::isolated(is_grad_enabled));
+    ///     assert!(!is_grad_enabled());
+    /// });
+    /// ```
+    pub fn isolated<R>(f: impl FnOnce() -> R) -> R {
+        ThreadState::fresh().enter(f)
     }
 
     /// Runs `f` in this state on whatever thread this is called from.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Restore(u32, Option<Stacks>);
+        self.clone().enter(f)
+    }
+
+    fn enter<R>(self, f: impl FnOnce() -> R) -> R {
+        struct Restore(Option<ThreadState>);
         impl Drop for Restore {
             fn drop(&mut self) {
-                set_word(self.0);
-                if let Some(old) = self.1.take() {
-                    let ended = stacks(|s| std::mem::replace(s, old));
-                    drop(ended);
-                }
+                drop(self.0.take().map(ThreadState::swap_in));
             }
         }
-        let old = stacks(|s| std::mem::replace(s, self.stacks.clone()));
-        let _restore = Restore(word(), Some(old));
-        set_word(self.word);
+        let _restore = Restore(Some(self.swap_in()));
         f()
+    }
+
+    /// Puts this in place of the state of this thread, and returns that.
+    fn swap_in(self) -> ThreadState {
+        let ThreadState { word: new_word, engine_level, stacks: new_stacks, slots } = self;
+        let before = ThreadState {
+            word: word(),
+            engine_level: STATE.with(|s| s.engine_level.replace(engine_level)),
+            stacks: stacks(|s| std::mem::replace(s, new_stacks)),
+            slots: slots.swap_in(),
+        };
+        set_word(new_word);
+        before
     }
 }

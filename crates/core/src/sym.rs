@@ -7,9 +7,12 @@
 //! integers: an expression that was kept beyond its capture is its value.
 //! Size arguments take anything that implements [`IntoSizes`]: arrays, slices and tuples of integers and `SymInt`s.
 
+use crate::layout::Dims;
+use crate::slot::Slot;
+use crate::{Error, Result};
 use smallvec::SmallVec;
-use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::sync::{Arc, Mutex};
 
 /// A size argument: an integer (or, under capture, an expression).
 #[derive(Clone, Copy, Default)]
@@ -98,27 +101,22 @@ pub struct SymRecord {
     pub facts: Vec<SymFact>,
 }
 
-thread_local! {
-    static RECORD: RefCell<Option<SymRecord>> = const { RefCell::new(None) };
-}
+/// The record of the capture that runs here, if one does.
+static RECORD: Slot<Option<Arc<Mutex<SymRecord>>>> = Slot::new(|| None);
 
-/// Access to the record of the capture that runs on this thread, if one does.
+/// Access to the record of the capture that runs here, if one does.
 fn recording<R>(f: impl FnOnce(&mut SymRecord) -> R) -> Option<R> {
-    RECORD.with_borrow_mut(|r| r.as_mut().map(f))
+    RECORD.get().map(|r| f(&mut r.lock().unwrap_or_else(|e| e.into_inner())))
 }
 
 /// Runs `f` with an empty table and returns what was recorded. Expressions must not be kept beyond it.
 pub fn record<R>(f: impl FnOnce() -> R) -> (R, SymRecord) {
-    struct Restore(Option<SymRecord>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let before = self.0.take();
-            RECORD.with_borrow_mut(|r| *r = before);
-        }
-    }
-    let _restore = Restore(RECORD.with_borrow_mut(|r| r.replace(SymRecord::default())));
-    let result = f();
-    let recorded = RECORD.with_borrow_mut(|r| r.take().unwrap_or_default());
+    let table = Arc::new(Mutex::new(SymRecord::default()));
+    let result = {
+        let _scope = RECORD.enter(Some(table.clone()));
+        f()
+    };
+    let recorded = std::mem::take(&mut *table.lock().unwrap_or_else(|e| e.into_inner()));
     (result, recorded)
 }
 
@@ -326,6 +324,14 @@ impl From<&SymInt> for SymInt {
         *v
     }
 }
+/// Sizes as plain integers.
+pub(crate) fn checked_sizes(op: &'static str, sizes: &[SymInt]) -> Result<Dims> {
+    sizes
+        .iter()
+        .map(|&s| s.to_usize().ok_or_else(|| Error::argument(op, format!("a negative size ({s}) in {sizes:?}"))))
+        .collect()
+}
+
 impl From<SymInt> for crate::Scalar {
     fn from(v: SymInt) -> crate::Scalar {
         crate::Scalar::Int(v.int())

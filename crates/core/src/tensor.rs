@@ -503,7 +503,7 @@ impl Tensor {
     /// If there is no such dimension.
     #[track_caller]
     pub fn size(&self, dim: i64) -> SymInt {
-        match crate::ops::shape::wrap_dim("size", dim, self.ndim()) {
+        match crate::layout::wrap_dim("size", dim, self.ndim()) {
             Ok(d) => self.sym_size(d),
             Err(e) => panic!("{e}"),
         }
@@ -885,5 +885,20 @@ impl Tensor {
 impl AsRef<Tensor> for Tensor {
     fn as_ref(&self) -> &Tensor {
         self
+    }
+}
+
+impl crate::dtype::Operand for Tensor {
+    #[inline]
+    fn dtype(&self) -> DType {
+        self.dtype()
+    }
+    #[inline]
+    fn ndim(&self) -> usize {
+        self.ndim()
+    }
+    #[inline]
+    fn is_wrapped_number(&self) -> bool {
+        self.is_wrapped_number()
     }
 }

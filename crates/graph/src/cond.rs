@@ -1,19 +1,16 @@
 //! cond: a branch on the value of a tensor that programs can keep.
 //!
-//! Run eagerly it takes one side. While a function is exported or compiled, both sides are written down as sub-graphs of
-//! a `cond` node ([`BranchRecorder`] is how it reaches whoever records on this thread); tensors that a side uses from
-//! outside become operands of both, in one order. What the sides return must be alike.
+//! Run eagerly it takes one side. While a function is exported or compiled, both sides are recorded as sub-graphs of a
+//! `cond` node: the layer that records ops gets the call too ([`dispatch::cond`]) and hands it to [`record_cond`]. Tensors
+//! that a side uses from outside become operands of both, in one order. What the sides return must be alike.
 
 use crate::interpret::{Value, attach, owned};
 use crate::ir::{Argument, Attribute, GraphModule, Hop, TensorMeta};
-use crate::trace::{Free, Trace, outline};
+use crate::trace::{Free, Trace, TraceStack, outline};
 use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::dispatch::{self, Branch, Cond};
 use firebrand_core::{Error, Result, Tensor, capture};
-use std::cell::RefCell;
-use std::sync::Arc;
-
-/// One side of a conditional.
-type Branch<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `true_fn(operands)` if `pred` holds, else `false_fn(operands)`.
 ///
@@ -43,8 +40,8 @@ pub fn cond(
         let sizes = pred.layout().sizes();
         return Err(Error::argument("cond", format!("the predicate has sizes {sizes:?}; it must have one element")));
     }
-    if let Some(recorder) = recorder() {
-        return record(&*recorder, pred, [&true_fn, &false_fn], operands);
+    if let Some(recorded) = dispatch::cond(&Cond { pred, sides: [&true_fn, &false_fn], operands }) {
+        return recorded;
     }
     let operands: Vec<Tensor> = operands.iter().map(|t| (*t).clone()).collect();
     let results = if pred.try_scalar_value()?.to_bool() { true_fn(&operands)? } else { false_fn(&operands)? };
@@ -54,49 +51,7 @@ pub fn cond(
     Ok(attached.tensors().into_iter().cloned().collect())
 }
 
-/// Whoever writes ops of this thread down, as far as conditionals need it.
-pub trait BranchRecorder {
-    /// Ops go to this trace from now on; what is written so far waits.
-    fn begin(&self, branch: Trace);
-    /// Ends what [`BranchRecorder::begin`] began and gives it back.
-    fn end(&self) -> Trace;
-    /// Lends the trace that ops go to.
-    fn edit(&self, f: &mut dyn FnMut(&mut Trace));
-    /// Whether ops are written down just now.
-    fn is_active(&self) -> bool {
-        true
-    }
-    /// Sees a tensor without memory before the function does.
-    fn prepare(&self, _: &Tensor) {}
-}
-
-thread_local! {
-    static RECORDERS: RefCell<Vec<Arc<dyn BranchRecorder>>> = const { RefCell::new(Vec::new()) };
-}
-
-fn recorder() -> Option<Arc<dyn BranchRecorder>> {
-    RECORDERS.with_borrow(|r| r.last().cloned()).filter(|r| r.is_active())
-}
-
-/// While it lives, conditionals of this thread go to a recorder.
-#[must_use = "the recorder is asked while the scope lives"]
-pub struct RecorderScope(());
-
-impl RecorderScope {
-    /// Begins it.
-    pub fn new(recorder: Arc<dyn BranchRecorder>) -> RecorderScope {
-        RECORDERS.with_borrow_mut(|r| r.push(recorder));
-        RecorderScope(())
-    }
-}
-
-impl Drop for RecorderScope {
-    fn drop(&mut self) {
-        RECORDERS.with_borrow_mut(Vec::pop);
-    }
-}
-
-/// A side that was written down.
+/// A side that was recorded.
 struct Side {
     graph: GraphModule,
     results: Vec<Tensor>,
@@ -104,53 +59,73 @@ struct Side {
     captured: Vec<Tensor>,
 }
 
-fn record(
-    recorder: &dyn BranchRecorder,
-    pred: &Tensor,
-    [yes, no]: [Branch<'_>; 2],
-    operands: &[&Tensor],
+/// Where the sides of conditionals are recorded: the traces of a layer, and what it does with stand-ins.
+struct Recorder<'a, S> {
+    traces: &'a Mutex<S>,
+    prepare: &'a dyn Fn(&Tensor),
+}
+
+impl<S: AsMut<TraceStack>> Recorder<'_, S> {
+    fn lock(&self) -> MutexGuard<'_, S> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Records both sides of a conditional, and the node that holds them, in the traces of a layer. `prepare` sees every meta
+/// tensor that stands for an operand or a result before the function does.
+pub fn record_cond<S: AsMut<TraceStack>>(
+    traces: &Mutex<S>,
+    prepare: &dyn Fn(&Tensor),
+    call: &Cond<'_>,
 ) -> Result<Vec<Tensor>> {
+    let recorder = Recorder { traces, prepare };
+    let Cond { pred, sides: [yes, no], operands } = *call;
     let mut captured = Vec::new();
-    let mut first = side(recorder, yes, operands, &captured)?;
+    let mut first = side(&recorder, yes, operands, &captured)?;
     captured.append(&mut first.captured);
-    let mut second = side(recorder, no, operands, &captured)?;
+    let mut second = side(&recorder, no, operands, &captured)?;
     if !second.captured.is_empty() {
         // Both take what either uses.
         captured.append(&mut second.captured);
-        first = side(recorder, yes, operands, &captured)?;
+        first = side(&recorder, yes, operands, &captured)?;
     }
-    let results = alike(recorder, &first.results, &second.results)?;
-    let mut done = Ok(());
+    let results = alike(prepare, &first.results, &second.results)?;
     let all: Vec<&Tensor> = operands.iter().copied().chain(&captured).collect();
-    recorder.edit(&mut |trace| done = write(trace, pred, &all, [&first.graph, &second.graph], &results));
-    done.map_err(Error::user)?;
+    write(recorder.lock().as_mut(), pred, &all, [&first.graph, &second.graph], &results).map_err(Error::user)?;
     Ok(results)
 }
 
-/// Runs one side on tensors without memory and writes it down; its inputs are the operands and `captured`.
-fn side(recorder: &dyn BranchRecorder, f: Branch<'_>, operands: &[&Tensor], captured: &[Tensor]) -> Result<Side> {
-    struct End<'a>(Option<&'a dyn BranchRecorder>);
-    impl Drop for End<'_> {
+/// Runs one side on meta tensors and records it; its inputs are the operands and `captured`.
+fn side<S: AsMut<TraceStack>>(
+    recorder: &Recorder<'_, S>,
+    f: Branch<'_>,
+    operands: &[&Tensor],
+    captured: &[Tensor],
+) -> Result<Side> {
+    /// Ends a side that failed; what it recorded is of no use.
+    struct End<'a, S: AsMut<TraceStack>>(Option<&'a Recorder<'a, S>>);
+    impl<S: AsMut<TraceStack>> Drop for End<'_, S> {
         fn drop(&mut self) {
-            self.0.map(BranchRecorder::end); // the side failed: what it wrote is of no use
+            let ended = self.0.map(|recorder| recorder.lock().as_mut().end());
+            drop(ended);
         }
     }
     let mut trace = Trace::new(is_grad_enabled(), Free::Input);
     let mut stand_ins = Vec::with_capacity(operands.len());
     for (i, t) in operands.iter().enumerate() {
         let stand_in = outline(t)?;
-        recorder.prepare(&stand_in);
+        (recorder.prepare)(&stand_in);
         trace.input(&format!("operand_{i}"), &stand_in);
         stand_ins.push(stand_in);
     }
     for (i, t) in captured.iter().enumerate() {
         trace.input(&format!("captured_{i}"), t);
     }
-    recorder.begin(trace);
+    recorder.lock().as_mut().begin(trace);
     let mut end = End(Some(recorder));
     let results = f(&stand_ins)?;
     end.0 = None;
-    let mut trace = recorder.end();
+    let mut trace = recorder.lock().as_mut().end();
     let nodes = results.iter().map(|t| Ok(trace.node(t)?.into())).collect::<crate::Result<Vec<Argument>>>();
     let nodes = nodes.map_err(Error::user)?;
     let captured = trace.captured().iter().map(|(t, _)| t.clone()).collect();
@@ -158,7 +133,7 @@ fn side(recorder: &dyn BranchRecorder, f: Branch<'_>, operands: &[&Tensor], capt
 }
 
 /// What stands for the results outside: like those of both sides, with a history if either has one.
-fn alike(recorder: &dyn BranchRecorder, yes: &[Tensor], no: &[Tensor]) -> Result<Vec<Tensor>> {
+fn alike(prepare: &dyn Fn(&Tensor), yes: &[Tensor], no: &[Tensor]) -> Result<Vec<Tensor>> {
     let kind = |t: &Tensor| TensorMeta { requires_grad: false, ..TensorMeta::of(t) };
     let shown = |list: &[Tensor]| list.iter().map(|t| kind(t).to_string()).collect::<Vec<_>>().join(", ");
     let same = |(a, b): (&Tensor, &Tensor)| a.dtype() == b.dtype() && a.layout().sizes() == b.layout().sizes();
@@ -169,13 +144,13 @@ fn alike(recorder: &dyn BranchRecorder, yes: &[Tensor], no: &[Tensor]) -> Result
     let one = |(a, b): (&Tensor, &Tensor)| {
         // A copy, made unseen: a side may return its operand.
         let result = capture::suspended(|| if a.requires_grad() { a } else { b }.try_clone_tensor())?;
-        recorder.prepare(&result);
+        prepare(&result);
         Ok(result)
     };
     yes.iter().zip(no).map(one).collect()
 }
 
-/// Writes down the node of a conditional with these sides.
+/// Records the node of a conditional with these sides.
 pub(crate) fn write(
     trace: &mut Trace,
     pred: &Tensor,

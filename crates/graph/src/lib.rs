@@ -21,7 +21,7 @@ pub mod trace;
 pub mod verify;
 
 pub use call::{Evaluator, ProgramModule};
-pub use cond::{BranchRecorder, RecorderScope, cond};
+pub use cond::{cond, record_cond};
 pub use dynamic::Dim;
 pub use error::{Error, Result};
 pub use export::{Export, NamedTensor, Tracer, export};

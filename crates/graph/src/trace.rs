@@ -48,6 +48,59 @@ pub struct Trace {
     below: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
 }
 
+/// The trace that ops go to, which it is used as, and those that wait while the sides of conditionals are recorded.
+pub struct TraceStack {
+    current: Trace,
+    waiting: Vec<Trace>,
+}
+
+impl TraceStack {
+    /// Ops go to this trace.
+    pub fn new(trace: Trace) -> TraceStack {
+        TraceStack { current: trace, waiting: Vec::new() }
+    }
+
+    /// Ops go to this trace from now on; what is recorded so far waits.
+    pub fn begin(&mut self, branch: Trace) {
+        self.waiting.push(std::mem::replace(&mut self.current, branch));
+    }
+
+    /// Ends what [`TraceStack::begin`] began and gives it back.
+    pub fn end(&mut self) -> Trace {
+        let waiting = self.waiting.pop().expect("what ends has begun");
+        std::mem::replace(&mut self.current, waiting)
+    }
+
+    /// Whether a side of a conditional is recorded.
+    pub fn in_branch(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The trace outside all conditionals.
+    pub fn outermost(&mut self) -> &mut Trace {
+        self.waiting.first_mut().unwrap_or(&mut self.current)
+    }
+}
+
+impl AsMut<TraceStack> for TraceStack {
+    fn as_mut(&mut self) -> &mut TraceStack {
+        self
+    }
+}
+
+impl std::ops::Deref for TraceStack {
+    type Target = Trace;
+    fn deref(&self) -> &Trace {
+        &self.current
+    }
+}
+
+impl std::ops::DerefMut for TraceStack {
+    fn deref_mut(&mut self) -> &mut Trace {
+        &mut self.current
+    }
+}
+
 /// The key of a node's note that its value was computed where nothing was recorded.
 pub(crate) const UNRECORDED: &str = "unrecorded";
 /// The key of a node's note that a derivative reads its value as the result of the op that made it.

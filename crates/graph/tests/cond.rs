@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use firebrand_core::autograd::{GradOptions, grad, no_grad};
+use firebrand_core::state::ThreadState;
 use firebrand_core::{Result, Tensor};
 use firebrand_graph::passes::{Context, run_decompositions};
 use firebrand_graph::text::{Form, print};
-use firebrand_graph::{Dim, Export, ExportedProgram, NamedTensor, cond, verify};
+use firebrand_graph::{Dim, Export, ExportedProgram, NamedTensor, cond, export, verify};
 
 fn values(t: &Tensor) -> Vec<f64> {
     t.to_vec()
@@ -179,4 +180,17 @@ fn refusals_say_what_differs() {
     let apart = |x: &[Tensor]| cond(&x[0].sum(), |x| Ok(vec![x[0].sum()]), |x| Ok(x.to_vec()), &[&x[0]]);
     let error = Export::new(&[x]).run(apart).unwrap_err().to_string();
     assert!(error.contains("the sides return (float64[]) and (float64[2]); they must be alike"), "{error}");
+}
+
+/// A conditional on a thread that took over the state of the export is part of the program.
+#[test]
+fn is_recorded_where_the_work_goes() {
+    let f = |x: &[Tensor]| {
+        let here = ThreadState::capture();
+        let branch = || cond(&x[0].sum().gt_scalar(0.0), |x| Ok(vec![x[0].sin()]), |x| Ok(vec![x[0].cos()]), &[&x[0]]);
+        std::thread::scope(|s| s.spawn(|| here.run(branch)).join().unwrap())
+    };
+    let program = export(f, &[Tensor::new(&[1.0f64])], &[]).unwrap();
+    let run = |v: f64| program.run(&[Tensor::new(&[v])]).unwrap()[0].tensor().unwrap().item::<f64>();
+    assert_eq!([run(2.0), run(-2.0)], [2.0f64.sin(), 2.0f64.cos()]);
 }

@@ -6,9 +6,9 @@
 use crate::front::tree::SharedRef;
 use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
+use firebrand_core::state::Slot;
 use firebrand_core::{Result, Tensor, WeakTensor};
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -25,9 +25,8 @@ pub(crate) struct Binding {
     handles: Mutex<HashMap<u64, RemovableHandle>>,
 }
 
-thread_local! {
-    static ACTIVE: RefCell<Vec<Arc<Binding>>> = const { RefCell::new(Vec::new()) };
-}
+/// The binding of the call whose hook or effect runs here.
+static ACTIVE: Slot<Option<Arc<Binding>>> = Slot::new(|| None);
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
@@ -35,15 +34,13 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The cell that one stands for in the call that runs now.
 pub(crate) fn shared(address: usize) -> Option<Arc<dyn Any + Send + Sync>> {
-    ACTIVE.with_borrow(|active| {
-        let cells = &active.last()?.cells;
-        cells.iter().find(|(a, _)| *a == address).map(|(_, cell)| cell.clone())
-    })
+    let binding = ACTIVE.get()?;
+    binding.cells.iter().find(|(a, _)| *a == address).map(|(_, cell)| cell.clone())
 }
 
 /// The tensor that keeps its gradient, in the call that runs now.
 pub(crate) fn retained(outline: usize) -> Option<Tensor> {
-    let binding = ACTIVE.with_borrow(|active| active.last().cloned())?;
+    let binding = ACTIVE.get()?;
     lock(&binding.retained).get(&outline).and_then(WeakTensor::upgrade)
 }
 
@@ -86,14 +83,7 @@ impl Binding {
 
     /// Runs `f` in this binding.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
-        struct Leave;
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                ACTIVE.with_borrow_mut(Vec::pop);
-            }
-        }
-        ACTIVE.with_borrow_mut(|active| active.push(self.clone()));
-        let _leave = Leave;
+        let _scope = ACTIVE.enter(Some(self.clone()));
         if lock(&self.tensors).is_empty() {
             return f();
         }

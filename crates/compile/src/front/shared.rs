@@ -7,19 +7,30 @@
 use crate::front::binding;
 use crate::front::capture;
 use crate::front::tree::{Leaf, Rebuild, SharedRef, Tree};
+use firebrand_core::state::Slot;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-thread_local! {
-    /// Whether a cell was used since somebody began to watch.
-    static USED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+/// Set where a cell is used, for whoever watches.
+static USED: Slot<Option<Arc<AtomicBool>>> = Slot::new(|| None);
+
+fn note_use() {
+    if let Some(used) = USED.get() {
+        used.store(true, Relaxed);
+    }
 }
 
 /// Runs `f` and says whether it used a cell.
 pub(crate) fn watching<R>(f: impl FnOnce() -> R) -> (R, bool) {
-    let before = USED.replace(false);
-    let result = f();
-    let used = USED.get();
-    USED.set(before || used);
+    let used = Arc::new(AtomicBool::new(false));
+    let result = {
+        let _scope = USED.enter(Some(used.clone()));
+        f()
+    };
+    let used = used.load(Relaxed);
+    if used {
+        note_use();
+    }
     (result, used)
 }
 
@@ -54,7 +65,7 @@ impl<T: Send + 'static> Shared<T> {
 
     /// The cell that this one stands for in the call that runs now.
     fn cell(&self) -> Arc<Cell<T>> {
-        USED.set(true);
+        note_use();
         let bound = binding::shared(self.address());
         bound.and_then(|cell| cell.downcast().ok()).unwrap_or_else(|| self.0.clone())
     }
@@ -124,5 +135,24 @@ impl<T: Send + 'static> Tree for Shared<T> {
     }
     fn rebuild(&self, _: &mut dyn Rebuild) -> Self {
         self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firebrand_core::state::ThreadState;
+
+    /// A cell that is used on another thread for the code that is watched counts.
+    #[test]
+    fn a_use_elsewhere_is_seen() {
+        let cell = Shared::new(1);
+        let read = || {
+            let here = ThreadState::capture();
+            std::thread::scope(|s| s.spawn(|| here.run(|| cell.with(|v| *v))).join())
+        };
+        assert!(watching(read).1);
+        assert!(watching(|| watching(read).1).1, "an outer watch sees it too");
+        assert!(!watching(|| ()).1);
     }
 }

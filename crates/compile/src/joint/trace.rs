@@ -2,8 +2,8 @@
 //!
 //! The graph runs once on tensors without memory, then the engine runs from its results; what reaches the kernels is
 //! written down. So hooks run on accumulated gradients, undefined gradients stay undefined, and the order of sums is that
-//! of a plain run. Tracing happens on a thread of its own: nothing the caller has switched on (capture, saved-tensor
-//! hooks, autocast, anomaly mode) takes part.
+//! of a plain run. Tracing happens in a state of its own ([`ThreadState::isolated`]): nothing the caller has switched on
+//! (capture, saved-tensor hooks, autocast, anomaly mode) takes part.
 
 use super::cond::Conditionals;
 use super::decompose::decompose;
@@ -13,6 +13,7 @@ use crate::joint::partition::{self, Joint};
 use firebrand_core::autograd::{
     AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
 };
+use firebrand_core::state::ThreadState;
 use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
 use firebrand_graph::Tracer;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
@@ -93,14 +94,10 @@ fn has_history(t: &Tensor) -> bool {
 
 /// Traces; see the head of this file.
 pub(crate) fn trace(request: &Request) -> Result<Traced> {
-    std::thread::scope(|scope| {
-        let worker = std::thread::Builder::new().name("firebrand-trace".into()).spawn_scoped(scope, || here(request));
-        let failed = |what: &str| Error::internal(format!("tracing a graph {what}"));
-        worker.map_err(|e| failed(&e.to_string()))?.join().unwrap_or_else(|_| Err(failed("panicked")))
-    })
+    ThreadState::isolated(|| trace_isolated(request))
 }
 
-fn here(request: &Request) -> Result<Traced> {
+fn trace_isolated(request: &Request) -> Result<Traced> {
     let _mode = set_grad_enabled(request.recording).scoped();
     let lower = |dtype| AutocastGuard::new(AutocastOptions { enabled: true, dtype, cache_enabled: false });
     let autocast = request.autocast.map(lower);

@@ -1,14 +1,12 @@
 //! Anomaly mode: nodes remember where they were made, and NaN gradients are errors.
 
 use super::node::Node;
+use crate::slot::Slot;
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
-use std::cell::RefCell;
 
-thread_local! {
-    /// The node this thread is executing, for `parent_` of nodes built meanwhile.
-    static EXECUTING: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
-}
+/// The node that is executed here, for `parent_` of nodes built meanwhile.
+static EXECUTING: Slot<Option<Node>> = Slot::new(|| None);
 
 /// A scope in which failures of backward show the forward call they belong to. Slow; warns when entered.
 pub fn detect_anomaly(check_nan: bool) -> ModeGuard {
@@ -33,23 +31,15 @@ pub fn is_anomaly_enabled() -> bool {
 /// Stores the forward stack, and the executing node if a backward builds the graph.
 pub(crate) fn remember(node: &Node) {
     let trace = std::backtrace::Backtrace::force_capture().to_string();
-    let parent = EXECUTING.with_borrow(|e| e.last().cloned());
     node.insert_metadata("traceback_", std::sync::Arc::new(trace));
-    if let Some(p) = parent {
+    if let Some(p) = EXECUTING.get() {
         node.insert_metadata("parent_", std::sync::Arc::new(p));
     }
 }
 
 /// Marks `node` as executing while the guard lives.
 pub(crate) fn executing(node: &Node) -> impl Drop + use<> {
-    struct Pop;
-    impl Drop for Pop {
-        fn drop(&mut self) {
-            EXECUTING.with_borrow_mut(|e| e.pop());
-        }
-    }
-    EXECUTING.with_borrow_mut(|e| e.push(node.clone()));
-    Pop
+    EXECUTING.enter(Some(node.clone()))
 }
 
 /// Warns with the forward trace of a node that failed, and with those of the nodes whose backward made it.

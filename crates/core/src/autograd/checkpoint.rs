@@ -20,9 +20,10 @@ use super::saved::SavedTensor;
 use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
 use crate::random::{Generator, get_rng_state, with_generator};
+use crate::slot::{Slot, SlotGuard};
 use crate::warnings::warn;
 use crate::{Error, ErrorKind, Result, Tensor};
-use std::cell::Cell;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -65,22 +66,15 @@ impl Default for CheckpointOptions {
     }
 }
 
-thread_local! {
-    static EARLY_STOP: Cell<Option<bool>> = const { Cell::new(None) };
-}
+static EARLY_STOP: Slot<Option<bool>> = Slot::new(|| None);
 
 /// Restores the previous choice when dropped.
 #[must_use = "the choice lasts while the guard lives"]
-pub struct EarlyStopGuard(Option<bool>);
-impl Drop for EarlyStopGuard {
-    fn drop(&mut self) {
-        EARLY_STOP.set(self.0)
-    }
-}
+pub struct EarlyStopGuard(#[allow(dead_code)] SlotGuard<Option<bool>>);
 
 /// Whether reruns stop early, for checkpoints made while the guard lives.
 pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
-    EarlyStopGuard(EARLY_STOP.replace(Some(on)))
+    EarlyStopGuard(EARLY_STOP.enter(Some(on)))
 }
 
 /// Runs `f` without keeping what its backward needs; it is computed again when backward gets there.

@@ -12,8 +12,9 @@ use super::runner::{self, Defined, GraphTask, Outcome, Place};
 use super::stamp::Claims;
 use super::{anomaly, logging, mode};
 use crate::layout::same_sizes;
+use crate::slot::Slot;
 use crate::{Error, ErrorKind, Result, Tensor, ops, state};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -58,14 +59,17 @@ pub(crate) struct TaskInfo {
 const EXECUTE: u8 = 1;
 const CAPTURE: u8 = 2;
 
+/// The runs that this code is part of, innermost last.
+static CURRENT: Slot<Vec<StdArc<TaskInfo>>> = Slot::new(Vec::new);
+
 thread_local! {
-    static CURRENT: RefCell<Vec<StdArc<TaskInfo>>> = const { RefCell::new(Vec::new()) };
+    /// How many runs this thread's stack holds; unlike a scope it stays behind where work moves to another stack.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The run this thread is in.
 pub(crate) fn current() -> Option<StdArc<TaskInfo>> {
-    CURRENT.with_borrow(|c| c.last().cloned())
+    CURRENT.with(|c| c.last().cloned())
 }
 
 /// The id of the backward run this thread is in; -1 outside. Ids count up by one over all runs.
@@ -98,7 +102,7 @@ pub fn current_node() -> Option<Node> {
 
 /// Whether every run that this thread is in is a plain backward over the whole graph.
 pub(crate) fn all_runs_are_plain() -> bool {
-    CURRENT.with_borrow(|c| c.iter().all(|t| t.state.is_empty()))
+    CURRENT.with(|c| c.iter().all(|t| t.state.is_empty()))
 }
 
 /// Runs `f` at the end of the current backward pass, in the order of the calls. `f` may queue more.
@@ -297,11 +301,9 @@ pub(crate) fn run(run: Run) -> Result<Vec<Option<Tensor>>> {
         return run_here(run);
     }
     // Too deep for this stack: continue on a fresh one, in the same state.
-    let (here, tasks) = (state::ThreadState::capture(), CURRENT.with_borrow(Clone::clone));
-    let worker = std::thread::Builder::new().name("firebrand-backward".into()).spawn(move || {
-        CURRENT.with_borrow_mut(|c| *c = tasks);
-        here.run(|| self::run(run))
-    });
+    let here = state::ThreadState::capture();
+    let name = "firebrand-backward".into();
+    let worker = std::thread::Builder::new().name(name).spawn(move || here.run(|| self::run(run)));
     let failed = |message: String| Error::from(ErrorKind::EngineThread { message });
     worker.map_err(|e| failed(e.to_string()))?.join().unwrap_or_else(|_| Err(failed("a node or hook panicked".into())))
 }
@@ -356,10 +358,10 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
-            CURRENT.with_borrow_mut(|c| c.pop());
+            drop(CURRENT.with(Vec::pop));
         }
     }
-    CURRENT.with_borrow_mut(|c| c.push(info.clone()));
+    CURRENT.with(|c| c.push(info.clone()));
     let _leave = Leave;
 
     'made: {

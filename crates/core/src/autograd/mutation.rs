@@ -5,9 +5,9 @@
 //! found too.
 
 use super::saved_scopes::{SavedHooksGuard, saved_tensors_hooks};
+use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor, ops};
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -44,8 +44,12 @@ struct Scope {
     handles: HashMap<usize, Vec<(Weak<Handle>, u32)>>,
 }
 
-thread_local! {
-    static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
+/// The scope that this code runs in; shared, so that what another thread saves or writes for it is seen here.
+static SCOPE: Slot<Option<Arc<Mutex<Scope>>>> = Slot::new(|| None);
+
+/// Access to the scope; none outside one. No user code runs meanwhile, and nothing of the user's is dropped.
+fn scope<R>(f: impl FnOnce(&mut Scope) -> R) -> Option<R> {
+    SCOPE.get().map(|s| f(&mut s.lock().unwrap_or_else(|e| e.into_inner())))
 }
 
 /// What [`allow_mutation_on_saved_tensors`] holds at a moment.
@@ -60,6 +64,7 @@ pub struct MutationCounts {
 /// Ends the scope when dropped: what was saved in it can no longer be read.
 #[must_use = "writes are allowed while the guard lives"]
 pub struct MutationGuard {
+    _scope: SlotGuard<Option<Arc<Mutex<Scope>>>>,
     _hooks: SavedHooksGuard,
     _mode: ModeGuard,
 }
@@ -67,26 +72,18 @@ pub struct MutationGuard {
 impl MutationGuard {
     /// How many saved tensors the scope holds.
     pub fn counts(&self) -> MutationCounts {
-        let all = |s: &Scope| s.handles.values().flatten().filter_map(|(h, _)| h.upgrade()).collect();
-        let handles: Vec<Arc<Handle>> = SCOPE.with_borrow(|s| s.as_ref().map(all)).unwrap_or_default();
+        let all = |s: &mut Scope| s.handles.values().flatten().filter_map(|(h, _)| h.upgrade()).collect();
+        let handles: Vec<Arc<Handle>> = scope(all).unwrap_or_default();
         let cloned = handles.iter().filter(|h| matches!(*h.lock(), Kept::Cloned(_))).count();
         MutationCounts { cloned, original: handles.len() - cloned }
     }
 
     /// Forgets everything that was saved: reading it is an error from now on.
     pub fn clear(&self) {
-        SCOPE.with_borrow_mut(|s| {
-            if let Some(s) = s {
-                s.id = next_id();
-                s.handles.clear();
-            }
-        })
-    }
-}
-
-impl Drop for MutationGuard {
-    fn drop(&mut self) {
-        SCOPE.with_borrow_mut(|s| *s = None)
+        scope(|s| {
+            s.id = next_id();
+            s.handles.clear();
+        });
     }
 }
 
@@ -99,12 +96,13 @@ fn next_id() -> u64 {
 /// While the guard lives, tensors saved for backward may be written in place: the graph keeps their old values. Backward
 /// must run inside the scope. Scopes do not nest.
 pub fn allow_mutation_on_saved_tensors() -> Result<MutationGuard> {
-    if SCOPE.with_borrow(Option::is_some) {
+    if SCOPE.get().is_some() {
         return Err(ErrorKind::MutationCtxNested.into());
     }
     let hooks = saved_tensors_hooks(|t| Ok(keep(t)), |h: &Arc<Handle>| read(h))?;
-    SCOPE.with_borrow_mut(|s| *s = Some(Scope { id: next_id(), handles: HashMap::new() }));
-    Ok(MutationGuard { _hooks: hooks, _mode: ModeGuard::new(state::MUTATION_WATCH, 0) })
+    let scope = Arc::new(Mutex::new(Scope { id: next_id(), handles: HashMap::new() }));
+    let mode = ModeGuard::new(state::MUTATION_WATCH, 0);
+    Ok(MutationGuard { _scope: SCOPE.enter(Some(scope)), _hooks: hooks, _mode: mode })
 }
 
 fn keep(t: &Tensor) -> Arc<Handle> {
@@ -118,26 +116,24 @@ fn keep(t: &Tensor) -> Arc<Handle> {
         return same;
     }
     let value = Mutex::new(Kept::Original(t.detach())); // an op that layers see
-    SCOPE.with_borrow_mut(|s| {
-        let Some(scope) = s else { return Arc::new(Handle { scope: 0, value }) };
-        let h = Arc::new(Handle { scope: scope.id, value });
-        let list = scope.handles.entry(address).or_default();
+    let h = Arc::new(Handle { scope: scope(|s| s.id).unwrap_or(0), value });
+    scope(|s| {
+        let list = s.handles.entry(address).or_default();
         list.retain(|(h, _)| h.strong_count() > 0);
         list.push((Arc::downgrade(&h), version));
-        h
-    })
+    });
+    h
 }
 
 /// What is saved of the memory of `t`, with the versions it had. No user code runs while the scope is borrowed, and nothing
 /// is dropped.
 fn handles_of(t: &Tensor) -> Vec<(Arc<Handle>, u32)> {
     let living = |list: &Vec<(Weak<Handle>, u32)>| list.iter().filter_map(|(h, v)| Some((h.upgrade()?, *v))).collect();
-    let found = SCOPE.with_borrow(|s| s.as_ref().and_then(|s| s.handles.get(&t.storage().addr()).map(living)));
-    found.unwrap_or_default()
+    scope(|s| s.handles.get(&t.storage().addr()).map(living)).flatten().unwrap_or_default()
 }
 
 fn read(h: &Arc<Handle>) -> Result<Tensor> {
-    if SCOPE.with_borrow(|s| s.as_ref().map(|s| s.id)) != Some(h.scope) {
+    if scope(|s| s.id) != Some(h.scope) {
         return Err(Error::from(ErrorKind::MutationCtxOutside));
     }
     Ok(match &*h.lock() {

@@ -5,30 +5,17 @@
 //! of their own, unless it asks for the whole op ([`keep_whole`]).
 //! What the kernel does not know (masks, dropout, half precision, broadcast heads) stays with `composite::attention`.
 
+use crate::slot::{Slot, SlotGuard};
 use crate::{DType, Tensor, state};
-use std::cell::Cell;
-use std::marker::PhantomData;
 
-thread_local! {
-    static WHOLE: Cell<bool> = const { Cell::new(false) };
-}
+static WHOLE: Slot<bool> = Slot::new(|| false);
 
 /// While it lives, attention is one op on this thread even where a layer looks at single ops.
-pub struct WholeAttention {
-    before: bool,
-    // What it restores belongs to this thread.
-    _here: PhantomData<*const ()>,
-}
+pub struct WholeAttention(#[allow(dead_code)] SlotGuard<bool>);
 
 /// Shows attention to the layers of this thread as one op where the kernel serves it.
 pub fn keep_whole() -> WholeAttention {
-    WholeAttention { before: WHOLE.replace(true), _here: PhantomData }
-}
-
-impl Drop for WholeAttention {
-    fn drop(&mut self) {
-        WHOLE.set(self.before)
-    }
+    WholeAttention(WHOLE.enter(true))
 }
 
 /// Whether nobody but the kernel has to know of a call: no layer, transform, tangent or recorder looks at single ops, or

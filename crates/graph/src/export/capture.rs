@@ -1,21 +1,19 @@
 //! The layer that writes ops down: above autograd for export, below it for decompositions and derivatives.
 
-use crate::cond::{BranchRecorder, RecorderScope};
+use crate::cond::record_cond;
 use crate::error::Result;
 use crate::ir::*;
-use crate::trace::{Free, Trace, outline};
+use crate::trace::{Free, Trace, TraceStack, outline};
 use firebrand_core::Tensor;
 use firebrand_core::autograd::{autocast_dtype, is_autocast_enabled, is_grad_enabled};
-use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
+use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A graph in the making that sees every op.
 pub(crate) struct Capture {
-    trace: Mutex<Trace>,
-    /// What waits while the sides of a conditional are written down.
-    outer: Mutex<Vec<Trace>>,
+    traces: Mutex<TraceStack>,
     /// Whether an op is written down just now: what it is made of is not.
     busy: AtomicBool,
     /// For a trial: the first op that failed. The function is left there.
@@ -29,8 +27,7 @@ impl Capture {
     /// An empty graph; `ambient` is the grad mode around it.
     pub(crate) fn new(ambient: bool) -> Capture {
         Capture {
-            trace: Mutex::new(Trace::new(ambient, Free::Constant)),
-            outer: Mutex::default(),
+            traces: Mutex::new(TraceStack::new(Trace::new(ambient, Free::Constant))),
             busy: AtomicBool::new(false),
             failed: None,
         }
@@ -43,11 +40,11 @@ impl Capture {
 
     /// An empty graph of what derivatives are made of; see [`Trace::below`].
     pub(crate) fn below() -> Capture {
-        Capture { trace: Mutex::new(Trace::below()), ..Capture::new(true) }
+        Capture { traces: Mutex::new(TraceStack::new(Trace::below())), ..Capture::new(true) }
     }
 
-    fn trace(&self) -> MutexGuard<'_, Trace> {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    fn trace(&self) -> MutexGuard<'_, TraceStack> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a call down that is no op; `result` is what it gives.
@@ -130,7 +127,6 @@ pub(crate) fn above_autograd<R>(
     f: impl FnOnce() -> firebrand_core::Result<R>,
 ) -> firebrand_core::Result<R> {
     let _layer = dispatch::push_layer(Arc::clone(capture) as Arc<dyn Interpreter>);
-    let _conditionals = RecorderScope::new(Arc::clone(capture) as Arc<dyn BranchRecorder>);
     f()
 }
 
@@ -168,22 +164,6 @@ impl Interpreter for Whole {
     }
 }
 
-impl BranchRecorder for Capture {
-    fn begin(&self, branch: Trace) {
-        let waiting = std::mem::replace(&mut *self.trace(), branch);
-        self.outer.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
-    }
-
-    fn end(&self) -> Trace {
-        let waiting = self.outer.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        std::mem::replace(&mut *self.trace(), waiting.expect("what ends has begun"))
-    }
-
-    fn edit(&self, f: &mut dyn FnMut(&mut Trace)) {
-        f(&mut self.trace());
-    }
-}
-
 impl Interpreter for Capture {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
         if self.busy.load(Ordering::Relaxed) {
@@ -210,6 +190,10 @@ impl Interpreter for Capture {
         trace.set_regions(is_grad_enabled(), is_autocast_enabled().then(autocast_dtype));
         trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
         Ok(results)
+    }
+
+    fn cond(&self, call: &Cond<'_>) -> Option<firebrand_core::Result<Vec<Tensor>>> {
+        Some(record_cond(&self.traces, &|_| (), call))
     }
 }
 

@@ -163,7 +163,7 @@ impl Session {
     pub(super) fn symbolic_size(&self, t: &Tensor, dim: usize) -> SymInt {
         let size = t.layout().sizes()[dim] as i64;
         let mut state = self.lock();
-        match state.body {
+        match state.body() {
             Body::Function => {}
             Body::PureHook => return size.into(),
             Body::Branch => {

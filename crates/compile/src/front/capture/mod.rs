@@ -4,9 +4,8 @@
 //! graph. When something does (a break), the graph so far is compiled and run with the real inputs, and a new one begins;
 //! the function then goes on with what it asked for. `effects` holds what must be repeated at every call, `segment`
 //! runs graphs in the middle of a function, `finish` turns a session without breaks into something that can be replayed,
-//! `pure` traces hooks that are part of the graph, `branch` the sides of conditionals.
+//! `pure` traces hooks that are part of the graph.
 
-mod branch;
 mod dynamic;
 mod effect;
 mod finish;
@@ -30,24 +29,15 @@ use crate::front::tree::{Host, Leaf, Rebuild, Tree};
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, TensorCell, TensorHookFn};
 use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
-use firebrand_graph::RecorderScope;
 use firebrand_graph::ir::{NodeId, Val};
-use firebrand_graph::trace::{Free, Trace, outline};
+use firebrand_graph::trace::{Free, Trace, TraceStack, outline};
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-thread_local! {
-    static SESSIONS: RefCell<Vec<Arc<Session>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The session of this thread, if a function is captured just now.
+/// The session of this thread, if a function is currently being captured.
 pub(crate) fn session() -> Option<Arc<Session>> {
-    if !core_capture::is_capturing() {
-        return None;
-    }
-    SESSIONS.with_borrow(|s| s.last().cloned())
+    core_capture::tracer()?.into_any().downcast().ok()
 }
 
 /// Runs an effect: at every call of the function captured just now, or at once.
@@ -90,17 +80,30 @@ impl Body {
 impl State {
     /// The trace of the function: inputs are inputs of it, wherever they are met.
     pub(crate) fn function_trace(&mut self) -> &mut Trace {
-        self.outer.first_mut().unwrap_or(&mut self.trace)
+        self.trace.outermost()
+    }
+
+    /// What is traced.
+    pub(crate) fn body(&self) -> Body {
+        match (self.in_pure_hook, self.trace.in_branch()) {
+            (true, _) => Body::PureHook,
+            (false, true) => Body::Branch,
+            (false, false) => Body::Function,
+        }
+    }
+}
+
+impl AsMut<TraceStack> for State {
+    fn as_mut(&mut self) -> &mut TraceStack {
+        &mut self.trace
     }
 }
 
 /// What a session knows.
 pub(crate) struct State {
-    pub(crate) trace: Trace,
-    /// What the trace is of.
-    pub(crate) body: Body,
-    /// What waits while the sides of a conditional are traced; the first is that of the function.
-    pub(crate) outer: Vec<Trace>,
+    pub(crate) trace: TraceStack,
+    /// Whether the body of a pure hook is traced.
+    pub(crate) in_pure_hook: bool,
     /// Placeholders and where their values come from.
     pub(crate) inputs: Vec<(NodeId, Source)>,
     /// Tensors without memory that stand for sources, in no graph yet or in any.
@@ -177,9 +180,8 @@ impl Session {
     ) -> Arc<Session> {
         let ambient_grad = is_grad_enabled();
         let state = State {
-            trace: Trace::new(ambient_grad, Free::Input),
-            body: Body::Function,
-            outer: Vec::new(),
+            trace: TraceStack::new(Trace::new(ambient_grad, Free::Input)),
+            in_pure_hook: false,
             inputs: Vec::new(),
             sources: Vec::new(),
             reals: HashMap::new(),
@@ -209,15 +211,6 @@ impl Session {
 
     /// Runs `f` under capture.
     pub(crate) fn run<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
-        struct Leave;
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                SESSIONS.with_borrow_mut(Vec::pop);
-            }
-        }
-        SESSIONS.with_borrow_mut(|s| s.push(self.clone()));
-        let _leave = Leave;
-        let _conditionals = RecorderScope::new(self.clone());
         let _scope = core_capture::CaptureScope::new(self.clone());
         f()
     }
@@ -226,7 +219,7 @@ impl Session {
     pub(crate) fn note_break(&self, kind: BreakKind, what: impl Into<String>, at: Option<Caller>) -> Result<()> {
         let found = GraphBreak { kind, what: what.into(), location: at };
         let mut state = self.lock();
-        let pure = state.body.pure();
+        let pure = state.body().pure();
         if self.fullgraph || kind == BreakKind::ImpureHook || pure.is_some() {
             let found = match pure {
                 Some((_, pure)) => GraphBreak { kind: pure, what: format!("{}: {}", kind.name(), found.what), ..found },
@@ -256,7 +249,7 @@ impl Session {
     }
 
     pub(crate) fn push_effect(&self, effect: Effect) {
-        let pure = self.lock().body.pure();
+        let pure = self.lock().body().pure();
         if let Some((body, kind)) = pure {
             let _ = self.note_break(kind, format!("an effect inside {body}"), None);
             return;

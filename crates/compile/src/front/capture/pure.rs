@@ -1,6 +1,6 @@
 //! Pure hooks: their body is traced and becomes part of the graph.
 
-use super::{Body, Session, session};
+use super::{Session, session};
 use crate::breaks::BreakKind;
 use firebrand_core::autograd::{HookResult, RemovableHandle};
 use firebrand_core::capture as core_capture;
@@ -36,15 +36,15 @@ impl Session {
             let mut state = self.lock();
             let mut inner = Trace::new(false, Free::Input);
             inner.input("grad", &grad);
-            let outer = std::mem::replace(&mut state.trace, inner);
-            state.body = Body::PureHook;
+            let outer = std::mem::replace(&mut *state.trace, inner);
+            state.in_pure_hook = true;
             outer
         };
         let result = firebrand_core::autograd::no_grad(|| body(&grad));
         let (mut inner, failed) = {
             let mut state = self.lock();
-            state.body = Body::Function;
-            (std::mem::replace(&mut state.trace, outer), state.error.is_some())
+            state.in_pure_hook = false;
+            (std::mem::replace(&mut *state.trace, outer), state.error.is_some())
         };
         let result = result?;
         if failed {

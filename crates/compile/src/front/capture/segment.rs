@@ -97,7 +97,7 @@ impl Session {
             values.push(value.ok_or_else(|| Error::internal(format!("input {} has no value", name())))?);
         }
         state.placeholder_values.clear();
-        state.trace = Trace::new(grad_mode, Free::Input);
+        *state.trace = Trace::new(grad_mode, Free::Input);
         for (t, value, source) in state.numbers.clone() {
             let node = state.trace.number("number", firebrand_graph::ir::Val::SymInt(value.to_i64().into()));
             state.trace.bind(&t, node);

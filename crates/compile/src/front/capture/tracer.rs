@@ -7,10 +7,12 @@ use crate::front::guard::ModuleGuard;
 use crate::front::source::Source;
 use firebrand_core::autograd::{Function, Removable, RemovableHandle, autocast, is_autocast_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
-use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
+use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::Module;
 use firebrand_core::{DType, ErrorKind, Result, SymInt, Tensor};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
+use firebrand_graph::record_cond;
+use std::any::Any;
 use std::sync::{Arc, Weak};
 
 /// What a handle refers to while the function that made it is captured.
@@ -55,6 +57,19 @@ impl Interpreter for Session {
             Err(e) if matches!(e.kind(), ErrorKind::MetaData { .. }) => self.call_for_real(op, args),
             Err(e) => Err(e),
         }
+    }
+
+    fn cond(&self, call: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
+        // Inside a pure hook ops go to the hook's trace, which takes no conditional: the read of the predicate says so.
+        if self.lock().body() == Body::PureHook {
+            return None;
+        }
+        let prepare = |stand_in: &Tensor| {
+            if self.plan.varies() {
+                stand_in.mark_symbolic();
+            }
+        };
+        Some(record_cond(&self.state, &prepare, call))
     }
 }
 
@@ -155,6 +170,10 @@ impl Session {
 }
 
 impl Tracer for Session {
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
     fn materialize(&self, t: &Tensor, why: Read, at: Caller) -> Result<Tensor> {
         let (kind, what) = match why {
             Read::Item if t.dtype() == DType::Bool => (BreakKind::DataDependentBranch, "item of a bool tensor"),
@@ -171,7 +190,7 @@ impl Tracer for Session {
     }
 
     fn register_hook(&self, t: &Tensor, hook: TensorHookFn, at: Caller) -> Result<RemovableHandle> {
-        let pure = self.lock().body.pure();
+        let pure = self.lock().body().pure();
         if let Some((body, kind)) = pure {
             self.note_break(kind, format!("a hook registered inside {body}"), Some(at))?;
         }
@@ -311,7 +330,7 @@ impl Tracer for Session {
     }
 
     fn observe_strides(&self, _: &Tensor) {
-        if self.lock().body == Body::PureHook {
+        if self.lock().body() == Body::PureHook {
             let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
         }
     }

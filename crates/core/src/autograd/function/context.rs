@@ -2,10 +2,10 @@
 
 use crate::autograd::node::{InputMetadata, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
+use crate::slot::{Slot, SlotGuard};
 use crate::{DType, ErrorKind, Result, Tensor};
-use std::cell::RefCell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// What a custom function knows of its call, and what it keeps for later.
 ///
@@ -124,13 +124,13 @@ impl Context {
     /// add to it and return `None` for that input, and no other tensor is needed. Only inside `backward`, in a run that
     /// is not recorded.
     pub fn input_grad_buffers(&self) -> Result<Vec<Option<Tensor>>> {
-        BUFFERS
-            .with_borrow(|b| match b {
-                Some(Ok(list)) => Ok(list.clone()),
-                Some(Err(why)) => Err(*why),
-                None => Err("only inside backward, and only if uses_input_grad_buffers says so"),
-            })
-            .map_err(|message| ErrorKind::InputGradBuffers { function: self.name.clone(), message }.into())
+        let offer = BUFFERS.get();
+        let found = match offer.as_deref() {
+            Some(Ok(list)) => Ok(list.clone()),
+            Some(Err(why)) => Err(*why),
+            None => Err("only inside backward, and only if uses_input_grad_buffers says so"),
+        };
+        found.map_err(|message| ErrorKind::InputGradBuffers { function: self.name.clone(), message }.into())
     }
 
     /// Whether no gradient flows through this result.
@@ -145,23 +145,15 @@ impl Context {
 
 type Offer = std::result::Result<Vec<Option<Tensor>>, &'static str>;
 
-thread_local! {
-    static BUFFERS: RefCell<Option<Offer>> = const { RefCell::new(None) };
-}
+/// What the engine offers to the node it runs here.
+static BUFFERS: Slot<Option<Arc<Offer>>> = Slot::new(|| None);
 
 /// What the engine offers to the node it runs, while it lives.
-pub(crate) struct BufferScope(Option<Offer>);
+pub(crate) struct BufferScope(#[allow(dead_code)] SlotGuard<Option<Arc<Offer>>>);
 
 impl BufferScope {
     /// Offers buffers, or says why there are none.
     pub(crate) fn new(offer: Offer) -> BufferScope {
-        BufferScope(BUFFERS.with_borrow_mut(|b| b.replace(offer)))
-    }
-}
-
-impl Drop for BufferScope {
-    fn drop(&mut self) {
-        let ended = BUFFERS.with_borrow_mut(|b| std::mem::replace(b, self.0.take()));
-        drop(ended);
+        BufferScope(BUFFERS.enter(Some(Arc::new(offer))))
     }
 }

@@ -1,9 +1,9 @@
 //! Shapes of copies: memory order, dtype and device of `clone`, `_to_copy` and the `_like` forms.
 
-use crate::create::checked_sizes;
 use crate::dispatch::MemoryFormat;
 use crate::layout::{Dims, Layout};
 use crate::sym::SymInt;
+use crate::sym::checked_sizes;
 use crate::{DType, Device, Error, Result, Scalar, Spec, Tensor};
 
 /// Channels innermost: the memory order of images that convolutions like.

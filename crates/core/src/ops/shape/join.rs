@@ -64,7 +64,7 @@ pub(crate) fn stack(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Sp
 
 /// `repeat`.
 pub(crate) fn repeat(op: &'static str, self_: &Tensor, repeats: &[SymInt]) -> Result<Spec> {
-    let counts = crate::create::checked_sizes(op, repeats)?;
+    let counts = crate::sym::checked_sizes(op, repeats)?;
     if counts.len() < self_.ndim() {
         let m = format!("{} repeats for a tensor with {} dimensions; give one for each", counts.len(), self_.ndim());
         return Err(Error::argument(op, m));

@@ -36,18 +36,10 @@ pub(crate) use reduce::*;
 pub(crate) use resample::*;
 pub(crate) use softmax::*;
 
+pub(crate) use crate::layout::wrap_dim;
+
 use crate::layout::{Dims, Layout};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
-
-/// A dimension counted from the start. A 0-dim tensor accepts 0 and -1.
-#[inline]
-pub(crate) fn wrap_dim(op: &'static str, dim: i64, ndim: usize) -> Result<usize> {
-    let n = ndim.max(1) as i64;
-    if dim < -n || dim >= n {
-        return Err(ErrorKind::DimOutOfRange { op, dim, ndim }.into());
-    }
-    Ok(if dim < 0 { dim + n } else { dim } as usize)
-}
 
 /// Dimensions counted from the start, each at most once; an empty list means all of them.
 pub(crate) fn wrap_dims(op: &'static str, dims: &[i64], ndim: usize) -> Result<Dims> {

@@ -437,7 +437,7 @@ pub(crate) fn pointwise_of(op: &'static str, ts: &[&Tensor]) -> Result<Spec> {
     let mut promotion = Promotion::default();
     for t in ts {
         sizes = broadcast(op, &sizes, t.shape())?;
-        promotion = promotion.tensor(t);
+        promotion = promotion.tensor(*t);
     }
     Ok(Spec { layout: pointwise_layout(&sizes, ts)?, dtype: promotion.result(), device: device(ts) })
 }

@@ -2,9 +2,9 @@
 //! (`slice_backward`). Which elements a region has is told by the layouts of `view`.
 
 use super::{view, wrap_dim};
-use crate::create::checked_sizes;
 use crate::layout::Layout;
 use crate::sym::SymInt;
+use crate::sym::checked_sizes;
 use crate::{Error, Result, Spec, Tensor};
 
 /// A tensor that is only a shape, to ask layouts of.

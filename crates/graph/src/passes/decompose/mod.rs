@@ -19,6 +19,7 @@ use crate::program::ExportedProgram;
 use emit::Decompose;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{Op, push_inner_layer};
+use firebrand_core::state::ThreadState;
 use firebrand_core::{Device, Layout, Spec, Tensor};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -126,7 +127,7 @@ fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule>
     })
 }
 
-/// A conditional: each side is traced on a thread of its own, where nothing of this trace is switched on.
+/// A conditional: each side is traced in a state of its own, where nothing of this trace is switched on.
 fn conditional(capture: &Arc<Capture>, call: &Call<'_>) -> Result<Value> {
     let [Value::Tensor(pred), yes, no, operands] = &call.args[..] else {
         return Err(Error::Value("cond takes a predicate, two sides and operands".into()));
@@ -138,16 +139,12 @@ fn conditional(capture: &Arc<Capture>, call: &Call<'_>) -> Result<Value> {
         let names = graph.placeholders().map(|n| graph[n].name().clone());
         let inputs: Vec<(Name, Tensor)> = names.zip(operands.iter().map(|t| (*t).clone())).collect();
         let body = body.graph()?;
-        let traced = std::thread::scope(|scope| {
-            let here = || {
-                let _mode = set_grad_enabled(grad).scoped();
-                let mut module = trace(body, &inputs)?;
-                keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
-                Ok(module)
-            };
-            scope.spawn(here).join()
-        });
-        traced.unwrap_or_else(|_| Err(Error::Pass { pass: PASS, message: "tracing a side of cond panicked".into() }))
+        ThreadState::isolated(|| {
+            let _mode = set_grad_enabled(grad).scoped();
+            let mut module = trace(body, &inputs)?;
+            keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
+            Ok(module)
+        })
     };
     let sides = [side(yes)?, side(no)?];
     let graph = &sides[0].graph;
