@@ -28,7 +28,7 @@ fn a_capture_goes_where_the_work_goes() {
             move |x: &Tensor| {
                 let (count, cell) = (count.clone(), &cell);
                 elsewhere(move || {
-                    effects::record(move || drop(count.fetch_add(1, Relaxed)));
+                    effects::record(move || _ = count.fetch_add(1, Relaxed));
                     &x.sin() * &cell.get()
                 })
             },

@@ -6,9 +6,9 @@ mod common;
 
 use common::*;
 use firebrand_core::autograd::{
-    AutocastGuard, AutocastOptions, CheckpointOptions, Context, Function, NoGrad, allow_mutation_on_saved_tensors,
-    autocast_dtype, checkpoint, current_graph_task_id, detect_anomaly, enable_grad, is_autocast_enabled,
-    is_grad_enabled, set_checkpoint_early_stop,
+    AutocastGuard, AutocastOptions, BackwardOptions, CheckpointOptions, Context, Function, NoGrad,
+    allow_mutation_on_saved_tensors, autocast_dtype, checkpoint, current_graph_task_id, enable_grad,
+    is_autocast_enabled, is_grad_enabled, set_checkpoint_early_stop, set_detect_anomaly,
 };
 use firebrand_core::fusion::keep_attention_whole;
 use firebrand_core::random::{initial_seed, with_generator};
@@ -152,7 +152,7 @@ fn gradient_after_a_write() -> Result<f64> {
         let a = &x * 1.0;
         let y = ops::mul(&a, &a)?;
         ops::mul_scalar_(&a.detach(), 0.0.into())?;
-        y.try_backward()?;
+        y.try_backward(&BackwardOptions::default())?;
         Ok(grad(&x)[0])
     })
 }
@@ -246,15 +246,18 @@ impl Function for Elsewhere {
 
 #[test]
 fn what_a_node_may_ask_goes_along() {
-    let (log, _) = (Arc::new(Mutex::new(Vec::new())), ());
-    collect_warnings(|| {
-        let _anomaly = detect_anomaly(false);
+    let run = |anomaly: bool| {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let _anomaly = set_detect_anomaly(anomaly, false);
         let x = leaf(2.0);
         let y = Elsewhere(log.clone()).apply(&[&x]).unwrap().remove(0);
         (&y + &x).backward();
         assert_eq!(grad(&x), [4.0]);
-    });
-    let seen = log.lock().unwrap().clone();
-    assert_eq!(seen[0], seen[1], "on this thread and on another");
-    assert!(seen[0].starts_with("true true Ok("), "{seen:?}");
+        let seen = log.lock().unwrap().clone();
+        assert_eq!(seen[0], seen[1], "on this thread and on another");
+        seen[0].clone()
+    };
+    // In anomaly mode nodes know the one that is executed, and there are no buffers to add to.
+    assert!(run(true).starts_with("true true Err("), "{}", run(true));
+    assert!(run(false).starts_with("true false Ok("), "{}", run(false));
 }
