@@ -13,7 +13,10 @@ const KNOTS: &[(&str, &[&str])] = &[
     // A tensor holds its node and a node holds tensors: what is left here is that circle and what it takes to close it.
     (
         "crates/core/src",
-        &["autograd", "capture", "dispatch", "func", "library", "module", "ops", "schema", "state", "tensor", "tree"],
+        &[
+            "autograd", "capture", "dispatch", "func", "library", "module", "number", "ops", "schema", "state",
+            "tensor", "tree",
+        ],
     ),
     ("crates/compile/src", &[]),
     ("crates/compile/src/front", &[]),

@@ -23,10 +23,12 @@ pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, HostCal
 pub use backends::{backend, counter, list_backends};
 pub use breaks::{BreakKind, GraphBreak};
 pub use error::{Error, Result};
+pub use firebrand_core::Number;
+pub use firebrand_core::tree::{Host, Leaf, Outcome, Rebuild, SharedRef, TensorTree as Tree};
 pub use front::{
-    CacheStats, Compiled, CompiledModule, Disabled, Dynamic, Explanation, Host, Leaf, Number, Options, Outcome,
-    Rebuild, Shared, SharedRef, Stance, Tree, cache_stats, compile, compile_module, compile_with, disable, effects,
-    explain, graph_break, hooks, is_compiling, mark_dynamic, mark_static, maybe_mark_dynamic, set_stance, stance,
+    CacheStats, Compiled, CompiledModule, Disabled, Dynamic, Explanation, Options, Shared, Stance, cache_stats,
+    compile, compile_module, compile_with, disable, effects, explain, graph_break, hooks, is_compiling, mark_dynamic,
+    mark_static, maybe_mark_dynamic, set_stance, stance,
 };
 pub use joint::partition;
 pub use times::{CompileTimes, Stage, StageTime, compile_times};

@@ -310,6 +310,13 @@ fn captured_function() {
     #[derive(Clone, Copy)]
     struct Op(&'static str, fn(&Tensor) -> Tensor);
     impl firebrand_compile::Tree for Op {
+        type With<X> = Op;
+        fn map_leaves<X>(
+            &self,
+            _: &mut impl FnMut(&Tensor) -> firebrand_core::Result<X>,
+        ) -> firebrand_core::Result<Op> {
+            Ok(*self)
+        }
         fn visit<'a>(&'a self, see: &mut dyn FnMut(firebrand_compile::Leaf<'a>)) {
             see(firebrand_compile::Leaf::Host(firebrand_compile::Host::Text(self.0.into())))
         }

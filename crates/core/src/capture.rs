@@ -57,6 +57,8 @@ pub trait Tracer: Interpreter {
     fn grad(&self, t: &Tensor) -> Option<Tensor>;
     /// Another gradient is stored in `t`.
     fn set_grad(&self, t: &Tensor, grad: Option<&Tensor>) -> Result<()>;
+    /// A tensor was made of host data. Every call of the function makes its own.
+    fn made(&self, t: &Tensor);
     /// A cell is read.
     fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor;
     /// A cell is written.

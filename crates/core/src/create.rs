@@ -77,6 +77,9 @@ impl Tensor {
         }
         let t = Tensor::try_empty(Spec::new(&sizes, T::DTYPE, Device::Cpu)?)?;
         write_slice(data, t.write()?.view_mut());
+        if let Some(tracer) = capture::tracer() {
+            tracer.made(&t);
+        }
         Ok(t)
     }
 

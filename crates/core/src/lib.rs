@@ -26,6 +26,7 @@ pub mod layout;
 pub mod library;
 mod limits;
 pub mod module;
+mod number;
 mod operators;
 pub mod ops;
 mod print;
@@ -39,7 +40,7 @@ mod storage;
 pub mod sym;
 mod sync;
 mod tensor;
-mod tree;
+pub mod tree;
 mod warnings;
 
 pub use create::TensorOptions;
@@ -52,6 +53,7 @@ pub use firebrand_kernels::{
 };
 pub use indexing::{Ellipsis, Index, IntoIndex, NewAxis};
 pub use layout::Layout;
+pub use number::Number;
 pub use scalar::Scalar;
 pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};

@@ -96,7 +96,7 @@ pub(crate) struct Stacks {
     /// Who makes the engine's runs in its place.
     pub(crate) runner: Option<Arc<dyn BackwardRunner>>,
     /// The level that wraps tensors here and the state below it; none at the bottom.
-    pub(crate) level: Option<Box<Frame>>,
+    pub(crate) level: Option<Box<Below>>,
 }
 
 /// The tensors of a dual level; shared with workers, so that what they made is erased with the rest.
@@ -104,7 +104,7 @@ pub(crate) type DualTensors = Arc<Mutex<Vec<WeakTensor>>>;
 
 /// What lies below a wrapping level: the state its inner calls run in.
 #[derive(Clone)]
-pub(crate) struct Frame {
+pub(crate) struct Below {
     pub(crate) level: Arc<Level>,
     word: u32,
     stacks: Stacks,
@@ -228,7 +228,7 @@ impl LevelGuard {
             s.autocast = autocast;
             s.saved_hooks_disabled = disabled;
             s.replacements = replacements;
-            s.level = Some(Box::new(Frame { level, word, stacks: below }));
+            s.level = Some(Box::new(Below { level, word, stacks: below }));
             if s.autocast.enabled() || s.replacements.is_some() { LAYERS } else { 0 }
         });
         let kept = word & !(LAYERS | DUAL | SAVED_HOOKS | CREATION | MUTATION_WATCH | CHECK_NAN);
@@ -251,7 +251,7 @@ impl Drop for LevelGuard {
 /// Runs `f` one level down, in the state the level was entered in: but what is not recorded above is not recorded below.
 pub(crate) fn descend<R>(f: impl FnOnce() -> R) -> R {
     struct Ascend {
-        frame: Option<Box<Frame>>,
+        frame: Option<Box<Below>>,
         word: u32,
     }
     impl Drop for Ascend {

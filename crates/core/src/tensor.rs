@@ -611,11 +611,6 @@ impl Tensor {
         Arc::addr(&self.0)
     }
 
-    /// How many handles to this tensor there are.
-    pub fn handle_count(&self) -> usize {
-        Arc::strong_count(&self.0)
-    }
-
     /// Whether both use the same memory.
     pub fn shares_storage(&self, other: &Tensor) -> bool {
         self.storage().ptr_eq(&other.storage())

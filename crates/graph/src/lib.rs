@@ -24,7 +24,7 @@ pub use call::{Evaluator, ProgramModule};
 pub use cond::{cond, record_cond};
 pub use dynamic::Dim;
 pub use error::{Error, Result};
-pub use export::{Export, NamedTensor, Tracer, export};
+pub use export::{Export, InnerTrace, NamedTensor, export};
 pub use firebrand_io::Memory;
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
 pub use pt2::{Extras, LoadOptions, SaveOptions};

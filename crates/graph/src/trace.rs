@@ -449,13 +449,11 @@ impl Trace {
 
     /// Lets go of all tensors; what is still alive afterwards somebody else holds.
     pub fn release(&mut self) -> Vec<(WeakTensor, NodeId)> {
-        let mut list: Vec<(WeakTensor, NodeId)> = self.nodes.drain().map(|(_, (t, n))| (t.downgrade(), n)).collect();
-        for (real, outline) in self.outlines.drain(..) {
-            if let Some((_, n)) = list.iter().find(|(w, _)| w.upgrade().is_some_and(|t| t.is_same(&real))) {
-                let n = *n;
-                list.push((outline.downgrade(), n));
-            }
-        }
+        let outlines = self.outlines.drain(..);
+        let outlines =
+            outlines.filter_map(|(real, outline)| Some((outline.downgrade(), self.nodes.get(&real.id())?.1)));
+        let mut list: Vec<(WeakTensor, NodeId)> = outlines.collect();
+        list.extend(self.nodes.drain().map(|(_, (t, n))| (t.downgrade(), n)));
         list.sort_by_key(|(_, n)| n.index());
         list
     }

@@ -7,7 +7,7 @@
 use super::fit::{Flat, Numbers, Template};
 use super::host::{HostOp, RunHost};
 use super::key::{Class, Key};
-use super::walk::Traced;
+use super::walk::WalkTrace;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use firebrand_core::Tensor;
@@ -68,7 +68,7 @@ fn may_differ(class: Class, known: u64, found: u64, any_size: bool) -> bool {
 }
 
 /// All frames of one structure.
-pub(crate) struct Capture {
+pub(crate) struct Structure {
     pub(crate) structure: Vec<u64>,
     /// If sizes do not vary, what they are.
     pub(crate) sizes: Option<Vec<u64>>,
@@ -79,7 +79,7 @@ pub(crate) struct Capture {
     pub(crate) frames: Vec<Arc<Frame>>,
 }
 
-impl Capture {
+impl Structure {
     /// Whether it is for runs like this.
     pub(crate) fn is_for(&self, key: &Key) -> bool {
         self.structure == key.structure && self.sizes.as_ref().is_none_or(|s| *s == key.sizes())
@@ -87,20 +87,20 @@ impl Capture {
 }
 
 /// The frame of a trace among these; none if there is none yet.
-pub(crate) fn find(frames: &[Arc<Frame>], traced: &Traced, flat: &Flat, key: &Key) -> Option<Arc<Frame>> {
+pub(crate) fn find(frames: &[Arc<Frame>], traced: &WalkTrace, flat: &Flat, key: &Key) -> Option<Arc<Frame>> {
     frames.iter().find(|f| f.fits(flat, &traced.ops, key.view())).cloned()
 }
 
 /// Compiles a new frame for a trace, which may be for more than its numbers if one of these is much like it.
 pub(crate) fn compile(
     frames: &[Arc<Frame>],
-    traced: Traced,
+    traced: WalkTrace,
     flat: Flat,
     key: &Key,
     backend: &dyn Backend,
 ) -> Result<Frame> {
     let numbers = key.view();
-    let Traced { mut graph, ops, hooks } = traced;
+    let WalkTrace { mut graph, ops, hooks } = traced;
     let similar = |f: &&Arc<Frame>| {
         let mut each = f.numbers.iter().zip(numbers.words).zip(numbers.classes);
         *f.ops == ops[..] && each.all(|((&a, &b), class)| a == b || may_differ(*class, a, b, true))

@@ -22,7 +22,7 @@ use crate::error::Error;
 use firebrand_core::Result;
 use firebrand_core::autograd::runner::{self, BackwardRunner, Defined, GraphTask, Outcome, RunnerScope};
 use fit::Flat;
-use frame::{Capture, Frame};
+use frame::{Frame, Structure};
 use key::{Class, Key};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -111,7 +111,7 @@ const HOOKS: usize = 4;
 /// What is known so far.
 #[derive(Default)]
 struct Cache {
-    captures: Vec<Capture>,
+    captures: Vec<Structure>,
     /// By a hash of structure and numbers.
     seen: HashMap<u64, Vec<Seen>>,
     count: usize,
@@ -170,7 +170,7 @@ impl Compiler {
     }
 
     /// The frame of a run that was traced; none if there are too many. User code runs in here, so nothing is locked.
-    fn frame(&self, key: &Key, traced: walk::Traced, defined: Option<&[Defined]>) -> Result<Option<Arc<Frame>>> {
+    fn frame(&self, key: &Key, traced: walk::WalkTrace, defined: Option<&[Defined]>) -> Result<Option<Arc<Frame>>> {
         let flat = Flat::new(&traced.graph);
         let frames = self.frames(key, defined);
         let frame = match frame::find(&frames, &traced, &flat, key) {
@@ -212,7 +212,7 @@ impl Compiler {
         if cache.captures.len() >= CAPTURES {
             cache.captures.remove(0);
         }
-        cache.captures.push(Capture {
+        cache.captures.push(Structure {
             structure: key.structure.clone(),
             sizes: fixed.then(|| key.sizes()),
             defined: defined.map(<[Defined]>::to_vec),

@@ -14,7 +14,7 @@ use firebrand_core::autograd::runner::{self, Defined, GraphTask, HookCounts, Pla
 use firebrand_core::autograd::{Backward, Gradients, Look, Node, SavedTensor};
 use firebrand_core::capture::TensorHookFn;
 use firebrand_core::{Device, ErrorKind, Layout, Scalar, Spec, Tensor, fusion, ops};
-use firebrand_graph::Tracer;
+use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, ScalarType, Target};
 use smallvec::SmallVec;
@@ -67,7 +67,7 @@ pub(crate) enum PureHooks {
 }
 
 /// A graph, what its slots stand for, and the pure hooks that are in it.
-pub(crate) struct Traced {
+pub(crate) struct WalkTrace {
     pub(crate) graph: GraphModule,
     pub(crate) ops: Vec<HostOp>,
     pub(crate) hooks: Vec<TensorHookFn>,
@@ -130,7 +130,7 @@ impl Walk {
 
     /// Writes the pass down. `defined` says which gradients each step gave, where formulas are called; without, they are
     /// taken to give all. A formula that looks at numbers is called from then on.
-    pub(crate) fn trace(&mut self, defined: Option<&[Defined]>) -> Result<Traced> {
+    pub(crate) fn trace(&mut self, defined: Option<&[Defined]>) -> Result<WalkTrace> {
         loop {
             match self.try_trace(defined) {
                 Ok(traced) => return Ok(traced),
@@ -144,8 +144,8 @@ impl Walk {
         }
     }
 
-    fn try_trace(&self, defined: Option<&[Defined]>) -> Result<Traced, Failure> {
-        let tracer = Tracer::new();
+    fn try_trace(&self, defined: Option<&[Defined]>) -> Result<WalkTrace, Failure> {
+        let tracer = InnerTrace::new();
         for (i, t) in self.inputs.iter().enumerate() {
             let seeds = self.seeds.len();
             tracer.input(&if i < seeds { format!("seed_{i}") } else { format!("saved_{}", i - seeds) }, t);
@@ -156,7 +156,7 @@ impl Walk {
         let mut graph = without_writes(tracer.finish(&answers).map_err(Error::from)?)?;
         sweep(&mut graph)?;
         let pure = self.steps.iter().filter(|s| s.hooks.pure > 0).flat_map(|s| runner::pure_hooks(&s.node));
-        Ok(Traced { graph, ops: tracing.ops.into_inner(), hooks: pure.collect() })
+        Ok(WalkTrace { graph, ops: tracing.ops.into_inner(), hooks: pure.collect() })
     }
 }
 
@@ -176,7 +176,7 @@ impl<E: Into<Error>> From<E> for Failure {
 struct Tracing<'a> {
     walk: &'a Walk,
     defined: Option<&'a [Defined]>,
-    tracer: Tracer,
+    tracer: InnerTrace,
     ops: RefCell<Vec<HostOp>>,
 }
 

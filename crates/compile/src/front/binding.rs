@@ -3,10 +3,10 @@
 //! A hook or effect that a captured function made holds what it captured then: tensors without memory, cells of that
 //! call. When it runs later it runs inside the binding of its call, and every op gets the real tensors instead.
 
-use crate::front::tree::SharedRef;
 use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::state::Slot;
+use firebrand_core::tree::SharedRef;
 use firebrand_core::{Result, Tensor, WeakTensor};
 use std::any::Any;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// What stands for what in one call.
 #[derive(Default)]
 pub(crate) struct Binding {
-    /// By the number of the tensor without memory. The captured function keeps that alive.
+    /// By the id of the tensor that was captured, which the recording keeps alive.
     tensors: Mutex<HashMap<usize, Tensor>>,
     /// As `tensors`, without keeping them alive: tensors whose own hooks look here.
     retained: Mutex<HashMap<usize, WeakTensor>>,
@@ -78,7 +78,7 @@ impl Binding {
 
     /// The tensor that one stands for.
     pub(crate) fn tensor(&self, t: &Tensor) -> Tensor {
-        if t.is_meta() { lock(&self.tensors).get(&t.id()).cloned().unwrap_or_else(|| t.clone()) } else { t.clone() }
+        lock(&self.tensors).get(&t.id()).cloned().unwrap_or_else(|| t.clone())
     }
 
     /// Runs `f` in this binding.

@@ -6,21 +6,21 @@ use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::{Error, Result};
 use crate::front::binding::Binding;
 use crate::front::capture::{
-    Dynamics, EnvironmentNumbers, FromBinding, Plan, Recording, SegmentRunner, Session, with_regions,
+    Blank, Dynamics, EnvironmentNumbers, FromBinding, Plan, Recording, SegmentRunner, Session, with_regions,
 };
 use crate::front::entry::{Body, Entry, Whole};
 use crate::front::guard::{Ambient, Dim, Guards, Symbols, TensorGuard, same_objects};
 use crate::front::leaves::Leaves;
-use crate::front::number::Number;
 use crate::front::options::{Options, Stance, stance};
 use crate::front::source::Source;
 use crate::front::stats;
-use crate::front::tree::{Leaf, Outcome, Rebuild, Tree};
 use crate::times::{Stage, timed};
+use firebrand_core::Number;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::capture as core_capture;
 use firebrand_core::module::ModuleWatch;
 use firebrand_core::sym;
+use firebrand_core::tree::{Outcome, Rebuild, TensorTree};
 use firebrand_core::{Scalar, SymInt, Tensor};
 use firebrand_graph::ir::GraphModule;
 use std::any::TypeId;
@@ -47,11 +47,11 @@ struct Inner<O> {
     entries: RwLock<Vec<Arc<Entry<O>>>>,
     dynamics: Mutex<Dynamics>,
     environment: EnvironmentNumbers,
-    shop: Arc<Shop>,
+    compiler: Arc<Compiler>,
 }
 
 /// What graphs of a function are compiled with.
-pub(crate) struct Shop {
+pub(crate) struct Compiler {
     pub(crate) options: Options,
     pub(crate) name: String,
     code: TypeId,
@@ -79,7 +79,7 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// ```
 pub fn compile<I, R, F>(f: F) -> Compiled<I, R::Tree>
 where
-    I: Tree,
+    I: TensorTree,
     R: Outcome,
     F: Fn(&I) -> R + Send + Sync + 'static,
 {
@@ -93,12 +93,12 @@ where
 /// [`effects`](crate::front::effects), [`Shared`](crate::Shared) cells, hooks or module buffers.
 pub fn compile_with<I, R, F>(f: F, options: Options) -> Compiled<I, R::Tree>
 where
-    I: Tree,
+    I: TensorTree,
     R: Outcome,
     F: Fn(&I) -> R + Send + Sync + 'static,
 {
     let name = options.name.clone().unwrap_or_else(|| std::any::type_name::<F>().to_string());
-    let shop = Shop {
+    let compiler = Compiler {
         options,
         name,
         code: TypeId::of::<F>(),
@@ -110,12 +110,12 @@ where
         entries: RwLock::default(),
         dynamics: Mutex::default(),
         environment: EnvironmentNumbers::default(),
-        shop: Arc::new(shop),
+        compiler: Arc::new(compiler),
     };
     Compiled { f: Arc::new(move |input| f(input).outcome()), inner: Arc::new(inner) }
 }
 
-impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
+impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
     /// Calls the function.
     ///
     /// # Panics
@@ -169,7 +169,7 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
 
     /// How the function was compiled.
     pub fn options(&self) -> &Options {
-        &self.inner.shop.options
+        &self.inner.compiler.options
     }
 
     /// How many entries the function has.
@@ -185,7 +185,7 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
 
     /// Why graphs have ended in the middle of the function so far.
     pub fn graph_breaks(&self) -> Vec<GraphBreak> {
-        lock(&self.inner.shop.breaks).clone()
+        lock(&self.inner.compiler.breaks).clone()
     }
 
     /// Forgets everything compiled.
@@ -193,8 +193,8 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         self.inner.entries.write().unwrap_or_else(|e| e.into_inner()).clear();
         *lock(&self.inner.dynamics) = Dynamics::default();
         lock(&self.inner.environment).clear();
-        lock(&self.inner.shop.segments).clear();
-        lock(&self.inner.shop.breaks).clear();
+        lock(&self.inner.compiler.segments).clear();
+        lock(&self.inner.compiler.breaks).clear();
     }
 
     /// Why each entry does not fit.
@@ -209,8 +209,8 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
 
     /// What happens when compiling again is not wanted; none if it is.
     fn forbidden(&self, input: &I, entries: &[Arc<Entry<O>>], reasons: Vec<String>) -> Result<Option<O>> {
-        let shop = &self.inner.shop;
-        let function = shop.name.clone();
+        let compiler = &self.inner.compiler;
+        let function = compiler.name.clone();
         for reason in &reasons {
             tracing::debug!(target: "firebrand::recompiles", function = %function, "{reason}");
         }
@@ -219,12 +219,12 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
             Stance::FailOnRecompile => return Err(Error::Recompile { function, why: "by the stance", reasons }),
             _ => {}
         }
-        if shop.options.error_on_recompile {
+        if compiler.options.error_on_recompile {
             return Err(Error::Recompile { function, why: "error_on_recompile is set", reasons });
         }
-        let limit = shop.options.cache_limit;
+        let limit = compiler.options.cache_limit;
         if entries.len() >= limit || stats::entries() >= stats::LIMIT {
-            if shop.options.fullgraph {
+            if compiler.options.fullgraph {
                 return Err(Error::CacheLimit { function, limit, reasons });
             }
             tracing::warn!(target: "firebrand::recompiles", function = %function, limit, "cache limit reached, running plainly");
@@ -235,14 +235,14 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
 
     /// Runs the function under capture. With `segments` its graphs are known to be several; otherwise a new entry is made.
     fn capture(&self, input: &I, leaves: &Leaves<'_>, ambient: &Ambient, segments: Option<&Entry<O>>) -> Result<O> {
-        let shop = self.inner.shop.clone();
+        let compiler = self.inner.compiler.clone();
         let plan = match segments {
             Some(_) => Plan::fixed(leaves),
-            None => lock(&self.inner.dynamics).plan(leaves, shop.options.dynamic),
+            None => lock(&self.inner.dynamics).plan(leaves, compiler.options.dynamic),
         };
         let binding = Arc::new(Binding::new(&leaves.cells, &leaves.cells));
         let environment = self.inner.environment.clone();
-        let session = Session::new(plan, shop.options.fullgraph, binding, shop.clone(), environment);
+        let session = Session::new(plan, compiler.options.fullgraph, binding, compiler.clone(), environment);
         let global_hooks = ModuleWatch::global_hook_ids();
         let before = is_grad_enabled();
         let captured = || {
@@ -262,7 +262,7 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         }
         let template = match outcome {
             Ok(template) => template,
-            Err(e @ Error::Backend { .. }) if shop.options.suppress_errors => {
+            Err(e @ Error::Backend { .. }) if compiler.options.suppress_errors => {
                 tracing::warn!(target: "firebrand::graph_breaks", "{e}; running plainly");
                 return Ok((self.f)(input)?);
             }
@@ -271,15 +271,15 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         if !session.lock().breaks.is_empty() {
             return self.end_segments(&session, template, leaves, ambient, segments, after, global_hooks);
         }
-        let tensors = tensors_of(&template);
-        let mut recording = session.finish(&tensors, &record, after)?;
-        drop(tensors);
+        let (tensors, blank) = Blank::split(&template)?;
+        drop(template);
+        let mut recording = session.finish(tensors, &record, after)?;
         let guards = guards(&session.plan, &mut recording, leaves, ambient, global_hooks);
         let executable = match recording.graph.take() {
             None => None,
-            Some(graph) => match shop.compile(graph, &recording.examples) {
+            Some(graph) => match compiler.compile(graph, &recording.examples) {
                 Ok(executable) => Some(executable),
-                Err(e) if shop.options.suppress_errors => {
+                Err(e) if compiler.options.suppress_errors => {
                     tracing::warn!(target: "firebrand::graph_breaks", "{e}; running plainly");
                     return Ok((self.f)(input)?);
                 }
@@ -287,11 +287,11 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
             },
         };
         let symbols: Symbols = session.plan.symbols.iter().map(|s| s.hint).collect();
-        let whole = Whole::new(recording, executable, template, leaves.cells.to_vec(), ambient.autocast.is_some());
+        let whole = Whole::new(recording, executable, blank, leaves.cells.to_vec(), ambient.autocast.is_some());
         let entry = Arc::new(Entry::new(guards, Body::Whole(Box::new(whole))));
         self.add(entry.clone());
         let Body::Whole(whole) = &entry.body else { return Err(Error::internal("just made as one graph")) };
-        whole.run(leaves, &symbols, shop.options.replay_effects, true)
+        whole.run(leaves, &symbols, compiler.options.replay_effects, true)
     }
 
     /// The end of a function of several graphs: the last one runs, and the result gets its real tensors.
@@ -306,7 +306,7 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         global_hooks: Vec<u64>,
     ) -> Result<O> {
         session.flush()?;
-        let mut breaks = lock(&self.inner.shop.breaks);
+        let mut breaks = lock(&self.inner.compiler.breaks);
         for found in std::mem::take(&mut session.lock().breaks) {
             if !breaks.contains(&found) {
                 breaks.push(found);
@@ -340,16 +340,6 @@ impl<O> Drop for Inner<O> {
     fn drop(&mut self) {
         stats::removed(self.entries.get_mut().map_or(0, |e| e.len()));
     }
-}
-
-fn tensors_of(tree: &impl Tree) -> Vec<Tensor> {
-    let mut tensors = Vec::new();
-    tree.visit(&mut |leaf| {
-        if let Leaf::Tensor(t) = leaf {
-            tensors.push(t.clone());
-        }
-    });
-    tensors
 }
 
 /// Everything the graph of a capture depends on.
@@ -436,7 +426,7 @@ impl Rebuild for Arguments<'_> {
 
 impl Session {
     /// The arguments as the function sees them under capture.
-    fn arguments<I: Tree>(&self, input: &I, leaves: &Leaves<'_>) -> Result<I> {
+    fn arguments<I: TensorTree>(&self, input: &I, leaves: &Leaves<'_>) -> Result<I> {
         let mut make = Arguments {
             session: self,
             tensors_given: &leaves.tensors,
@@ -451,7 +441,7 @@ impl Session {
     }
 }
 
-impl Shop {
+impl Compiler {
     /// Compiles a graph, or takes it from another function of the same code that compiled the very same.
     pub(crate) fn compile(
         &self,
@@ -476,7 +466,7 @@ impl Shop {
     }
 }
 
-impl SegmentRunner for Shop {
+impl SegmentRunner for Compiler {
     fn executable(
         &self,
         graph: GraphModule,

@@ -1,8 +1,8 @@
 //! disable: a function that is never captured.
 
 use crate::front::capture::{self, Session};
-use crate::front::tree::{Leaf, Outcome, Rebuild, Tree};
 use firebrand_core::capture::{self as core_capture, Read, Tracer};
+use firebrand_core::tree::{Leaf, Outcome, Rebuild, TensorTree};
 use firebrand_core::{Result, Tensor};
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -15,11 +15,11 @@ pub struct Disabled<I, F> {
 }
 
 /// Keeps a function out of every graph.
-pub fn disable<I: Tree, R: Outcome, F: Fn(&I) -> R>(f: F) -> Disabled<I, F> {
+pub fn disable<I: TensorTree, R: Outcome, F: Fn(&I) -> R>(f: F) -> Disabled<I, F> {
     Disabled { f, input: PhantomData }
 }
 
-impl<I: Tree, R: Outcome, F: Fn(&I) -> R> Disabled<I, F> {
+impl<I: TensorTree, R: Outcome, F: Fn(&I) -> R> Disabled<I, F> {
     /// Calls the function.
     ///
     /// # Panics
@@ -36,7 +36,7 @@ impl<I: Tree, R: Outcome, F: Fn(&I) -> R> Disabled<I, F> {
         let at = Location::caller();
         let mut first: Option<Tensor> = None;
         input.visit(&mut |leaf| {
-            if let Leaf::Tensor(t) = leaf {
+            if let Leaf::Tensor(t) | Leaf::Index(t) = leaf {
                 first.get_or_insert_with(|| t.clone());
             }
         });

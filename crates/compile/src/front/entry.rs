@@ -8,9 +8,9 @@ use crate::front::capture::{Effect, HookTemplate, Recording, Slot, bound_hook};
 use crate::front::guard::{Guards, Symbols};
 use crate::front::leaves::Leaves;
 use crate::front::source::Source;
-use crate::front::tree::SharedRef;
-use crate::front::tree::{Rebuild, Tree};
-use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Function, RemovableHandle, set_grad_enabled};
+use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Function, RemovableHandle, no_grad, set_grad_enabled};
+use firebrand_core::tree::SharedRef;
+use firebrand_core::tree::{Rebuild, TensorTree};
 use firebrand_core::{SymInt, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ pub(crate) struct Whole<O> {
     executable: Option<Arc<dyn Executable>>,
     inputs: Vec<Source>,
     results: Vec<Slot>,
-    /// The result as it was captured.
+    /// The result without its tensors.
     template: O,
-    effects: Vec<Effect>,
-    all: Vec<(usize, Slot)>,
-    held: Vec<(usize, Slot)>,
+    effects: Vec<Effect<Slot>>,
+    held: Vec<(Tensor, Slot)>,
+    locals: Vec<Tensor>,
     retained: Vec<(usize, Slot)>,
     hooks: Vec<HookTemplate>,
     functions: Arc<[Arc<dyn Function>]>,
@@ -49,7 +49,7 @@ pub(crate) struct Whole<O> {
     autocast: bool,
 }
 
-impl<O: Tree> Whole<O> {
+impl<O: TensorTree> Whole<O> {
     pub(crate) fn new(
         recording: Recording,
         executable: Option<Arc<dyn Executable>>,
@@ -57,15 +57,16 @@ impl<O: Tree> Whole<O> {
         cells: Vec<SharedRef>,
         autocast: bool,
     ) -> Whole<O> {
-        let Recording { inputs, results, effects, all, held, retained, hooks, functions, grad_after, .. } = recording;
+        let Recording { inputs, results, effects, held, locals, retained, hooks, functions, grad_after, .. } =
+            recording;
         Whole {
             executable,
             inputs,
             results,
             template,
             effects,
-            all,
             held,
+            locals,
             retained,
             hooks,
             functions,
@@ -79,13 +80,14 @@ impl<O: Tree> Whole<O> {
     pub(crate) fn run(&self, leaves: &Leaves<'_>, symbols: &Symbols, replay: bool, first: bool) -> Result<O> {
         let bound = !self.hooks.is_empty() || !self.effects.is_empty();
         let kept = bound.then(|| Arc::new(Binding::new(&self.cells, &leaves.cells)));
+        let locals = self.locals.iter().map(own_copy).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
         let outputs = match &self.executable {
             None => Vec::new(),
             Some(executable) => {
                 let call = self.call(kept.as_ref());
                 let mut inputs: SmallVec<[Value; 8]> = SmallVec::with_capacity(self.inputs.len());
                 for source in &self.inputs {
-                    inputs.push(value(source, leaves, symbols)?);
+                    inputs.push(value(source, leaves, symbols, &locals)?);
                 }
                 // Casts of an autocast region are part of the graph.
                 let _plain = self
@@ -96,6 +98,7 @@ impl<O: Tree> Whole<O> {
         };
         let tensor = |slot: &Slot| -> Result<Tensor> {
             match slot {
+                Slot::Source(Source::Local(k)) => Ok(locals[*k].clone()),
                 Slot::Source(source) => source.tensor(leaves).ok_or_else(|| Error::internal("a source is no tensor")),
                 Slot::Output(k) => match outputs.get(*k) {
                     Some(value) => Ok(value.tensor()?.clone()),
@@ -105,22 +108,21 @@ impl<O: Tree> Whole<O> {
         };
         let mut binding = None;
         if let Some(kept) = kept {
-            for (outline, slot) in &self.held {
-                kept.bind(*outline, tensor(slot)?);
+            let full = Arc::new(Binding::new(&self.cells, &leaves.cells));
+            for (captured, slot) in &self.held {
+                let real = tensor(slot)?;
+                kept.bind(captured.id(), real.clone());
+                full.bind(captured.id(), real);
             }
             for (outline, slot) in &self.retained {
                 kept.bind_retained(*outline, &tensor(slot)?);
-            }
-            let full = Arc::new(Binding::new(&self.cells, &leaves.cells));
-            for (outline, slot) in &self.all {
-                full.bind(*outline, tensor(slot)?);
             }
             full.take_handles(&kept);
             if replay {
                 for effect in &self.effects {
                     match effect {
                         Effect::Register { handle, .. } if first => full.bind_handle(handle.key(), handle.clone()),
-                        effect => effect.run(&full, &kept)?,
+                        effect => effect.run(&tensor, &full, &kept)?,
                     }
                 }
             }
@@ -157,12 +159,18 @@ impl<O: Tree> Whole<O> {
     }
 }
 
-fn value(source: &Source, leaves: &Leaves<'_>, symbols: &Symbols) -> Result<Value> {
+/// What a call has of a tensor that the function makes of host data.
+fn own_copy(template: &Tensor) -> Result<Tensor> {
+    let copy = no_grad(|| template.try_clone_tensor())?;
+    Ok(copy.try_requires_grad_(template.requires_grad())?)
+}
+
+fn value(source: &Source, leaves: &Leaves<'_>, symbols: &Symbols, locals: &[Tensor]) -> Result<Value> {
     Ok(match source {
         Source::Number(i) => Value::Scalar(leaves.numbers[*i].peek()),
         Source::ReadNumber(read) => Value::Scalar(read()),
         Source::Symbol(s) => Value::Scalar(symbols[*s as usize].into()),
-        Source::Local(t) => Value::Tensor(t.try_clone_tensor()?),
+        Source::Local(k) => Value::Tensor(locals[*k].clone()),
         other => Value::Tensor(other.tensor(leaves).ok_or_else(|| Error::internal("a source is no tensor"))?),
     })
 }

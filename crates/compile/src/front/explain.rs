@@ -7,7 +7,7 @@ use crate::breaks::GraphBreak;
 use crate::error::Result;
 use crate::front::compiled::compile_with;
 use crate::front::options::Options;
-use crate::front::tree::{Outcome, Tree};
+use firebrand_core::tree::{Outcome, TensorTree};
 use firebrand_graph::ir::GraphModule;
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Explanation {
 /// Runs a function once on an input and says what it was compiled to. The function's effects happen.
 pub fn explain<I, R, F>(f: F, input: &I) -> Result<Explanation>
 where
-    I: Tree,
+    I: TensorTree,
     R: Outcome,
     R::Tree: Send + Sync,
     F: Fn(&I) -> R + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! The leaves of a call's arguments, by kind.
 
-use crate::front::number::Number;
-use crate::front::tree::{Host, Leaf, SharedRef, Tree};
+use firebrand_core::Number;
+use firebrand_core::tree::{Host, Leaf, SharedRef, TensorTree};
 use firebrand_core::{SymInt, Tensor};
 use smallvec::SmallVec;
 
@@ -16,15 +16,15 @@ pub(crate) struct Leaves<'a> {
 }
 
 impl<'a> Leaves<'a> {
-    pub(crate) fn of(tree: &'a impl Tree) -> Leaves<'a> {
+    pub(crate) fn of(tree: &'a impl TensorTree) -> Leaves<'a> {
         let mut leaves = Leaves::default();
         tree.visit(&mut |leaf| match leaf {
-            Leaf::Tensor(t) => leaves.tensors.push(t),
+            Leaf::Tensor(t) | Leaf::Index(t) => leaves.tensors.push(t),
             Leaf::Number(n) => leaves.numbers.push(n),
             Leaf::Size(n) => leaves.sizes.push(n),
             Leaf::Host(h) => leaves.hosts.push(h),
             Leaf::Shared(c) => leaves.cells.push(c),
-            Leaf::Handle(_) => {}
+            _ => {}
         });
         leaves
     }

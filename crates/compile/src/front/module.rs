@@ -6,7 +6,6 @@
 use crate::error::Result;
 use crate::front::compiled::{Compiled, compile_with};
 use crate::front::options::Options;
-use crate::front::tree::Tree;
 use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor, TensorTree};
 use std::sync::Arc;
 
@@ -19,16 +18,16 @@ pub struct CompiledModule<M, I, O> {
 /// Compiles the calls of a module, hooks included.
 pub fn compile_module<M, I>(module: Arc<M>, options: Options) -> CompiledModule<M, I, M::Output>
 where
-    I: Tree + TensorTree,
+    I: TensorTree,
     M: Forward<I>,
-    M::Output: Tree + Send + Sync,
+    M::Output: TensorTree + Send + Sync,
 {
     let inner = module.clone();
     let options = Options { name: options.name.clone().or_else(|| Some(module.name().to_string())), ..options };
     CompiledModule { call: compile_with(move |input: &I| inner.try_call(input), options), module }
 }
 
-impl<M, I: Tree, O: Tree + Send + Sync> CompiledModule<M, I, O> {
+impl<M, I: TensorTree, O: TensorTree + Send + Sync> CompiledModule<M, I, O> {
     /// Calls the module.
     ///
     /// # Panics

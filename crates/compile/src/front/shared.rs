@@ -6,8 +6,9 @@
 
 use crate::front::binding;
 use crate::front::capture;
-use crate::front::tree::{Leaf, Rebuild, SharedRef, Tree};
 use firebrand_core::state::Slot;
+use firebrand_core::tree::{Leaf, Rebuild, SharedRef, TensorTree};
+use firebrand_core::{Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -87,7 +88,7 @@ impl<T: Send + 'static> Shared<T> {
     }
 }
 
-impl<T: Tree + Send> Shared<T> {
+impl<T: TensorTree + Send> Shared<T> {
     /// The content. Inside a captured function its tensors and numbers are read at every call.
     pub fn get(&self) -> T {
         if let Some(session) = capture::session() {
@@ -98,7 +99,7 @@ impl<T: Tree + Send> Shared<T> {
     }
 
     fn copy(cell: &Cell<T>) -> T {
-        Self::lock(cell).rebuild(&mut capture::Same)
+        Self::lock(cell).clone()
     }
 
     /// Puts something else in it, at every call.
@@ -116,7 +117,7 @@ impl<T: Tree + Send> Shared<T> {
     }
 }
 
-impl<T: Tree + Send + Sync> Shared<Vec<T>> {
+impl<T: TensorTree + Send + Sync> Shared<Vec<T>> {
     /// Appends a value, at every call.
     pub fn push(&self, value: T) {
         match capture::session() {
@@ -129,12 +130,16 @@ impl<T: Tree + Send + Sync> Shared<Vec<T>> {
     }
 }
 
-impl<T: Send + 'static> Tree for Shared<T> {
+impl<T: Send + 'static> TensorTree for Shared<T> {
+    type With<X> = Self;
     fn visit<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
         see(Leaf::Shared(SharedRef { address: self.address(), cell: self.0.clone() }))
     }
     fn rebuild(&self, _: &mut dyn Rebuild) -> Self {
         self.clone()
+    }
+    fn map_leaves<X>(&self, _: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self> {
+        Ok(self.clone())
     }
 }
 

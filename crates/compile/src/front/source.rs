@@ -12,8 +12,8 @@ pub(crate) enum Source {
     Arg(usize),
     /// A tensor that the function holds.
     Captured(Tensor),
-    /// A tensor that the function made of host data: every call gets its own copy if it is written.
-    Local(Tensor),
+    /// A tensor that the function makes of host data: every call has a copy of its own.
+    Local(usize),
     /// A cell of a module.
     Cell(Arc<dyn TensorCell>),
     /// A cell of the user's.
@@ -40,17 +40,17 @@ impl Source {
     pub(crate) fn tensor(&self, leaves: &Leaves<'_>) -> Option<Tensor> {
         Some(match self {
             Source::Arg(i) => (*leaves.tensors.get(*i)?).clone(),
-            Source::Captured(t) | Source::Local(t) => t.clone(),
+            Source::Captured(t) => t.clone(),
             Source::Cell(cell) => cell.load(),
             Source::Read(read) => read(),
-            Source::Number(_) | Source::ReadNumber(_) | Source::Symbol(_) => return None,
+            Source::Local(_) | Source::Number(_) | Source::ReadNumber(_) | Source::Symbol(_) => return None,
         })
     }
 
     /// Shows the tensor at this call, without a handle of its own where that is possible.
     pub(crate) fn with_tensor<R>(&self, leaves: &Leaves<'_>, f: impl FnOnce(&Tensor) -> R) -> R {
         match self {
-            Source::Captured(t) | Source::Local(t) => f(t),
+            Source::Captured(t) => f(t),
             other => f(&other.tensor(leaves).expect("guarded sources are tensors")),
         }
     }

@@ -7,13 +7,13 @@
 //!
 //! Results are contiguous and in memory of their own, whichever side ran.
 
-use super::trace::{Input, Request, Traced, outline, trace};
+use super::trace::{Input, JointTrace, Request, outline, trace};
 use crate::backend::Value;
 use crate::error::{Error, Result};
 use crate::joint::partition::{Joint, extract};
 use firebrand_core::autograd::{Context, Function, is_grad_enabled};
 use firebrand_core::{DType, Layout, Tensor};
-use firebrand_graph::Tracer;
+use firebrand_graph::InnerTrace;
 use firebrand_graph::ir::{
     Argument, Function as Builtin, GraphModule, Hop, Kind, MemoryFormat, Name, NodeId, OpOverload, Target, TensorMeta,
     Val,
@@ -29,7 +29,7 @@ type Sides = [Arc<GraphModule>; 2];
 #[derive(Clone)]
 pub(super) struct Conditionals {
     /// Where their nodes go.
-    pub(super) tracer: Tracer,
+    pub(super) tracer: InnerTrace,
     /// Whether derivatives of the gradients are wanted.
     pub(super) create_graph: bool,
     /// Whether ops are taken apart.
@@ -87,7 +87,7 @@ impl Conditionals {
         Ok(Results { tensors, own })
     }
 
-    fn both(&self, sides: &Sides, operands: &[Tensor], recording: bool) -> Result<[Traced; 2]> {
+    fn both(&self, sides: &Sides, operands: &[Tensor], recording: bool) -> Result<[JointTrace; 2]> {
         let [yes, no] = sides.each_ref().map(|side| trace(&self.request(side, operands, recording)));
         let traced = [yes?, no?];
         let [yes, no] = [metas(&traced[0].joint)?, metas(&traced[1].joint)?];
@@ -269,7 +269,7 @@ fn zeros(module: &mut GraphModule, like: &TensorMeta) -> NodeId {
 }
 
 /// Results that are not contiguous memory of their own in both sides.
-fn to_copy(traced: &[Traced; 2]) -> Result<Vec<usize>> {
+fn to_copy(traced: &[JointTrace; 2]) -> Result<Vec<usize>> {
     let mut copied = HashSet::new();
     for t in traced {
         let graph = &t.joint.module.graph;

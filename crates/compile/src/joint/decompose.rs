@@ -8,7 +8,7 @@ use super::trace::outline;
 use crate::error::{Error, Result};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{Device, Scalar, Spec, Tensor, ops};
-use firebrand_graph::Tracer;
+use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Function, GraphModule, Hop, OpOverload, Target, TensorMeta, Val};
 
@@ -35,7 +35,7 @@ pub(super) fn decompose(module: GraphModule) -> Result<GraphModule> {
     if !graph.nodes().any(|n| DECOMPOSED.contains(&base(graph[n].target()))) {
         return Ok(module);
     }
-    let tracer = Tracer::new();
+    let tracer = InnerTrace::new();
     let mut inputs = Vec::new();
     for n in graph.placeholders() {
         let Some(Val::Tensor(meta)) = &graph[n].meta().val else {
@@ -52,7 +52,7 @@ pub(super) fn decompose(module: GraphModule) -> Result<GraphModule> {
 }
 
 struct Decomposer {
-    tracer: Tracer,
+    tracer: InnerTrace,
 }
 
 impl NodeRunner for Decomposer {

@@ -6,7 +6,7 @@
 
 use super::AotOptions;
 use super::loose::goes_on_from_loose_view;
-use super::trace::{Input, Request, Traced, trace};
+use super::trace::{Input, JointTrace, Request, trace};
 use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint, extract};
@@ -295,7 +295,7 @@ impl Plan {
             autocast: None,
         };
         let traced = timed(Stage::Joint, || trace(&request))?;
-        let Traced { joint, needs, result_needs, numbers, layouts } = traced;
+        let JointTrace { joint, needs, result_needs, numbers, layouts } = traced;
         let differentiable = recording && joint.grads.iter().any(|g| *g != Argument::None);
         let saved = match differentiable {
             true => timed(Stage::Partition, || partition::saved_values(&joint, &options.partition))?,

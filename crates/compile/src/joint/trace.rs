@@ -15,7 +15,7 @@ use firebrand_core::autograd::{
 };
 use firebrand_core::state::ThreadState;
 use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
-use firebrand_graph::Tracer;
+use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::functionalize_module;
@@ -57,7 +57,7 @@ pub(crate) enum Input {
 }
 
 /// The graph, and what its results are.
-pub(crate) struct Traced {
+pub(crate) struct JointTrace {
     pub(crate) joint: Joint,
     /// For each output, whether it has a history.
     pub(crate) needs: Vec<bool>,
@@ -93,17 +93,17 @@ fn has_history(t: &Tensor) -> bool {
 }
 
 /// Traces; see the head of this file.
-pub(crate) fn trace(request: &Request) -> Result<Traced> {
+pub(crate) fn trace(request: &Request) -> Result<JointTrace> {
     ThreadState::isolated(|| trace_isolated(request))
 }
 
-fn trace_isolated(request: &Request) -> Result<Traced> {
+fn trace_isolated(request: &Request) -> Result<JointTrace> {
     let _mode = set_grad_enabled(request.recording).scoped();
     let lower = |dtype| AutocastGuard::new(AutocastOptions { enabled: true, dtype, cache_enabled: false });
     let autocast = request.autocast.map(lower);
     // Derivatives of the gradient, and decompositions, go through its products.
     let _whole = (!request.create_graph && !request.decompose).then(fusion::keep_attention_whole);
-    let tracer = Tracer::new();
+    let tracer = InnerTrace::new();
     let mut values = Vec::new();
     let mut leaves = Vec::new();
     for (i, input) in request.inputs.iter().enumerate() {
@@ -167,7 +167,7 @@ fn trace_isolated(request: &Request) -> Result<Traced> {
         module = decompose(module)?;
     }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
-    Ok(Traced { joint, needs, result_needs, numbers, layouts })
+    Ok(JointTrace { joint, needs, result_needs, numbers, layouts })
 }
 
 /// Derivatives and layers made of ops may write what they made; here they do not.

@@ -58,14 +58,14 @@ fn leads_outside(outputs: &[Tensor], inputs: &[Tensor], start: u64) -> Result<bo
 }
 
 /// A run of the function, ready to be differentiated.
-struct Traced<O> {
+struct Recorded<O> {
     inputs: Vec<Tensor>,
     output: O,
     /// Whether gradients of what comes out may be wanted outside.
     connected: bool,
 }
 
-fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<Traced<R::Tree>> {
+fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<Recorded<R::Tree>> {
     let outer = state::is(state::GRAD);
     if state::is(state::SAVED_HOOKS) {
         return Err(ErrorKind::SavedHooksDisabled { message: NO_HOOKS.to_string() }.into());
@@ -81,7 +81,7 @@ fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result
     };
     let inputs = inside.leaves();
     let connected = outer && (wanted_outside || leads_outside(&output.leaves(), &inputs, start)?);
-    Ok(Traced { inputs, output, connected })
+    Ok(Recorded { inputs, output, connected })
 }
 
 /// Gradients of `outputs` with respect to `inputs`; zeros where there is no path.

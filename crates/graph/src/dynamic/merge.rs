@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A function traced at one set of values of the symbols.
-pub(crate) struct Traced {
+pub(crate) struct Sample {
     /// See [`Point`].
     pub(crate) varies: Option<usize>,
     pub(crate) symbols: Vec<i64>,
@@ -29,7 +29,7 @@ pub(crate) struct Difference {
 }
 
 /// One graph for all of them. `names` are the symbols.
-pub(crate) fn merge(base: &Traced, others: &[Traced], names: &[Expr]) -> Result<GraphModule, Difference> {
+pub(crate) fn merge(base: &Sample, others: &[Sample], names: &[Expr]) -> Result<GraphModule, Difference> {
     let modules: Vec<&GraphModule> = others.iter().map(|t| &t.module).collect();
     let points = others.iter().map(|t| Point { varies: t.varies, symbols: &t.symbols, size: 0 }).collect();
     Merge { base: &base.symbols, points, names }.module(&base.module, &modules)

@@ -15,7 +15,7 @@ mod size;
 pub use dim::Dim;
 pub(crate) use dim::{Places, Symbol};
 pub use fit::{Point, fit};
-pub(crate) use merge::{Difference, Traced, merge};
+pub(crate) use merge::{Difference, Sample, merge};
 pub use probe::{Sizes, sizes_at};
 pub(crate) use program::at_all_sizes;
 pub(crate) use remainders::remainders;

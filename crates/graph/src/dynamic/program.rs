@@ -1,7 +1,7 @@
 //! Passes that run a program without memory, on programs whose sizes vary: the pass runs at several sizes, and what comes
 //! out becomes one program over the same symbols.
 
-use super::{Symbol, Traced, merge, remainders};
+use super::{Sample, Symbol, merge, remainders};
 use crate::call::{bind, evaluate};
 use crate::error::{Error, Result};
 use crate::ir::*;
@@ -25,7 +25,7 @@ pub(crate) fn at_all_sizes(
     let mut result = run(program)?;
     let traced = |varies, symbols: Vec<i64>| {
         let there = run(&program_at(program, &names, &symbols)?)?;
-        Ok::<_, Error>(Traced { varies, symbols, module: (*there.module).clone() })
+        Ok::<_, Error>(Sample { varies, symbols, module: (*there.module).clone() })
     };
     let alone = |k: usize, value: i64| {
         let mut values = hints.clone();
@@ -42,8 +42,8 @@ pub(crate) fn at_all_sizes(
         let next = |s: &Symbol| s.others().first().copied().unwrap_or(s.hint);
         others.push(traced(None, symbols.iter().map(next).collect())?);
     }
-    let base = Traced { varies: None, symbols: hints.clone(), module: (*result.module).clone() };
-    let merged = |others: &[Traced]| {
+    let base = Sample { varies: None, symbols: hints.clone(), module: (*result.module).clone() };
+    let merged = |others: &[Sample]| {
         merge(&base, others, &exprs).map_err(|d| {
             let at = names.keys().zip(&others[d.trace].symbols).map(|(n, v)| format!("{n} = {v}"));
             let at = at.collect::<Vec<_>>().join(", ");

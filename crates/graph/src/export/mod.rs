@@ -5,8 +5,8 @@
 //! refused by the op. Sizes are those of the example inputs, but for those declared to vary ([`Dim`]): for these the
 //! function is run at other sizes too, and must do the same there (`vary`).
 
-mod capture;
-mod tracer;
+mod inner;
+mod layer;
 mod vary;
 
 use crate::dynamic::{Dim, Places, Symbol};
@@ -20,8 +20,8 @@ use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::module::{Buffer, Module, ModuleVisitor, Parameter};
 use std::sync::Arc;
 
-pub(crate) use capture::{Capture, trace_below_autograd};
-pub use tracer::Tracer;
+pub use inner::InnerTrace;
+pub(crate) use layer::{TraceLayer, trace_below_autograd};
 
 /// A tensor of the function's own that the program should know by name.
 pub struct NamedTensor {
@@ -145,10 +145,10 @@ impl<'a> Export<'a> {
     /// As [`Export::run`], where nothing varies.
     fn once(self, f: impl FnOnce(&[Tensor]) -> firebrand_core::Result<Vec<Tensor>>) -> Result<ExportedProgram> {
         let (places, _) = Places::new(self.inputs, &[], |i| self.name(i))?;
-        let capture = Arc::new(Capture::new(is_grad_enabled()));
-        let outlines = self.begin(&capture, &places, &[])?;
-        let results = capture::above_autograd(&capture, || f(&outlines))?;
-        let module = capture.finish(&results)?;
+        let layer = Arc::new(TraceLayer::new(is_grad_enabled()));
+        let outlines = self.begin(&layer, &places, &[])?;
+        let results = layer::above_autograd(&layer, || f(&outlines))?;
+        let module = layer.finish(&results)?;
         self.program(module)
     }
 
@@ -162,15 +162,15 @@ impl<'a> Export<'a> {
     }
 
     /// Adds the inputs to a graph; gives the tensors without memory that the function is called with.
-    fn begin(&self, capture: &Capture, places: &Places, symbols: &[i64]) -> Result<Vec<Tensor>> {
+    fn begin(&self, layer: &TraceLayer, places: &Places, symbols: &[i64]) -> Result<Vec<Tensor>> {
         for own in self.own() {
             let prefix = if own.is_parameter { "p_" } else { "b_" };
-            capture.input(&format!("{prefix}{}", own.name.replace('.', "_").to_lowercase()), &own.tensor);
+            layer.input(&format!("{prefix}{}", own.name.replace('.', "_").to_lowercase()), &own.tensor);
         }
         let outline = |(i, input): (usize, &Tensor)| {
             let name = self.name(i);
             let outline = places.outline(i, input, symbols, &name)?;
-            capture.input(&name, &outline);
+            layer.input(&name, &outline);
             Ok(outline)
         };
         self.inputs.iter().enumerate().map(outline).collect()

@@ -1,8 +1,8 @@
 //! Export at sizes that vary: the function is traced at the sizes of the example and at others, and the traces become one
 //! graph. Where the function fails at other sizes, or does something else, the op that forces a size is named.
 
-use super::{Capture, Export};
-use crate::dynamic::{Difference, Places, Symbol, Traced, merge, remainders};
+use super::{Export, TraceLayer};
+use crate::dynamic::{Difference, Places, Sample, Symbol, merge, remainders};
 use crate::error::{Error, Result};
 use crate::ir::{Expr, GraphModule, Kind};
 use crate::text::print_node;
@@ -20,10 +20,10 @@ pub(super) fn trace(
     f: Function<'_>,
 ) -> Result<(GraphModule, Vec<Symbol>)> {
     let hints: Vec<i64> = symbols.iter().map(|s| s.hint).collect();
-    let capture = Arc::new(Capture::new(is_grad_enabled()));
-    let outlines = export.begin(&capture, places, &hints)?;
-    let results = super::capture::above_autograd(&capture, || f(&outlines))?;
-    let base = Traced { varies: None, symbols: hints.clone(), module: capture.finish(&results)? };
+    let layer = Arc::new(TraceLayer::new(is_grad_enabled()));
+    let outlines = export.begin(&layer, places, &hints)?;
+    let results = super::layer::above_autograd(&layer, || f(&outlines))?;
+    let base = Sample { varies: None, symbols: hints.clone(), module: layer.finish(&results)? };
     let trials = Trials { export, places, f, names: (0..symbols.len()).map(Symbol::expr).collect(), base };
     let mut others = Vec::new();
     for (k, symbol) in symbols.iter().enumerate() {
@@ -79,28 +79,28 @@ struct Trials<'a> {
     places: &'a Places,
     f: Function<'a>,
     names: Vec<Expr>,
-    base: Traced,
+    base: Sample,
 }
 
 impl Trials<'_> {
     /// The function with some symbols at another value.
-    fn at(&self, group: &[usize], value: i64) -> Result<Traced, Refusal> {
+    fn at(&self, group: &[usize], value: i64) -> Result<Sample, Refusal> {
         let mut values = self.base.symbols.clone();
         group.iter().for_each(|&k| values[k] = value);
         self.traced(group.first().copied(), values)
     }
 
-    fn traced(&self, varies: Option<usize>, symbols: Vec<i64>) -> Result<Traced, Refusal> {
+    fn traced(&self, varies: Option<usize>, symbols: Vec<i64>) -> Result<Sample, Refusal> {
         let plain = |e: Error| Refusal { node: "the function".into(), message: e.to_string() };
-        let capture = Arc::new(Capture::trial(is_grad_enabled()));
-        let outlines = self.export.begin(&capture, self.places, &symbols).map_err(plain)?;
-        let results = capture.attempt(|| (self.f)(&outlines));
+        let layer = Arc::new(TraceLayer::trial(is_grad_enabled()));
+        let outlines = self.export.begin(&layer, self.places, &symbols).map_err(plain)?;
+        let results = layer.attempt(|| (self.f)(&outlines));
         let results = results.map_err(|(reached, message)| Refusal { node: self.node(reached), message })?;
-        let module = capture.finish(&results).map_err(plain)?;
-        Ok(Traced { varies, symbols, module })
+        let module = layer.finish(&results).map_err(plain)?;
+        Ok(Sample { varies, symbols, module })
     }
 
-    fn merged(&self, symbols: &[Symbol], others: &[Traced]) -> Result<GraphModule> {
+    fn merged(&self, symbols: &[Symbol], others: &[Sample]) -> Result<GraphModule> {
         merge(&self.base, others, &self.names).map_err(|d| {
             let trace = &others[d.trace];
             let k = trace.varies.unwrap_or(0);
@@ -135,12 +135,12 @@ impl Trials<'_> {
     }
 
     /// Whether a trace differs from the first one by integers only.
-    fn agrees(&self, trace: Traced) -> bool {
+    fn agrees(&self, trace: Sample) -> bool {
         merge(&self.base, &[trace], &self.names).is_ok()
     }
 
     /// The smallest value of symbol `k` that the function does the same for: all between it and the example do.
-    fn smallest(&self, k: usize, others: &mut Vec<Traced>) -> i64 {
+    fn smallest(&self, k: usize, others: &mut Vec<Sample>) -> i64 {
         let mut works = |value: i64| {
             let Ok(trace) = self.at(&[k], value) else { return false };
             others.push(trace);

@@ -16,7 +16,7 @@
 //! # Ok::<(), firebrand_core::Error>(())
 //! ```
 
-use firebrand_core::module::TensorTree;
+use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 /// Sequences of different lengths. [`pack_padded_sequence`] and [`pack_sequence`] make one.
@@ -32,17 +32,30 @@ pub struct PackedSequence {
     pub unsorted_indices: Option<Tensor>,
 }
 
-/// The data is what gradients and hooks see.
+/// The data is what gradients and hooks see; the compiler also sees how it is laid out.
 impl TensorTree for PackedSequence {
     type With<X> = X;
-    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
-        f(Some(&self.data))
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
+        see(Leaf::Tensor(&self.data));
+        see(Leaf::Host(Host::Len(self.batch_sizes.len())));
+        self.batch_sizes.iter().for_each(|&n| see(Leaf::Host(Host::Len(n))));
+        for indices in [&self.sorted_indices, &self.unsorted_indices] {
+            match indices {
+                Some(t) => see(Leaf::Index(t)),
+                None => see(Leaf::Host(Host::Len(0))),
+            }
+        }
+    }
+    fn rebuild(&self, make: &mut dyn Rebuild) -> PackedSequence {
+        PackedSequence {
+            data: make.tensor(&self.data),
+            batch_sizes: self.batch_sizes.clone(),
+            sorted_indices: self.sorted_indices.as_ref().map(|t| make.index(t)),
+            unsorted_indices: self.unsorted_indices.as_ref().map(|t| make.index(t)),
+        }
     }
     fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<X> {
         f(&self.data)
-    }
-    fn replace(&self, f: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<PackedSequence> {
-        Ok(self.with_data(f(&self.data)?))
     }
 }
 

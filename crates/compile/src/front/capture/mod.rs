@@ -9,12 +9,13 @@
 mod dynamic;
 mod effect;
 mod finish;
+mod places;
 mod pure;
 mod segment;
 mod tracer;
 
 pub(crate) use dynamic::{Dynamics, Plan};
-pub(crate) use effect::{Effect, FromBinding, bound_hook};
+pub(crate) use effect::{Blank, Effect, FromBinding, bound_hook};
 pub(crate) use finish::{HookTemplate, Recording, Slot, with_regions};
 pub(crate) use pure::register_pure_hook;
 pub(crate) use segment::SegmentRunner;
@@ -23,11 +24,11 @@ use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::Error;
 use crate::front::binding::Binding;
 use crate::front::guard::{EnvironmentGuard, ModuleGuard};
-use crate::front::number::Number;
 use crate::front::source::Source;
-use crate::front::tree::{Host, Leaf, Rebuild, Tree};
+use firebrand_core::Number;
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, TensorCell, TensorHookFn};
+use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
 use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
 use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, TraceStack, outline};
@@ -129,6 +130,8 @@ pub(crate) struct State {
     pub(crate) retained: Vec<WeakTensor>,
     /// What the placeholders of sources are in the call that is captured.
     pub(crate) placeholder_values: Vec<(NodeId, Tensor)>,
+    /// Tensors that the function made of host data.
+    pub(crate) made: Vec<Tensor>,
     pub(crate) handles: Vec<Arc<tracer::HandleProxy>>,
     pub(crate) breaks: Vec<GraphBreak>,
     pub(crate) error: Option<Error>,
@@ -198,6 +201,7 @@ impl Session {
             pure_hooks: Vec::new(),
             retained: Vec::new(),
             placeholder_values: Vec::new(),
+            made: Vec::new(),
             handles: Vec::new(),
             breaks: Vec::new(),
             error: None,
@@ -258,9 +262,14 @@ impl Session {
     }
 
     /// An effect with values of the function.
-    pub(crate) fn effect_with<T: Tree + Send + Sync>(&self, value: T, f: impl Fn(T) + Send + Sync + 'static) {
-        let value = Arc::new(value);
-        self.push_effect(Effect::With(Arc::new(move |make: &mut dyn Rebuild| f(value.rebuild(make)))));
+    pub(crate) fn effect_with<T: TensorTree + Send + Sync>(&self, value: T, f: impl Fn(T) + Send + Sync + 'static) {
+        match Blank::split(&value) {
+            Ok((tensors, value)) => {
+                let run = Arc::new(move |make: &mut dyn Rebuild| f(value.rebuild(make)));
+                self.push_effect(Effect::With { tensors, run });
+            }
+            Err(e) => _ = self.fail(e.into()),
+        }
     }
 
     /// Adds a source: its outline is an input of the graph that uses it.
@@ -300,10 +309,10 @@ impl Session {
     }
 
     /// Reads a cell: its tensors become inputs, its host values guards.
-    pub(crate) fn load_cell<T: Tree + Send>(&self, address: usize, read: Arc<dyn Fn() -> T + Send + Sync>) -> T {
+    pub(crate) fn load_cell<T: TensorTree + Send>(&self, address: usize, read: Arc<dyn Fn() -> T + Send + Sync>) -> T {
         let mut state = self.lock();
         if let Some(held) = state.cells.get(&address).and_then(|c| c.downcast_ref::<T>()) {
-            return held.rebuild(&mut Same);
+            return held.clone();
         }
         let value = core_capture::suspended(|| read());
         let (mut hosts, mut number) = (0, 0);
@@ -325,19 +334,19 @@ impl Session {
             numbers: &mut number,
         };
         let held = value.rebuild(&mut make);
-        let result = held.rebuild(&mut Same);
+        let result = held.clone();
         state.cells.insert(address, Box::new(held));
         result
     }
 
     /// Writes a cell, at every call.
-    pub(crate) fn store_cell<T: Tree + Send + Sync>(
+    pub(crate) fn store_cell<T: TensorTree + Send + Sync>(
         &self,
         address: usize,
         value: T,
         store: impl Fn(T) + Send + Sync + 'static,
     ) {
-        let copy = value.rebuild(&mut Same);
+        let copy = value.clone();
         self.lock().cells.insert(address, Box::new(copy));
         self.effect_with(value, store);
     }
@@ -363,16 +372,8 @@ impl Session {
     }
 }
 
-/// A copy of a tree.
-pub(crate) struct Same;
-impl Rebuild for Same {
-    fn tensor(&mut self, t: &Tensor) -> Tensor {
-        t.clone()
-    }
-}
-
 /// The host value at one place of a tree.
-fn nth_host<T: Tree>(tree: &T, k: usize) -> Host<'static> {
+fn nth_host<T: TensorTree>(tree: &T, k: usize) -> Host<'static> {
     let (mut at, mut found) = (0, Host::None);
     tree.visit(&mut |leaf| {
         if let Leaf::Host(h) = leaf {
@@ -395,14 +396,14 @@ struct LoadLeaves<'a, T> {
     numbers: &'a mut usize,
 }
 
-impl<T: Tree + Send> Rebuild for LoadLeaves<'_, T> {
+impl<T: TensorTree + Send> Rebuild for LoadLeaves<'_, T> {
     fn tensor(&mut self, t: &Tensor) -> Tensor {
         let (k, read) = (self.tensors, self.read.clone());
         self.tensors += 1;
         let nth = move || {
             let (value, mut at, mut found) = (read(), 0, None);
             value.visit(&mut |leaf| {
-                if let Leaf::Tensor(t) = leaf {
+                if let Leaf::Tensor(t) | Leaf::Index(t) = leaf {
                     if at == k {
                         found = Some(t.clone());
                     }

@@ -130,7 +130,8 @@ impl Session {
                     state.reals.insert(stand_in.id(), (stand_in.clone(), real));
                 }
             }
-            effects.iter().try_for_each(|e| e.run(&self.binding, &self.binding))?;
+            let tensor = |t: &Tensor| Ok(self.binding.tensor(t));
+            effects.iter().try_for_each(|e| e.run(&tensor, &self.binding, &self.binding))?;
             Ok(())
         };
         core_capture::suspended(run)

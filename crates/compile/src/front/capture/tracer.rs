@@ -253,6 +253,10 @@ impl Tracer for Session {
         Ok(())
     }
 
+    fn made(&self, t: &Tensor) {
+        self.lock().made.push(t.clone());
+    }
+
     fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor {
         let mut state = self.lock();
         if let Some((_, held)) = state.tensor_cells.iter().find(|(c, _)| Arc::ptr_eq(c, cell)) {

@@ -13,10 +13,10 @@ pub(crate) use size::{SizeGuard, SymbolSource};
 pub(crate) use tensor::{Dim, TensorGuard};
 
 use crate::front::leaves::Leaves;
-use crate::front::number::Number;
 use crate::front::source::Source;
-use crate::front::tree::Host;
+use firebrand_core::Number;
 use firebrand_core::module::ModuleWatch;
+use firebrand_core::tree::Host;
 use firebrand_core::{Scalar, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::{Context, Report, set_grad};
 use crate::call::Runner;
 use crate::dynamic::at_all_sizes;
 use crate::error::{Error, Result};
-use crate::export::{Capture, dialect_of, trace_below_autograd};
+use crate::export::{TraceLayer, dialect_of, trace_below_autograd};
 use crate::interpret::{Call, Value, run_module};
 use crate::ir::*;
 use crate::program::ExportedProgram;
@@ -117,10 +117,10 @@ fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedPr
 
 /// What a graph is made of, for inputs like these.
 fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule> {
-    trace_below_autograd(inputs, stays_whole, |capture, outlines| {
+    trace_below_autograd(inputs, stays_whole, |layer, outlines| {
         let values: Vec<Value> = outlines.iter().map(Value::from).collect();
-        let capture = Arc::clone(capture);
-        let mut runner = Runner::on(Device::Meta).with_conditional(move |call| conditional(&capture, call));
+        let layer = Arc::clone(layer);
+        let mut runner = Runner::on(Device::Meta).with_conditional(move |call| conditional(&layer, call));
         let _apart = push_inner_layer(Arc::new(Decompose));
         let result = run_module(&mut runner, module, &values)?;
         result.items()?.iter().map(|v| v.tensor().cloned()).collect()
@@ -128,7 +128,7 @@ fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule>
 }
 
 /// A conditional: each side is traced in a state of its own, where nothing of this trace is switched on.
-fn conditional(capture: &Arc<Capture>, call: &Call<'_>) -> Result<Value> {
+fn conditional(layer: &Arc<TraceLayer>, call: &Call<'_>) -> Result<Value> {
     let [Value::Tensor(pred), yes, no, operands] = &call.args[..] else {
         return Err(Error::Value("cond takes a predicate, two sides and operands".into()));
     };
@@ -150,7 +150,7 @@ fn conditional(capture: &Arc<Capture>, call: &Call<'_>) -> Result<Value> {
     let graph = &sides[0].graph;
     let returned = graph.result().and_then(Argument::items).unwrap_or(&[]);
     let results = returned.iter().filter_map(Argument::node).map(|n| outline(&graph[n])).collect::<Result<Vec<_>>>()?;
-    capture.conditional(pred, &operands, [&sides[0], &sides[1]], &results)?;
+    layer.conditional(pred, &operands, [&sides[0], &sides[1]], &results)?;
     Ok(Value::List(results.into_iter().map(Value::Tensor).collect()))
 }
 

@@ -4,7 +4,7 @@
 //! and becomes an input of the graph when it changes. It is used as a tensor is: `x * &k`. Asking for its [`value`]
 //! (Number::value) ties the graph to that value again.
 
-use firebrand_core::{Scalar, Tensor, capture};
+use crate::{Scalar, Tensor, capture};
 
 /// A number outside tensors; weak in type promotion, as plain numbers are.
 #[derive(Clone)]
@@ -20,8 +20,8 @@ impl Number {
         Number { value, tensor: Tensor::wrapped_number(value).expect("one number fits in memory") }
     }
 
-    /// One whose value is known only at run time.
-    pub(crate) fn outline(value: Scalar) -> firebrand_core::Result<Number> {
+    /// One whose value is known only at run time, for a capture; `value` is what it is in the call that is captured.
+    pub fn outline(value: Scalar) -> crate::Result<Number> {
         Ok(Number { value, tensor: Tensor::wrapped_number_outline(value)? })
     }
 
@@ -36,7 +36,7 @@ impl Number {
     }
 
     /// The value; nothing is recorded.
-    pub(crate) fn peek(&self) -> Scalar {
+    pub fn peek(&self) -> Scalar {
         self.value
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A graph in the making that sees every op.
-pub(crate) struct Capture {
+pub(crate) struct TraceLayer {
     traces: Mutex<TraceStack>,
     /// Whether an op is written down just now: what it is made of is not.
     busy: AtomicBool,
@@ -23,24 +23,24 @@ pub(crate) struct Capture {
 /// How a function is left whose trial has failed; unwinding so tells nobody.
 struct Failed;
 
-impl Capture {
+impl TraceLayer {
     /// An empty graph; `ambient` is the grad mode around it.
-    pub(crate) fn new(ambient: bool) -> Capture {
-        Capture {
+    pub(crate) fn new(ambient: bool) -> TraceLayer {
+        TraceLayer {
             traces: Mutex::new(TraceStack::new(Trace::new(ambient, Free::Constant))),
             busy: AtomicBool::new(false),
             failed: None,
         }
     }
 
-    /// An empty graph for a function that may not work at the sizes it is tried at; see [`Capture::attempt`].
-    pub(crate) fn trial(ambient: bool) -> Capture {
-        Capture { failed: Some(Mutex::new(None)), ..Capture::new(ambient) }
+    /// An empty graph for a function that may not work at the sizes it is tried at; see [`TraceLayer::attempt`].
+    pub(crate) fn trial(ambient: bool) -> TraceLayer {
+        TraceLayer { failed: Some(Mutex::new(None)), ..TraceLayer::new(ambient) }
     }
 
     /// An empty graph of what derivatives are made of; see [`Trace::below`].
-    pub(crate) fn below() -> Capture {
-        Capture { traces: Mutex::new(TraceStack::new(Trace::below())), ..Capture::new(true) }
+    pub(crate) fn below() -> TraceLayer {
+        TraceLayer { traces: Mutex::new(TraceStack::new(Trace::below())), ..TraceLayer::new(true) }
     }
 
     fn trace(&self) -> MutexGuard<'_, TraceStack> {
@@ -88,7 +88,7 @@ impl Capture {
     /// Runs `f` above autograd. An op that fails ends it, whatever `f` would do with the error: the message says why, and
     /// the number how many nodes there were.
     pub(crate) fn attempt<R>(
-        self: &Arc<Capture>,
+        self: &Arc<TraceLayer>,
         f: impl FnOnce() -> firebrand_core::Result<R>,
     ) -> Result<R, (usize, String)> {
         let result = catch_unwind(AssertUnwindSafe(|| above_autograd(self, f)));
@@ -123,10 +123,10 @@ impl Capture {
 
 /// Runs `f` and writes down every op it calls, whole layers as they are.
 pub(crate) fn above_autograd<R>(
-    capture: &Arc<Capture>,
+    layer: &Arc<TraceLayer>,
     f: impl FnOnce() -> firebrand_core::Result<R>,
 ) -> firebrand_core::Result<R> {
-    let _layer = dispatch::push_layer(Arc::clone(capture) as Arc<dyn Interpreter>);
+    let _layer = dispatch::push_layer(Arc::clone(layer) as Arc<dyn Interpreter>);
     f()
 }
 
@@ -135,36 +135,36 @@ pub(crate) fn above_autograd<R>(
 pub(crate) fn trace_below_autograd(
     inputs: &[(Name, Tensor)],
     whole: fn(Op) -> bool,
-    f: impl FnOnce(&Arc<Capture>, &[Tensor]) -> Result<Vec<Tensor>>,
+    f: impl FnOnce(&Arc<TraceLayer>, &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<GraphModule> {
-    let capture = Arc::new(Capture::new(is_grad_enabled()));
+    let layer = Arc::new(TraceLayer::new(is_grad_enabled()));
     let mut outlines = Vec::new();
     for (name, tensor) in inputs {
         let outline = outline(tensor)?;
-        capture.input(name, &outline);
+        layer.input(name, &outline);
         outlines.push(outline);
     }
     let results = {
-        let _whole = dispatch::push_layer(Arc::new(Whole { capture: Arc::clone(&capture), stays: whole }));
-        let _layer = dispatch::push_inner_layer(Arc::clone(&capture) as Arc<dyn Interpreter>);
-        f(&capture, &outlines)?
+        let _whole = dispatch::push_layer(Arc::new(Whole { layer: Arc::clone(&layer), stays: whole }));
+        let _layer = dispatch::push_inner_layer(Arc::clone(&layer) as Arc<dyn Interpreter>);
+        f(&layer, &outlines)?
     };
-    capture.finish(&results)
+    layer.finish(&results)
 }
 
 /// The layer above autograd that writes some ops down before they come apart.
 struct Whole {
-    capture: Arc<Capture>,
+    layer: Arc<TraceLayer>,
     stays: fn(Op) -> bool,
 }
 
 impl Interpreter for Whole {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
-        if (self.stays)(op) { self.capture.call(op, args, next) } else { next.call(op, args) }
+        if (self.stays)(op) { self.layer.call(op, args, next) } else { next.call(op, args) }
     }
 }
 
-impl Interpreter for Capture {
+impl Interpreter for TraceLayer {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
         if self.busy.load(Ordering::Relaxed) {
             // An autocast region opens layers; the layer is what is written down.

@@ -1,8 +1,8 @@
-//! Tracer: writes down what reaches the kernels while code runs on tensors without memory, derivatives included.
+//! InnerTrace: writes down what reaches the kernels while code runs on tensors without memory, derivatives included.
 //!
 //! What is traced must not write; a program is made pure first. Grad mode leaves a note on each node and no marker.
 
-use super::capture::Capture;
+use super::layer::TraceLayer;
 use crate::error::Result;
 use crate::interpret::Value;
 use crate::ir::{GraphModule, Name, Node, OpOverload, Target};
@@ -13,18 +13,18 @@ use std::sync::Arc;
 
 /// A graph in the making, below autograd.
 #[derive(Clone)]
-pub struct Tracer(Arc<Capture>);
+pub struct InnerTrace(Arc<TraceLayer>);
 
-impl Default for Tracer {
-    fn default() -> Tracer {
-        Tracer::new()
+impl Default for InnerTrace {
+    fn default() -> InnerTrace {
+        InnerTrace::new()
     }
 }
 
-impl Tracer {
+impl InnerTrace {
     /// An empty graph.
-    pub fn new() -> Tracer {
-        Tracer(Arc::new(Capture::below()))
+    pub fn new() -> InnerTrace {
+        InnerTrace(Arc::new(TraceLayer::below()))
     }
 
     /// Adds an input, which is a tensor without memory; returns its name.
@@ -43,7 +43,7 @@ impl Tracer {
         self.0.call_node(target.into(), args, result)
     }
 
-    /// As [`Tracer::call`], for a call that gives a tuple, parts of which may be absent.
+    /// As [`InnerTrace::call`], for a call that gives a tuple, parts of which may be absent.
     pub fn call_tuple(&self, target: impl Into<Target>, args: &[Value], results: &[Option<Tensor>]) -> Result<()> {
         self.0.call_tuple(target.into(), args, results)
     }
