@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// What stands for what in one call.
 #[derive(Default)]
 pub(crate) struct Binding {
-    /// By the id of the tensor that was captured, which the recording keeps alive.
-    tensors: Mutex<HashMap<usize, Tensor>>,
+    /// By the id of the tensor that was captured; the weak handle keeps that id from being used again.
+    tensors: Mutex<HashMap<usize, (WeakTensor, Tensor)>>,
     /// As `tensors`, without keeping them alive: tensors whose own hooks look here.
     retained: Mutex<HashMap<usize, WeakTensor>>,
     /// By the address of the cell it was captured with.
@@ -51,8 +51,8 @@ impl Binding {
         Binding { cells, ..Binding::default() }
     }
 
-    pub(crate) fn bind(&self, outline: usize, real: Tensor) {
-        lock(&self.tensors).insert(outline, real);
+    pub(crate) fn bind(&self, captured: &Tensor, real: Tensor) {
+        lock(&self.tensors).insert(captured.id(), (captured.downgrade(), real));
     }
 
     pub(crate) fn bind_retained(&self, outline: usize, real: &Tensor) {
@@ -78,7 +78,7 @@ impl Binding {
 
     /// The tensor that one stands for.
     pub(crate) fn tensor(&self, t: &Tensor) -> Tensor {
-        lock(&self.tensors).get(&t.id()).cloned().unwrap_or_else(|| t.clone())
+        lock(&self.tensors).get(&t.id()).map_or_else(|| t.clone(), |(_, real)| real.clone())
     }
 
     /// Runs `f` in this binding.

@@ -111,8 +111,8 @@ impl<O: TensorTree> Whole<O> {
             let full = Arc::new(Binding::new(&self.cells, &leaves.cells));
             for (captured, slot) in &self.held {
                 let real = tensor(slot)?;
-                kept.bind(captured.id(), real.clone());
-                full.bind(captured.id(), real);
+                kept.bind(captured, real.clone());
+                full.bind(captured, real);
             }
             for (outline, slot) in &self.retained {
                 kept.bind_retained(*outline, &tensor(slot)?);

@@ -280,7 +280,7 @@ impl Session {
         state.placeholder_values.push((node, real.clone()));
         state.sources.push((stand_in.clone(), source));
         state.reals.insert(stand_in.id(), (stand_in.clone(), real.clone()));
-        self.binding.bind(stand_in.id(), real.clone());
+        self.binding.bind(&stand_in, real.clone());
         Ok(stand_in)
     }
 

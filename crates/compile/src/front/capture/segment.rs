@@ -126,7 +126,7 @@ impl Session {
                 let mut state = self.lock();
                 for ((stand_in, _), value) in wanted.iter().zip(results) {
                     let real = value.tensor()?.clone();
-                    self.binding.bind(stand_in.id(), real.clone());
+                    self.binding.bind(stand_in, real.clone());
                     state.reals.insert(stand_in.id(), (stand_in.clone(), real));
                 }
             }
