@@ -1,9 +1,9 @@
 //! Compiling functions of tensors.
 //!
-//! [`compile`] takes a closure and gives back one that is called the same way. Its first call runs the closure on tensors
-//! without memory, writes down what it does as a graph (`capture`) and hands that to a [`Backend`]; later calls whose
-//! arguments fit the guards run the compiled graph and repeat the closure's recorded [`effects`]. What cannot be in a graph
-//! ends it, and the closure goes on (`breaks`), or is an error if one graph was asked for.
+//! [`compile`] takes a closure and gives back one that is called the same way. Its first call runs the closure on meta
+//! tensors, records what it does as a graph (`front`) and hands that to a [`Backend`]; later calls whose arguments fit the
+//! guards run the compiled graph and repeat the closure's recorded [`effects`]. What cannot be in a graph ends it, and the
+//! closure goes on (`breaks`), or is an error if one graph was asked for.
 //!
 //! This crate knows tensors, graphs and kernels; it knows no layers, no files and no terminal.
 #![forbid(unsafe_code)]

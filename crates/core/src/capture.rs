@@ -1,6 +1,6 @@
-//! Capture of functions: what happens where a function under capture does something that is no op.
+//! Capture of functions: what happens where a function under capture does something that is not an op.
 //!
-//! A compiler runs a function once on tensors without memory. Ops reach it through [`dispatch`]; reads of
+//! A compiler runs a function once on meta tensors. Ops reach it through [`dispatch`]; reads of
 //! numbers, hooks, gradients, cells and custom functions reach it here. Without a tracer nothing is asked: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
 
@@ -81,7 +81,7 @@ pub trait Tracer: Interpreter {
     fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64;
 }
 
-/// The tracer of this thread, if a function is captured just now.
+/// The tracer of this thread, if a function is currently being captured.
 #[inline]
 pub fn tracer() -> Option<Arc<dyn Tracer>> {
     if !state::is(state::LAYERS) {
@@ -90,7 +90,7 @@ pub fn tracer() -> Option<Arc<dyn Tracer>> {
     state::stacks(|s| s.tracer.clone())
 }
 
-/// Whether a function is captured just now.
+/// Whether a function is currently being captured.
 pub fn is_capturing() -> bool {
     tracer().is_some()
 }
@@ -141,7 +141,7 @@ pub fn suspended_with_own_hooks<R>(f: impl FnOnce() -> R) -> R {
     outside(state::stacks(|s| s.saved_hooks.iter().skip(1).cloned().collect()), f)
 }
 
-/// Whether the function that is captured just now has switched saved-tensor hooks on that may change what they keep.
+/// Whether the function that is currently being captured has switched saved-tensor hooks on that may change what they keep.
 pub fn has_own_saved_hooks() -> bool {
     // The first pair is the capture's.
     state::stacks(|s| s.tracer.is_some() && s.saved_hooks.iter().skip(1).last().is_some_and(|h| !h.faithful))

@@ -129,7 +129,7 @@ impl Trace {
     }
 
     /// An empty graph of what derivatives are made of: they hold results by aliases of their own, which are known by
-    /// their memory. No op that is written down may write.
+    /// their memory. No op that is recorded may write.
     pub(crate) fn below() -> Trace {
         Trace { below: Some(HashMap::new()), ..Trace::new(true, Free::Constant) }
     }
@@ -320,13 +320,13 @@ impl Trace {
         }
     }
 
-    /// The arguments of an op as they are written down. Looked up before the op runs: one that changes a layout in place
+    /// The arguments of an op as they are recorded. Looked up before the op runs: one that changes a layout in place
     /// changes what its argument is known by.
     pub fn arguments(&mut self, args: &[Value]) -> Result<Vec<Argument>> {
         args.iter().map(|v| self.argument(v)).collect()
     }
 
-    /// Writes down an op that was called with `args` and gave `results`.
+    /// Records an op that was called with `args` and gave `results`.
     pub fn record(&mut self, op: Op, args: Vec<Argument>, results: &Outputs) -> Result<NodeId> {
         self.set_mode(is_grad_enabled());
         let schema = Schema::of_op(op);
@@ -371,7 +371,7 @@ impl Trace {
         Ok(node)
     }
 
-    /// Writes a call down that is no op; `result` is what it gives.
+    /// Records a call that is not an op; `result` is what it gives.
     pub(crate) fn record_call(
         &mut self,
         target: Target,
@@ -426,7 +426,7 @@ impl Trace {
         })
     }
 
-    /// Writes down a function or higher-order op, with a tuple of tensors as its result.
+    /// Records a function or higher-order op, with a tuple of tensors as its result.
     pub fn record_function(
         &mut self,
         function: impl Into<Target>,

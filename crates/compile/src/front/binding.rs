@@ -1,6 +1,6 @@
 //! Binding: which tensors, cells and handles of one call stand for those the function was captured with.
 //!
-//! A hook or effect that a captured function made holds what it captured then: tensors without memory, cells of that
+//! A hook or effect that a captured function made holds what it captured then: meta tensors, cells of that
 //! call. When it runs later it runs inside the binding of its call, and every op gets the real tensors instead.
 
 use firebrand_core::autograd::RemovableHandle;

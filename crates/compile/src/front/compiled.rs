@@ -88,7 +88,7 @@ where
 
 /// Compiles a function of tensors.
 ///
-/// The function is run once per compilation, on tensors without memory; what it does to tensors becomes a graph. Host
+/// The function is run once per compilation, on meta tensors; what it does to tensors becomes a graph. Host
 /// code in it therefore runs once per compilation too: what must happen at every call goes through
 /// [`effects`](crate::front::effects), [`Shared`](crate::Shared) cells, hooks or module buffers.
 pub fn compile_with<I, R, F>(f: F, options: Options) -> Compiled<I, R::Tree>

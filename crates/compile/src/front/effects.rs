@@ -6,7 +6,7 @@
 
 use crate::front::capture;
 
-/// Runs `f` now, and at every call of the compiled function that is captured just now. Outside a capture it just runs.
+/// Runs `f` at every call of the function that is currently being captured. Outside a capture it runs now.
 pub fn record(f: impl Fn() + Send + Sync + 'static) {
     capture::effect(f)
 }

@@ -39,7 +39,7 @@ pub(super) struct Conditionals {
 }
 
 impl Conditionals {
-    /// Writes down a conditional and gives its results.
+    /// Records a conditional and gives its results.
     pub(super) fn run(&self, pred: &Tensor, sides: Sides, operands: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut results = self.write(pred, sides, operands)?;
         results.tensors.truncate(results.own);
@@ -143,7 +143,7 @@ struct Results {
     own: usize,
 }
 
-/// A conditional with a history: its backward writes down the conditional of the gradients.
+/// A conditional with a history: its backward records the conditional of the gradients.
 struct Conditional {
     how: Conditionals,
     pred: Tensor,

@@ -1,7 +1,7 @@
 //! The joint trace: forward and backward of a pure graph as one graph, through the real engine.
 //!
-//! The graph runs once on tensors without memory, then the engine runs from its results; what reaches the kernels is
-//! written down. So hooks run on accumulated gradients, undefined gradients stay undefined, and the order of sums is that
+//! The graph runs once on meta tensors, then the engine runs from its results; what reaches the kernels is
+//! recorded. So hooks run on accumulated gradients, undefined gradients stay undefined, and the order of sums is that
 //! of a plain run. Tracing happens in a state of its own ([`ThreadState::isolated`]): nothing the caller has switched on
 //! (capture, saved-tensor hooks, autocast, anomaly mode) takes part.
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub(crate) struct Request {
     /// A pure graph.
     pub(crate) graph: Arc<GraphModule>,
-    /// Its inputs: tensors without memory (leaves), and numbers.
+    /// Its inputs: meta tensors (leaves), and numbers.
     pub(crate) inputs: Vec<Input>,
     /// Which inputs are there anyway, in the order of tensors.
     pub(crate) is_static: Vec<bool>,
@@ -69,7 +69,7 @@ pub(crate) struct JointTrace {
     pub(crate) layouts: Vec<Layout>,
 }
 
-/// A tensor without memory like this.
+/// A meta tensor like this.
 pub(crate) fn outline(meta: &TensorMeta) -> Result<Tensor> {
     let hint = |s: &firebrand_graph::ir::SymInt| s.hint().and_then(|v| usize::try_from(v).ok());
     let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
@@ -265,7 +265,7 @@ fn keep_constants(module: &mut GraphModule) -> Result<()> {
     Ok(())
 }
 
-/// Runs the nodes of a captured graph on tensors without memory.
+/// Runs the nodes of a captured graph on meta tensors.
 #[derive(Clone)]
 struct Runner {
     /// Also says where nodes go, and whether derivatives of the gradients are wanted.

@@ -1,4 +1,4 @@
-//! InnerTrace: writes down what reaches the kernels while code runs on tensors without memory, derivatives included.
+//! InnerTrace: records what reaches the kernels while code runs on meta tensors, derivatives included.
 //!
 //! What is traced must not write; a program is made pure first. Grad mode leaves a note on each node and no marker.
 
@@ -27,18 +27,18 @@ impl InnerTrace {
         InnerTrace(Arc::new(TraceLayer::below()))
     }
 
-    /// Adds an input, which is a tensor without memory; returns its name.
+    /// Adds an input, which is a meta tensor; returns its name.
     pub fn input(&self, name: &str, tensor: &Tensor) -> Name {
         self.0.input(name, tensor)
     }
 
-    /// Runs `f` and writes down the ops below autograd, those of derivatives too.
+    /// Runs `f` and records the ops below autograd, those of derivatives too.
     pub fn trace<R>(&self, f: impl FnOnce() -> R) -> R {
         let _layer = dispatch::push_inner_layer(Arc::clone(&self.0) as Arc<dyn Interpreter>);
         f()
     }
 
-    /// Writes a call down that is no op; its result is `result`, a tensor without memory.
+    /// Records a call that is not an op; its result is `result`, a meta tensor.
     pub fn call(&self, target: impl Into<Target>, args: &[Value], result: Option<&Tensor>) -> Result<()> {
         self.0.call_node(target.into(), args, result)
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A graph in the making that sees every op.
 pub(crate) struct TraceLayer {
     traces: Mutex<TraceStack>,
-    /// Whether an op is written down just now: what it is made of is not.
+    /// Whether an op is being recorded: what it is made of is not.
     busy: AtomicBool,
     /// For a trial: the first op that failed. The function is left there.
     failed: Option<Mutex<Option<firebrand_core::Error>>>,
@@ -47,7 +47,7 @@ impl TraceLayer {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a call down that is no op; `result` is what it gives.
+    /// Records a call that is not an op; `result` is what it gives.
     pub(crate) fn call_node(
         &self,
         target: Target,
@@ -67,7 +67,7 @@ impl TraceLayer {
         self.trace().record_tuple(target, args, results)
     }
 
-    /// Writes down a conditional with these sides.
+    /// Records a conditional with these sides.
     pub(crate) fn conditional(
         &self,
         pred: &Tensor,
@@ -121,7 +121,7 @@ impl TraceLayer {
     }
 }
 
-/// Runs `f` and writes down every op it calls, whole layers as they are.
+/// Runs `f` and records every op it calls, whole layers as they are.
 pub(crate) fn above_autograd<R>(
     layer: &Arc<TraceLayer>,
     f: impl FnOnce() -> firebrand_core::Result<R>,
@@ -130,7 +130,7 @@ pub(crate) fn above_autograd<R>(
     f()
 }
 
-/// Runs `f` on outlines of `inputs` and writes down what reaches the kernels: layers come apart into the ops they are
+/// Runs `f` on outlines of `inputs` and records what reaches the kernels: layers come apart into the ops they are
 /// made of, but for those that stay `whole`. The placeholders keep these names.
 pub(crate) fn trace_below_autograd(
     inputs: &[(Name, Tensor)],
@@ -167,7 +167,7 @@ impl Interpreter for Whole {
 impl Interpreter for TraceLayer {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
         if self.busy.load(Ordering::Relaxed) {
-            // An autocast region opens layers; the layer is what is written down.
+            // An autocast region opens layers; the layer is what is recorded.
             return next.call(op, args);
         }
         let (outlined, given) = {

@@ -1,4 +1,4 @@
-//! Export: runs a Rust function on tensors without memory and keeps what it did as a program.
+//! Export: runs a Rust function on meta tensors and keeps what it did as a program.
 //!
 //! Every op the function calls passes through the dispatcher, where a layer writes it down; grad-mode changes and
 //! autocast blocks become regions. The function must not read values of its inputs: such a read has no answer here and is
@@ -125,7 +125,7 @@ impl<'a> Export<'a> {
         self
     }
 
-    /// Runs the function and keeps what it did. If sizes vary it is run several times, always on tensors without memory.
+    /// Runs the function and keeps what it did. If sizes vary it is run several times, always on meta tensors.
     ///
     /// # Errors
     /// What the function answers at the sizes of the example; [`crate::Error::Specialized`] where it does not do the same at
@@ -161,7 +161,7 @@ impl<'a> Export<'a> {
         self.state.iter().filter(|s| s.is_parameter).chain(self.state.iter().filter(|s| !s.is_parameter))
     }
 
-    /// Adds the inputs to a graph; gives the tensors without memory that the function is called with.
+    /// Adds the inputs to a graph; gives the meta tensors that the function is called with.
     fn begin(&self, layer: &TraceLayer, places: &Places, symbols: &[i64]) -> Result<Vec<Tensor>> {
         for own in self.own() {
             let prefix = if own.is_parameter { "p_" } else { "b_" };

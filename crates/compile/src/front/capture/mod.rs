@@ -1,4 +1,4 @@
-//! Capture: runs a function once on tensors without memory and writes down what it does.
+//! Capture: runs a function once on meta tensors and records what it does.
 //!
 //! A session is the layer and tracer of one such run. As long as nothing asks for numbers, the whole function becomes one
 //! graph. When something does (a break), the graph so far is compiled and run with the real inputs, and a new one begins;
@@ -41,7 +41,7 @@ pub(crate) fn session() -> Option<Arc<Session>> {
     core_capture::tracer()?.into_any().downcast().ok()
 }
 
-/// Runs an effect: at every call of the function captured just now, or at once.
+/// Runs an effect: at every call of the function currently being captured, or at once.
 pub(crate) fn effect(f: impl Fn() + Send + Sync + 'static) {
     match session() {
         Some(session) => session.push_effect(Effect::Host(Arc::new(f))),
@@ -107,9 +107,9 @@ pub(crate) struct State {
     pub(crate) in_pure_hook: bool,
     /// Placeholders and where their values come from.
     pub(crate) inputs: Vec<(NodeId, Source)>,
-    /// Tensors without memory that stand for sources, in no graph yet or in any.
+    /// Meta tensors that stand for sources, in no graph yet or in any.
     pub(crate) sources: Vec<(Tensor, Source)>,
-    /// Tensors without memory and the real ones behind them, as far as known.
+    /// Meta tensors and the real ones behind them, as far as known.
     pub(crate) reals: HashMap<usize, (Tensor, Tensor)>,
     pub(crate) hooks: Vec<HookNode>,
     pub(crate) functions: Vec<Arc<dyn Function>>,
