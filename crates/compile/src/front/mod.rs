@@ -1,9 +1,9 @@
 //! The front: a closure in, calls of compiled graphs out.
 //!
-//! `compiled` is the callable with its cache; a call's arguments are a `tree` whose `leaves` are checked by `guard`. If no
-//! `entry` fits, `capture` runs the closure once and a back end gets the graph. `binding` and `source` say which tensors of
-//! a call stand for those of the capture; `shared`, `number`, `hooks` and `effects` are what closures use inside. Modules
-//! here depend on each other one way, in the order `tree`, `source`, `binding`, `guard`, `capture`, `entry`, `compiled`.
+//! `compiled` is the callable with its cache; the `leaves` of a call's arguments are checked by `guard`. If no `entry` fits,
+//! `capture` runs the closure once and a back end gets the graph. `binding` and `source` say which tensors of a call stand
+//! for those of the capture; `shared`, `hooks` and `effects` are what closures use inside. Modules here depend on each other
+//! one way, in the order `leaves`, `source`, `binding`, `guard`, `capture`, `entry`, `compiled`.
 
 mod binding;
 mod capture;
