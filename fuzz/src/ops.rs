@@ -204,7 +204,7 @@ impl Case {
             format!("{}{:?} strides {:?} at {}{grad}{meta}", t.dtype(), t.shape(), t.strides(), t.storage_offset())
         };
         let list = |v: &mut dyn Iterator<Item = String>| v.collect::<Vec<_>>().join(", ");
-        let mut text = format!("{} (row of line {})", self.op.info().schema, self.row.line);
+        let mut text = format!("{} (row of line {})", self.op.schema().text, self.row.line);
         for (k, a) in self.args.iter().enumerate() {
             let shown = match a {
                 Value::Tensor(t) => tensor(t),
@@ -307,7 +307,7 @@ fn one_op(op: Op, args: &[Value]) -> Option<(GraphModule, Vec<Tensor>)> {
         Scalar::Complex(v) => Argument::Complex(v.re, v.im),
     };
     let (mut positional, mut named) = (Vec::new(), Vec::new());
-    for (arg, schema) in args.iter().zip(&Schema::of_op(op).args) {
+    for (arg, schema) in args.iter().zip(Schema::of_op(op).args) {
         let a = match arg {
             Value::None => Argument::None,
             Value::Tensor(t) => take(t),

@@ -1,8 +1,9 @@
-//! `firebrand ops`: every op of the table, how it is differentiated, and which checks the op table runs on it.
+//! `firebrand ops`: every op of the table, the columns of its record, and which checks the op table runs on it.
 
 use crate::refusal::{Done, Refusal, say};
-use firebrand::dispatch::{Derivative, Op};
+use firebrand::dispatch::{Autocast, Cost, Decomposition, Derivative, Kind, Op};
 use firebrand::func::Batching;
+use firebrand_compile::fused::{Fusion, fusion};
 use firebrand_opinfo::{Check, Counts};
 use serde_json::{Map, Value, json};
 
@@ -36,6 +37,51 @@ fn derivative(op: Op) -> (&'static str, Option<&'static str>) {
     }
 }
 
+/// The columns of an op's record, each a word.
+fn columns(op: Op) -> [(&'static str, &'static str); 6] {
+    let info = op.info();
+    let form = match info.kind {
+        Kind::Functional => "functional",
+        Kind::InPlace => "in_place",
+        Kind::Out => "out",
+        Kind::Mutable => "mutable",
+    };
+    let autocast = match info.autocast {
+        Autocast::Lower => "lower",
+        Autocast::Full => "full",
+        Autocast::Widest => "widest",
+        Autocast::AsIs if info.derivative == Derivative::Composite => "parts",
+        Autocast::AsIs => "as_is",
+    };
+    let decomposition = match info.decomposition {
+        Decomposition::Kept => "kept",
+        Decomposition::Rule => "rule",
+        Decomposition::Parts => "parts",
+        Decomposition::Functional => "functional",
+        Decomposition::Refused => "refused",
+    };
+    let cost = match info.cost {
+        Cost::Free => "free",
+        Cost::Cheap => "cheap",
+        Cost::Heavy => "heavy",
+    };
+    let fusion = match fusion(op) {
+        Fusion::Recorded => "recorded",
+        Fusion::Rule => "rule",
+        Fusion::View => "view",
+        Fusion::Parts => "parts",
+        Fusion::Call => "call",
+    };
+    [
+        ("form", form),
+        ("batching", batching(op)),
+        ("autocast", autocast),
+        ("decomposition", decomposition),
+        ("cost", cost),
+        ("fusion", fusion),
+    ]
+}
+
 fn total(counts: Option<&Counts>) -> usize {
     counts.map_or(0, |c| c.iter().sum())
 }
@@ -50,9 +96,14 @@ fn print_json(op: Op, checks: Option<Option<&Counts>>) -> Done {
     let info = op.info();
     let (kind, node) = derivative(op);
     let mut line = json!({
-        "name": info.name, "schema": info.schema, "tags": info.tags,
-        "derivative": kind, "node": node, "forward": info.forward, "batching": batching(op),
+        "name": info.name, "schema": info.schema.text, "tags": info.tags.names().collect::<Vec<_>>(),
+        "derivative": kind, "node": node, "forward": info.forward,
+        "functional": info.functional.map(Op::name), "in_place": info.in_place.map(Op::name), "out": info.out.map(Op::name),
+        "training": info.training.map(|k| info.schema.args[usize::from(k)].name),
     });
+    if let Value::Object(line) = &mut line {
+        line.extend(columns(op).map(|(column, value)| (column.to_owned(), value.into())));
+    }
     if let (Some(counts), Value::Object(line)) = (checks, &mut line) {
         let pairs = Check::ALL.iter().zip(counts.copied().unwrap_or_default());
         let counted: Map<String, Value> = pairs.map(|(c, n)| (format!("{c:?}"), json!(n))).collect();
@@ -66,9 +117,12 @@ fn print_row(op: Op, checks: Option<Option<&Counts>>) -> Done {
     let (kind, node) = derivative(op);
     let forward = if info.forward { "forward" } else { "-" };
     let (node, batching) = (node.unwrap_or("-"), batching(op));
-    say!("{:<44} {kind:<10} {node:<32} {forward:<8} {batching:<10} {}", info.name, info.tags.join(","))?;
+    let tags = info.tags.names().collect::<Vec<_>>().join(",");
+    say!("{:<44} {kind:<10} {node:<32} {forward:<8} {batching:<10} {tags}", info.name)?;
+    let record = columns(op).map(|(column, value)| format!("{column}={value}"));
+    say!("    {}", record.join(" "))?;
     match checks {
-        None => say!("    {}", info.schema)?,
+        None => say!("    {}", info.schema.text)?,
         Some(counts) if total(counts) == 0 => say!("    no row in the op table")?,
         Some(counts) => say!("    {}", listed(counts))?,
     }

@@ -193,6 +193,7 @@ kinds! {
 
     LostGradient "lost_gradient" "An operator that could lose a gradient silently."
     CompositeDerivative "composite_derivative" "A derivative for an operator that is built of others or written by hand."
+    RecordIncomplete "record_incomplete" "An operator whose record would have a gap."
     ImplementationUnclear "implementation_unclear" "Not exactly one implementation of an operator."
     DuplicateRustName "duplicate_rust_name" "Two operators with one Rust name."
     DuplicateNode "duplicate_node" "Two derivatives with one node name."

@@ -6,12 +6,15 @@
 mod ours;
 mod setup;
 
+pub(crate) use ours::derivatives_file;
+
 use crate::api::cpp;
 use crate::dialect::Dialect;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::hash::QuickMap;
 use crate::model::{DEFAULT_KEY, DifferentiabilityInfo, Infos, InfosByKey, OperatorInfos, Origin};
 use crate::native::{self, NativeFunction, dispatch};
+use crate::pipeline::NATIVE_FILE;
 use crate::schema::FunctionSchema;
 use crate::yaml::{Node, Value};
 use setup::{Operator, SetUp};
@@ -41,8 +44,9 @@ pub fn load(functions: &[Rc<NativeFunction>], root: &Node, dialect: Dialect) -> 
         Value::Null if dialect == Dialect::Rust => &[],
         _ => return Err(not_text(root.line, "derivatives are a list of entries")),
     };
-    let mut infos = Infos::with_capacity(entries.len());
-    for entry in entries {
+    let inline = functions.iter().filter_map(|f| ours::inline_entry(f)).collect::<Result<Vec<_>>>()?;
+    let mut infos = Infos::with_capacity(entries.len() + inline.len());
+    let mut add = |entry: &Node| {
         let (func, by_key) = loader.entry(entry)?;
         let info = OperatorInfos { func: Rc::clone(&func), origin: Origin::Entry, by_key };
         if infos.insert(func.text.clone(), info).is_some() && dialect == Dialect::Rust {
@@ -50,7 +54,10 @@ pub fn load(functions: &[Rc<NativeFunction>], root: &Node, dialect: Dialect) -> 
             let error = CodegenError::new(Stage::Derivatives, Kind::DuplicateSchema, message);
             return Err(error.at(entry.line, &func.text));
         }
-    }
+        Ok(())
+    };
+    entries.iter().try_for_each(&mut add)?;
+    inline.iter().try_for_each(&mut add).map_err(|e| e.in_file(NATIVE_FILE))?;
     if dialect == Dialect::Rust {
         ours::check_nodes(&infos)?;
     }

@@ -7,7 +7,7 @@
 use firebrand_compile::fused::{Fused, FusedOptions};
 use firebrand_compile::{Call as RunCall, ExampleInput, ExampleValue, Executable, Value};
 use firebrand_core::autograd::no_grad;
-use firebrand_core::dispatch::{MemoryFormat as Format, Op, Value as Boxed};
+use firebrand_core::dispatch::{MemoryFormat as Format, Op, Tags, Value as Boxed};
 use firebrand_core::{DType, Scalar, Tensor};
 use firebrand_graph::ir::*;
 use firebrand_graph::schema::Schema;
@@ -38,7 +38,7 @@ fn one_op(op: Op, args: &[Boxed]) -> Option<(GraphModule, Vec<Tensor>)> {
     };
     let mut positional = Vec::new();
     let mut named = Vec::new();
-    for (arg, schema) in args.iter().zip(&Schema::of_op(op).args) {
+    for (arg, schema) in args.iter().zip(Schema::of_op(op).args) {
         let a = match arg {
             Boxed::None => Argument::None,
             Boxed::Tensor(t) => take(t),
@@ -149,7 +149,7 @@ fn every_row_of_the_op_table() {
             let Some(op) = Op::from_name(&format!("aten::{}", row.op.trim_start_matches("aten::"))) else { continue };
             let info = op.info();
             if Schema::of_op(op).mutates()
-                || info.tags.contains(&"nondeterministic_seeded")
+                || info.tags.has(Tags::NONDETERMINISTIC_SEEDED)
                 || info.name.contains("empty")
             {
                 continue;

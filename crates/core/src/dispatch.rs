@@ -9,14 +9,13 @@
 
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
-use crate::library;
 use crate::ops::devices;
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
 use std::sync::Arc;
 
-pub use crate::ops::generated::schema::Op;
+pub use crate::record::{Autocast, Cost, Decomposition, Derivative, Kind, Op, OpInfo, Tags};
 
 /// A boxed argument or result.
 #[derive(Clone, Debug, Default)]
@@ -544,81 +543,5 @@ pub struct LayerGuard {
 impl Drop for LayerGuard {
     fn drop(&mut self) {
         state::stacks(|s| if self.inner { s.inner.pop() } else { s.layers.pop() });
-    }
-}
-
-/// What the op table says of one op.
-pub struct OpInfo {
-    /// `aten::add.Tensor`.
-    pub name: &'static str,
-    /// The whole schema, as ATen prints it.
-    pub schema: &'static str,
-    /// Tags: `pointwise`, `view`, `reduction`, `core`, `nondeterministic`, …
-    pub tags: &'static [&'static str],
-    /// How gradients come about.
-    pub derivative: Derivative,
-    /// Whether forward mode is defined.
-    pub forward: bool,
-    /// Full call: autograd and everything below it.
-    pub(crate) call: fn(&Args<'_>) -> Result<Outputs>,
-    /// Call below autograd.
-    pub(crate) below: fn(&Args<'_>) -> Result<Outputs>,
-}
-
-/// How an op is differentiated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Derivative {
-    /// A formula, and the name of its node.
-    Formula(&'static str),
-    /// Built of ops that have one.
-    Composite,
-    /// Nothing flows through it.
-    NonDifferentiable,
-}
-
-impl Op {
-    /// The table's entry.
-    pub fn info(self) -> &'static OpInfo {
-        match crate::ops::generated::schema::TABLE.get(self.0 as usize) {
-            Some(info) => info,
-            None => library::by_id(self),
-        }
-    }
-
-    /// `aten::add.Tensor`.
-    pub fn name(self) -> &'static str {
-        self.info().name
-    }
-
-    /// Every op of this build; those registered at run time (`library`) are not listed.
-    pub fn all() -> impl Iterator<Item = Op> {
-        (0..Op::generated() as u32).map(Op)
-    }
-
-    /// How many ops this build has: the ids of registered ones follow.
-    pub(crate) fn generated() -> usize {
-        crate::ops::generated::schema::TABLE.len()
-    }
-
-    /// The op with this name, such as `aten::add.Tensor`, also if it was registered at run time; `.default` may be
-    /// written or left out.
-    pub fn from_name(name: &str) -> Option<Op> {
-        let name = name.strip_suffix(".default").unwrap_or(name);
-        Op::from_table(name).or_else(|| library::by_name(name))
-    }
-
-    /// As [`Op::from_name`], among the ops of this build.
-    pub(crate) fn from_table(name: &str) -> Option<Op> {
-        use std::collections::HashMap;
-        use std::sync::OnceLock;
-        static INDEX: OnceLock<HashMap<&'static str, Op>> = OnceLock::new();
-        let index = INDEX.get_or_init(|| Op::all().map(|op| (op.name(), op)).collect());
-        index.get(name).copied()
-    }
-}
-
-impl std::fmt::Debug for Op {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -3,7 +3,7 @@
 //! [`formula`] runs the eager kernel of an op with recording on, so a compiled op means what the eager one does, to the bit.
 //! [`run`] runs a program on parts of tensors. Nothing here records gradients; the caller is below autograd.
 
-use crate::dispatch::{Args, Op, Value};
+use crate::dispatch::{Args, Op, Tags, Value};
 use crate::layout::Layout;
 use crate::state::{self, ModeGuard};
 use crate::tensor::WRAPPED_NUMBER;
@@ -32,7 +32,7 @@ pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
     let info = op.info();
     // The kernel of an op registered at run time is anyone's code: it is not called on made-up tensors.
     let foreign = op.0 as usize >= Op::generated();
-    if foreign || !info.tags.contains(&"pointwise") || info.tags.contains(&"nondeterministic_seeded") {
+    if foreign || !info.tags.has(Tags::POINTWISE) || info.tags.has(Tags::NONDETERMINISTIC_SEEDED) {
         return None;
     }
     // One element of each argument stands for all.

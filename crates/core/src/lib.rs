@@ -32,6 +32,7 @@ pub mod ops;
 mod print;
 pub mod races;
 pub mod random;
+pub mod record;
 mod scalar;
 pub mod schema;
 mod slot;

@@ -1,14 +1,13 @@
 //! Schemas of ops as data: what each argument is, what may be left out, what is written.
 //!
-//! One reader for the generated table, whose strings the generator has checked, and for the schemas of ops that are
-//! registered at run time ([`crate::library`]), which anybody may have written: it accepts or says what is wrong.
-//! It knows nothing of kernels.
+//! Those of this build are static data that the generator wrote; those of ops registered at run time are read from text
+//! by [`crate::library`]. Nothing here reads text, and it knows nothing of kernels.
 
-use crate::dispatch::Op;
-use std::collections::HashMap;
-use std::sync::OnceLock;
+use crate::DType;
+use crate::dispatch::MemoryFormat;
+use crate::record::Op;
 
-/// The kind of an argument, without "or none".
+/// The kind of an argument or result, without "or none".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // each is named after its schema type
 pub enum Type {
@@ -31,8 +30,24 @@ pub enum Type {
     Other,
 }
 
+/// The default of an argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)] // each holds what its name says
+pub enum Constant {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(&'static str),
+    Ints(&'static [i64]),
+    Floats(&'static [f64]),
+    Bools(&'static [bool]),
+    DType(DType),
+    MemoryFormat(MemoryFormat),
+}
+
 /// One argument.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SchemaArg {
     /// Its name.
     pub name: &'static str,
@@ -40,8 +55,8 @@ pub struct SchemaArg {
     pub ty: Type,
     /// Whether it may be none.
     pub optional: bool,
-    /// Its default, as written, if it has one.
-    pub default: Option<&'static str>,
+    /// What it is if it is left out; none if it must be given. One number for a list stands for as many as it takes.
+    pub default: Option<Constant>,
     /// Whether it can only be given by name.
     pub kwarg_only: bool,
     /// Whether the op writes it.
@@ -50,15 +65,47 @@ pub struct SchemaArg {
     pub aliased: bool,
 }
 
+/// An argument that must be given, by position or name, and is only read.
+pub(crate) const fn arg(name: &'static str, ty: Type) -> SchemaArg {
+    SchemaArg { name, ty, optional: false, default: None, kwarg_only: false, written: false, aliased: false }
+}
+
+impl SchemaArg {
+    pub(crate) const fn optional(self) -> SchemaArg {
+        SchemaArg { optional: true, ..self }
+    }
+
+    pub(crate) const fn keyword(self) -> SchemaArg {
+        SchemaArg { kwarg_only: true, ..self }
+    }
+
+    pub(crate) const fn written(self) -> SchemaArg {
+        SchemaArg { written: true, aliased: true, ..self }
+    }
+
+    pub(crate) const fn aliased(self) -> SchemaArg {
+        SchemaArg { aliased: true, ..self }
+    }
+
+    pub(crate) const fn or(self, default: Constant) -> SchemaArg {
+        SchemaArg { default: Some(default), ..self }
+    }
+
+    /// Whether it only receives results.
+    pub fn is_out(&self) -> bool {
+        self.written && self.kwarg_only
+    }
+}
+
 /// What an op takes and returns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Schema {
-    /// `aten::add.Tensor`, without `.default`.
-    pub name: &'static str,
+    /// As ATen prints it.
+    pub text: &'static str,
     /// Arguments, in order.
-    pub args: Vec<SchemaArg>,
-    /// For each result, whether it is a list.
-    pub returns: Vec<bool>,
+    pub args: &'static [SchemaArg],
+    /// What each result is.
+    pub returns: &'static [Type],
     /// Whether a result is an argument it wrote.
     pub returns_written: bool,
 }
@@ -66,54 +113,7 @@ pub struct Schema {
 impl Schema {
     /// The schema of an op.
     pub fn of_op(op: Op) -> &'static Schema {
-        static TABLE: OnceLock<HashMap<Op, Schema>> = OnceLock::new();
-        let read = |op: Op| Schema::parse(op.info().schema).expect("the generator wrote the schema");
-        let table = TABLE.get_or_init(|| Op::all().map(|op| (op, read(op))).collect());
-        table.get(&op).unwrap_or_else(|| crate::library::schema(op))
-    }
-
-    /// Reads `namespace::name.overload(Type arg, *, Type named=default) -> Type`; the error says what is wrong.
-    pub fn parse(text: &'static str) -> Result<Schema, String> {
-        let (Some(open), Some(arrow)) = (text.find('('), text.rfind(") -> ")) else {
-            return Err("expected `namespace::name(arguments) -> results`".into());
-        };
-        let name = text[..open].trim();
-        let (mut args, mut kwarg_only) = (Vec::<SchemaArg>::new(), false);
-        for part in split_top(&text[open + 1..arrow]) {
-            if part == "*" {
-                kwarg_only = true;
-                continue;
-            }
-            let (declared, default) = part.split_once('=').map_or((part, None), |(d, v)| (d, Some(v)));
-            let Some((ty, arg)) = declared.trim().rsplit_once(' ') else {
-                return Err(format!("argument '{part}' should be a type and a name, such as `Tensor self`"));
-            };
-            if !is_word(arg) {
-                return Err(format!("'{arg}' is no name for an argument"));
-            }
-            if args.iter().any(|a| a.name == arg) {
-                return Err(format!("two arguments are called '{arg}'"));
-            }
-            let (kind, optional) = read_type(ty);
-            args.push(SchemaArg {
-                name: arg,
-                ty: kind,
-                optional,
-                default: default.map(str::trim),
-                kwarg_only,
-                written: ty.contains('!'),
-                aliased: ty.contains('('),
-            });
-        }
-        let results = text[arrow + 5..].trim();
-        let several = results.strip_prefix('(').and_then(|r| r.strip_suffix(')'));
-        let results = several.map_or_else(|| vec![results], split_top);
-        Ok(Schema {
-            name: name.strip_suffix(".default").unwrap_or(name),
-            args,
-            returns: results.iter().map(|r| r.contains("[]")).collect(),
-            returns_written: results.iter().any(|r| r.contains('!')),
-        })
+        op.schema()
     }
 
     /// Whether the op writes one of its arguments.
@@ -132,87 +132,30 @@ impl Schema {
     }
 }
 
-/// Whether this could be a name in a program.
-pub(crate) fn is_word(text: &str) -> bool {
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    begins && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// Splits at commas that are in no bracket.
-fn split_top(text: &'static str) -> Vec<&'static str> {
-    let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
-    for (i, c) in text.char_indices() {
-        match c {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(text[begin..i].trim());
-                begin = i + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text[begin..].trim());
-    parts.retain(|p| !p.is_empty());
-    parts
-}
-
-fn read_type(text: &str) -> (Type, bool) {
-    // Drop alias annotations: `Tensor(a!)[]` is `Tensor[]`.
-    let (mut plain, mut depth) = (String::new(), 0);
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            c if depth == 0 => plain.push(c),
-            _ => {}
-        }
-    }
-    let (base, optional) = plain.strip_suffix('?').map_or((plain.as_str(), false), |b| (b, true));
-    let (element, list) = base.split_once('[').map_or((base, false), |(e, _)| (e, true));
-    let ty = match (element, list) {
-        ("Tensor", false) => Type::Tensor,
-        ("Tensor", true) => Type::Tensors,
-        ("Tensor?", true) => Type::OptTensors,
-        ("Scalar", false) => Type::Scalar,
-        ("Scalar", true) => Type::Scalars,
-        ("int" | "SymInt", false) => Type::Int,
-        ("int" | "SymInt", true) => Type::Ints,
-        ("float", false) => Type::Float,
-        ("float", true) => Type::Floats,
-        ("bool", false) => Type::Bool,
-        ("bool", true) => Type::Bools,
-        ("str", false) => Type::Str,
-        ("ScalarType", false) => Type::DType,
-        ("Device", false) => Type::Device,
-        ("Layout", false) => Type::Layout,
-        ("MemoryFormat", false) => Type::MemoryFormat,
-        _ => Type::Other,
-    };
-    (ty, optional)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::library;
 
+    /// The one reader of schemas at run time reads what the generator reads, to the same data.
     #[test]
-    fn reads_every_schema_of_the_table() {
+    fn records_say_what_the_text_says() {
         for op in Op::all() {
-            let schema = Schema::of_op(op);
+            let schema = op.schema();
+            let (name, read) = library::parse(schema.text).expect("a schema of the table");
+            assert_eq!(name, op.name());
+            assert_eq!(format!("{read:?}"), format!("{schema:?}"), "{}", op.name());
             let known = |a: &SchemaArg| a.ty != Type::Other || a.name == "generator";
-            assert!(schema.args.iter().all(known), "{}", op.info().schema);
-            assert_eq!(schema.name, op.name());
+            assert!(schema.args.iter().all(known), "{}", schema.text);
         }
     }
 
     #[test]
     fn tells_writes_from_views() {
-        let schema = |name| Schema::of_op(Op::from_name(name).unwrap());
-        assert!(schema("aten::add_.Tensor").mutates() && !schema("aten::add_.Tensor").is_view());
-        assert!(schema("aten::split.Tensor").is_view() && schema("aten::split.Tensor").returns == [true]);
-        assert_eq!(schema("aten::max.dim").returns, [false, false]);
-        assert!(schema("aten::_assert_tensor_metadata").returns.is_empty());
-        assert_eq!(schema("aten::sum.dim_IntList").args[2].default, Some("False"));
+        assert!(Op::ADD__TENSOR.schema().mutates() && !Op::ADD__TENSOR.schema().is_view());
+        assert!(Op::SPLIT_TENSOR.schema().is_view() && Op::SPLIT_TENSOR.schema().returns == [Type::Tensors]);
+        assert_eq!(Op::MAX_DIM.schema().returns, [Type::Tensor, Type::Tensor]);
+        assert!(Op::_ASSERT_TENSOR_METADATA.schema().returns.is_empty());
+        assert_eq!(Op::SUM_DIM_INTLIST.schema().args[2].default, Some(Constant::Bool(false)));
     }
 }

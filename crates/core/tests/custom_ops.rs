@@ -5,7 +5,7 @@ use firebrand_core::autograd::{BackwardOptions, GradcheckOptions, gradcheck, gra
 use firebrand_core::dispatch::{self, Args, Op, Value};
 use firebrand_core::func;
 use firebrand_core::library::{CustomOp, Definition, define};
-use firebrand_core::schema::Schema;
+use firebrand_core::schema::{Constant, Schema};
 use firebrand_core::{Device, ErrorKind, Result, Spec, Tensor};
 
 fn cube(a: &Args<'_>) -> Result<Vec<Tensor>> {
@@ -39,7 +39,7 @@ fn apply(op: CustomOp, x: &Tensor) -> Tensor {
 fn is_an_op_like_any_other() {
     let op = cube_op("cube").register().unwrap();
     assert_eq!(Op::from_name("test::cube.default"), Some(op.op()));
-    assert_eq!(Schema::of_op(op.op()).args[1].default, Some("1.0"));
+    assert_eq!(Schema::of_op(op.op()).args[1].default, Some(Constant::Float(1.0)));
     assert!(Op::all().all(|o| o != op.op()), "the list of this build's ops is unchanged");
     let x = Tensor::new(&[1.0f64, 2.0]).requires_grad_();
     let y = op.call1(&[(&x).into()]).unwrap();

@@ -42,7 +42,7 @@ fn argument(kind: &str, k: usize) -> (Value, [Value; 2]) {
 fn every_op_equals_its_reference() {
     let mut seen = 0;
     for op in Op::all().filter(|op| op.name().starts_with("aten::_foreach_")) {
-        let (name, parameters) = op.info().schema.split_once('(').unwrap();
+        let (name, parameters) = op.schema().text.split_once('(').unwrap();
         let parameters = parameters.split_once(") ->").unwrap().0;
         let kinds: Vec<&str> =
             parameters.split(", ").filter(|p| *p != "*").map(|p| p.split_once(' ').unwrap().0).collect();

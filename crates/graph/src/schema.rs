@@ -2,7 +2,7 @@
 
 use crate::ir::OpOverload;
 
-pub use firebrand_core::schema::{Schema, SchemaArg, Type};
+pub use firebrand_core::schema::{Constant, Schema, SchemaArg, Type};
 
 impl OpOverload {
     /// The schema of the op, if this build has it.

@@ -8,7 +8,7 @@
 use crate::dynamic::size_function;
 use crate::error::{Error, Result};
 use crate::ir::*;
-use crate::schema::{Schema, SchemaArg};
+use crate::schema::{Constant, Schema, SchemaArg};
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
 use firebrand_core::sym::SymNode;
@@ -557,22 +557,20 @@ fn is_default(arg: &SchemaArg, value: &Argument) -> bool {
     let Some(default) = arg.default else { return false };
     match value {
         Argument::None => true, // boxed calls take none for "as declared"
-        Argument::Bool(b) => default == if *b { "True" } else { "False" },
-        Argument::Int(i) => default.parse() == Ok(*i),
-        Argument::Float(v) => default.parse() == Ok(*v),
-        Argument::List(items) => {
-            let inner = default.strip_prefix('[').and_then(|d| d.strip_suffix(']')).unwrap_or(default);
-            let parts: Vec<&str> = inner.split(',').map(str::trim).filter(|p| !p.is_empty()).collect();
+        Argument::Bool(b) => default == Constant::Bool(*b),
+        Argument::Int(i) => default == Constant::Int(*i),
+        Argument::Float(v) => default == Constant::Float(*v) || matches!(default, Constant::Int(i) if i as f64 == *v),
+        Argument::List(items) => match default {
             // `padding=0` stands for as many zeros as there are dimensions.
-            let same = |(i, item): (usize, &Argument)| match item {
-                Argument::Int(v) => {
-                    parts.get(if parts.len() == 1 { 0 } else { i }).is_some_and(|p| p.parse() == Ok(*v))
-                }
-                Argument::Bool(b) => parts.get(i) == Some(&if *b { "True" } else { "False" }),
-                _ => false,
-            };
-            (items.is_empty() && parts.is_empty()) || (!items.is_empty() && items.iter().enumerate().all(same))
-        }
+            Constant::Int(d) | Constant::Ints(&[d]) => {
+                !items.is_empty() && items.iter().all(|item| matches!(item, Argument::Int(v) if *v == d))
+            }
+            Constant::Ints(list) => {
+                items.len() == list.len()
+                    && items.iter().zip(list).all(|(a, d)| matches!(a, Argument::Int(v) if v == d))
+            }
+            _ => false,
+        },
         _ => false,
     }
 }

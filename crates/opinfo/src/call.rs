@@ -2,10 +2,10 @@
 //! flattened as the rows list them.
 
 use crate::row::{Argument, Numbers, Row, TensorData};
-use crate::schema::Schema;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::dispatch::{self, MemoryFormat, Op, Outputs, Value};
 use firebrand_core::layout::contiguous_strides;
+use firebrand_core::schema::Type;
 use firebrand_core::{Device, Layout, Scalar, Spec, SymInt, Tensor};
 
 /// What a check says of a row: a message if it fails.
@@ -144,7 +144,7 @@ impl Builder {
         Ok(leaf)
     }
 
-    fn value(&mut self, a: &Argument, kind: &str) -> Outcome<Value> {
+    fn value(&mut self, a: &Argument, ty: Type) -> Outcome<Value> {
         let number = match a {
             Argument::Int(i) => Some(Scalar::Int(*i)),
             Argument::Float(f) => Some(Scalar::Float(*f)),
@@ -153,10 +153,10 @@ impl Builder {
             _ => None,
         };
         if let Some(n) = number {
-            if kind.starts_with("Tensor") {
+            if matches!(ty, Type::Tensor | Type::Tensors | Type::OptTensors) {
                 return Tensor::wrapped_number(n).map(Value::Tensor).map_err(failed);
             }
-            if kind.starts_with("Scalar") && !kind.starts_with("ScalarType") {
+            if matches!(ty, Type::Scalar | Type::Scalars) {
                 return Ok(Value::Scalar(n));
             }
         }
@@ -166,7 +166,7 @@ impl Builder {
             Argument::Tensors(list) => {
                 let made =
                     list.iter().map(|t| t.as_ref().map(|t| self.tensor(t)).transpose()).collect::<Outcome<Vec<_>>>()?;
-                if kind.starts_with("Tensor?") {
+                if ty == Type::OptTensors {
                     Value::OptTensors(made)
                 } else {
                     Value::Tensors(made.into_iter().flatten().collect())
@@ -194,21 +194,21 @@ impl Builder {
 impl Call {
     /// The call of a row. With `grad`, tensors that want gradients say so.
     pub fn new(op: Op, row: &Row, place: Place, grad: bool) -> Outcome<Call> {
-        let schema = Schema::of(op);
+        let schema = op.schema();
         let mut builder = Builder { place, grad, leaves: Vec::new() };
-        let mut args = vec![Value::None; schema.parameters.len()];
+        let mut args = vec![Value::None; schema.args.len()];
         for (k, a) in row.args.iter().enumerate() {
-            let p = schema.parameters.get(k).ok_or("setting up: more arguments than the schema has")?;
-            args[k] = builder.value(a, &p.kind)?;
+            let p = schema.args.get(k).ok_or("setting up: more arguments than the schema has")?;
+            args[k] = builder.value(a, p.ty)?;
         }
         for (name, a) in &row.kwargs {
-            let k = schema.parameters.iter().position(|p| p.name == *name);
+            let k = schema.position(name);
             let k = k.ok_or_else(|| format!("setting up: the schema has no argument '{name}'"))?;
-            args[k] = builder.value(a, &schema.parameters[k].kind)?;
+            args[k] = builder.value(a, schema.args[k].ty)?;
         }
         // A factory has nothing but this argument to say where its result goes.
         if place == Place::Meta
-            && let Some(k) = schema.parameters.iter().position(|p| p.kind == "Device?")
+            && let Some(k) = schema.args.iter().position(|p| p.ty == Type::Device && p.optional)
             && row.tensors().next().is_none()
         {
             args[k] = Value::Device(Device::Meta);
@@ -233,7 +233,7 @@ impl Call {
 
     /// Replaces tensors the op writes to and that want gradients by clones, so that leaves stay as they are.
     pub fn own_written(mut self) -> firebrand_core::Result<Call> {
-        for (a, p) in self.args.iter_mut().zip(&Schema::of(self.op).parameters) {
+        for (a, p) in self.args.iter_mut().zip(self.op.schema().args) {
             if let Value::Tensor(t) = a
                 && p.written
                 && t.requires_grad()
@@ -252,7 +252,7 @@ impl Call {
 
     /// The argument of this name.
     pub fn argument(&self, name: &str) -> Option<&Value> {
-        let k = Schema::of(self.op).parameters.iter().position(|p| p.name == name)?;
+        let k = self.op.schema().position(name)?;
         self.args.get(k)
     }
 }

@@ -10,14 +10,13 @@ mod derivatives;
 pub mod deviations;
 mod results;
 mod row;
-pub mod schema;
 mod transforms;
 
 pub use call::{Call, Outcome, Place};
 pub use results::evaluate;
 pub use row::{Argument, Numbers, Row, TensorData, read as read_rows};
 
-use firebrand_core::dispatch::Op;
+use firebrand_core::dispatch::{Op, Tags};
 use firebrand_core::func::Batching;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -129,25 +128,25 @@ impl Check {
         if row.error || self == Check::Refusal {
             return row.error && self == Check::Refusal;
         }
-        let tag = |t: &str| op.info().tags.contains(&t);
+        let tag = |tag: Tags| op.has(tag);
         let all_tensors = || row.out.iter().all(|o| matches!(o, Argument::Tensor(_)));
         let smooth = || row.grads.is_some() && !row.has("no_gradcheck");
         // A few samples an op are enough for rules that do not look at numbers.
-        let few = |n: usize| row.is_base() && row.sample < n && !row.has("random") && !tag("nondeterministic_seeded");
+        let few =
+            |n: usize| row.is_base() && row.sample < n && !row.has("random") && !tag(Tags::NONDETERMINISTIC_SEEDED);
         match self {
             Check::Forward => true,
             Check::Refusal => false,
             Check::Inplace => {
-                schema::forms(op).inplace.is_some_and(|f| !f.info().tags.contains(&"inplace_view"))
+                in_place_form(op).is_some_and(|f| !f.has(Tags::INPLACE_VIEW))
                     && matches!(row.args.first(), Some(Argument::Tensor(_)))
                     && row.out.len() == 1
                     && all_tensors()
             }
-            Check::Out => schema::forms(op).out.is_some() && !row.out.is_empty() && all_tensors(),
+            Check::Out => op.info().out.is_some() && !row.out.is_empty() && all_tensors(),
             Check::Meta => {
-                !tag("data_dependent")
-                    && !tag("data_dependent_output")
-                    && !tag("dynamic_output_shape")
+                !tag(Tags::DATA_DEPENDENT_OUTPUT)
+                    && !tag(Tags::DYNAMIC_OUTPUT_SHAPE)
                     && row.out.iter().all(|o| matches!(o, Argument::Tensor(_) | Argument::None))
             }
             Check::Layouts => {
@@ -192,6 +191,11 @@ impl Check {
     }
 }
 
+/// The form that writes its first argument and hands it back, which lists do not.
+pub(crate) fn in_place_form(op: Op) -> Option<Op> {
+    op.info().in_place.filter(|form| form.schema().returns_written)
+}
+
 /// How many rows of each check an op has, in the order of [`Check::ALL`].
 pub type Counts = [usize; Check::ALL.len()];
 
@@ -210,11 +214,10 @@ pub fn coverage() -> BTreeMap<&'static str, Counts> {
     let mut all: BTreeMap<&'static str, Counts> = BTreeMap::new();
     for row in FAMILIES.iter().flat_map(Family::rows) {
         let Some(op) = Op::from_name(&row.op) else { continue };
-        let forms = schema::forms(op);
         for (k, check) in Check::ALL.into_iter().enumerate() {
             let counted = match check {
-                Check::Inplace => forms.inplace,
-                Check::Out => forms.out,
+                Check::Inplace => in_place_form(op),
+                Check::Out => op.info().out,
                 _ => Some(op),
             };
             if let Some(counted) = counted

@@ -3,8 +3,8 @@
 use crate::call::{Call, Outcome, Place, flatten};
 use crate::compare::{bits, same_kind, same_numbers, same_results, same_tensor, tolerance};
 use crate::deviations::writes;
+use crate::in_place_form;
 use crate::row::{Argument, Numbers, Row, TensorData};
-use crate::schema::{Schema, forms};
 use firebrand_core::autograd::{GradOptions, grad, no_grad};
 use firebrand_core::dispatch::{Op, Value};
 use firebrand_core::dtype::can_cast;
@@ -18,11 +18,11 @@ fn refused(e: impl std::fmt::Display) -> String {
 /// Results, writes to other arguments, and nothing else written.
 pub(crate) fn forward(op: Op, row: &Row, place: Place) -> Outcome {
     let call = Call::new(op, row, place, false)?;
-    let schema = Schema::of(op);
+    let schema = op.schema();
     let kept: Vec<(&Tensor, Vec<u64>, u32)> = call
         .args
         .iter()
-        .zip(&schema.parameters)
+        .zip(schema.args)
         .filter(|(_, p)| !p.written && !row.after.iter().any(|(name, _)| *name == p.name))
         .flat_map(|(a, _)| match a {
             Value::Tensor(t) => std::slice::from_ref(t),
@@ -31,7 +31,7 @@ pub(crate) fn forward(op: Op, row: &Row, place: Place) -> Outcome {
         })
         .map(|t| (t, bits(t), t.version()))
         .collect();
-    let target = call.args.iter().zip(&schema.parameters).find_map(|(a, p)| match a {
+    let target = call.args.iter().zip(schema.args).find_map(|(a, p)| match a {
         Value::Tensor(t) if p.written && schema.returns_written => Some((t, t.version())),
         _ => None,
     });
@@ -120,7 +120,7 @@ fn stored(want: &TensorData, dtype: firebrand_core::DType) -> Outcome<Option<Num
 
 /// `op_` does what `op` does, in the memory of its first argument; refuses what does not fit there.
 pub(crate) fn inplace(op: Op, row: &Row) -> Outcome {
-    let form = forms(op).inplace.ok_or("no in-place form")?;
+    let form = in_place_form(op).ok_or("no in-place form")?;
     let (Some(Argument::Tensor(target)), Some(Argument::Tensor(want))) = (row.args.first(), row.out.first()) else {
         return Err("the row has no tensor to write to".to_string());
     };
@@ -152,7 +152,7 @@ pub(crate) fn inplace(op: Op, row: &Row) -> Outcome {
 
 /// `op(out=)` stores what `op` returns.
 pub(crate) fn out(op: Op, row: &Row) -> Outcome {
-    let form = forms(op).out.ok_or("no out= form")?;
+    let form = op.info().out.ok_or("no out= form")?;
     let wants: Vec<&TensorData> =
         row.out.iter().filter_map(|w| if let Argument::Tensor(t) = w { Some(t) } else { None }).collect();
     // Once with a fitting tensor, once with an empty one that takes any shape.
@@ -160,7 +160,7 @@ pub(crate) fn out(op: Op, row: &Row) -> Outcome {
         let mut call = Call::new(op, row, Place::AsListed, false)?;
         let mut targets = Vec::new();
         let mut listed = call.args.drain(..).collect::<Vec<_>>().into_iter();
-        for p in &Schema::of(form).parameters {
+        for p in form.schema().args {
             call.args.push(if p.written {
                 let want = wants.get(targets.len()).ok_or("fewer results than out= arguments")?;
                 let shape: &[usize] = if empty { &[0] } else { &want.shape };

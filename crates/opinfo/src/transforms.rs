@@ -6,7 +6,6 @@
 use crate::call::{Call, Outcome, Place, flatten};
 use crate::compare::{same_numbers, tolerance};
 use crate::row::{Numbers, Row};
-use crate::schema::Schema;
 use firebrand_core::autograd::{GradOptions, grad as gradient, no_grad};
 use firebrand_core::dispatch::{self, Op, Value};
 use firebrand_core::{DType, Result, Tensor, func, ops};
@@ -26,7 +25,7 @@ struct Slots<'a> {
 impl<'a> Slots<'a> {
     fn of(call: &'a Call) -> Slots<'a> {
         let (mut tensors, mut written) = (Vec::new(), Vec::new());
-        for (a, p) in call.args.iter().zip(&Schema::of(call.op).parameters) {
+        for (a, p) in call.args.iter().zip(call.op.schema().args) {
             let list: Vec<Tensor> = match a {
                 Value::Tensor(t) => vec![t.clone()],
                 Value::Tensors(list) => list.clone(),
@@ -149,7 +148,7 @@ pub(crate) fn mapped(op: Op, row: &Row) -> Outcome {
 
 /// The call with copies of what it writes, whatever level that is from.
 fn copied(mut call: Call) -> Result<Call> {
-    for (a, p) in call.args.iter_mut().zip(&Schema::of(call.op).parameters) {
+    for (a, p) in call.args.iter_mut().zip(call.op.schema().args) {
         if let (Value::Tensor(t), true) = (&*a, p.written) {
             *a = ops::clone(t, None)?.into();
         }

@@ -10,12 +10,13 @@ use super::rewrite::{OpIndex, rewrite};
 use super::types::Ty;
 use crate::error::{CodegenError, Kind, Result};
 use crate::formula::tokens::Lexed;
+use crate::load::derivatives_file;
 use crate::model::{
     DEFAULT_KEY, DifferentiabilityInfo, ForwardDerivative, FunctionWithInfo, MatchRule, SavedAttribute,
 };
 use crate::native::{Form, Implementation};
 use crate::outputs::differentiable_outputs;
-use crate::pipeline::{DERIVATIVES_FILE, Model, NATIVE_FILE};
+use crate::pipeline::{Model, NATIVE_FILE};
 use crate::plan::{Guard, NodePlan, Plans, Wrapper};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -118,7 +119,8 @@ pub(super) fn derive(model: &Model, ops: &[Op]) -> Result<Vec<Differentiation>> 
         let schema = &*info.func.text;
         let maker =
             Maker { op: by_schema[schema], info, node, guards: guards(&plans, schema), function: functions[schema] };
-        let made = maker.derivative(&index).map_err(|e| e.at(info.func.line, schema).in_file(DERIVATIVES_FILE))?;
+        let made =
+            maker.derivative(&index).map_err(|e| e.at(info.func.line, schema).in_file(derivatives_file(&info.func)))?;
         derivatives.insert(schema, Rc::new(made));
     }
     let one = |op| differentiation(op, functions[&*op.native.text], &derivatives).map_err(|e| e.in_file(NATIVE_FILE));

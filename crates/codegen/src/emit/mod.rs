@@ -13,6 +13,7 @@ mod functions;
 mod methods;
 mod nodes;
 mod op;
+mod record;
 mod rewrite;
 mod table;
 mod text;
@@ -63,6 +64,6 @@ pub fn generate(ops: Source<'_>, derivatives: Source<'_>) -> Result<Vec<Generate
         file("methods.rs", methods::methods(&plans)),
         file("mod.rs", text::module()),
         file("nodes.rs", nodes::nodes(&plans)),
-        file("schema.rs", table::schema(&plans)),
+        file("schema.rs", record::schema(&plans).map_err(|e| named(e.in_file(NATIVE_FILE)))?),
     ])
 }

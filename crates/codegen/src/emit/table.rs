@@ -1,56 +1,9 @@
-//! Writes `schema.rs` and `boxed.rs`: the table of ops, and how each is called with boxed arguments.
+//! Writes `boxed.rs`: how each op is called with boxed arguments.
 
-use super::derive::Differentiation;
 use super::op::Returns;
 use super::text::{Plan, file, join};
 use super::types::Ty;
 use crate::native::Implementation;
-
-/// `schema.rs`.
-pub(super) fn schema(plans: &[Plan<'_>]) -> String {
-    let uses = "use super::boxed;\nuse crate::dispatch::{Derivative, OpInfo};\n";
-    let id = "/// The id of an op: an index into the table of ops.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct Op(pub(crate) u32);"
-        .to_owned();
-    let constants: String = plans
-        .iter()
-        .enumerate()
-        .map(|(k, p)| format!("/// `aten::{}`\npub const {}: Op = Op({k});", p.op.name(), p.op.constant()))
-        .collect();
-    let entries: String = plans.iter().map(entry).collect();
-    let table = format!("pub(crate) static TABLE: [OpInfo; {}] = [{entries}];", plans.len());
-    file(
-        "Every op by id: name, schema, tags, derivative, calls.",
-        uses,
-        &[id, format!("impl Op {{ {constants} }}"), table],
-    )
-}
-
-fn entry(plan: &Plan<'_>) -> String {
-    let op = plan.op;
-    let (name, schema, rust) = (format!("aten::{}", op.name()), op.native.text.clone(), &op.rust.name);
-    let mut tags = op.native.tags.clone();
-    if matches!(op.rust.implementation, Implementation::View(_)) {
-        tags.insert("view".to_owned());
-    }
-    let tags = Vec::from_iter(tags);
-    let (derivative, forward) = match &plan.differentiation {
-        Differentiation::Formula(d) if op.outs.is_empty() => {
-            (format!("Derivative::Formula({:?})", d.node), !d.forward.is_empty())
-        }
-        Differentiation::Manual(node) => (format!("Derivative::Formula({node:?})"), true),
-        Differentiation::Composite => ("Derivative::Composite".to_owned(), true),
-        Differentiation::Formula(_) | Differentiation::None => ("Derivative::NonDifferentiable".to_owned(), false),
-    };
-    format!(
-        "OpInfo {{
-            name: {name:?}, schema: {:?}, tags: &{tags:?}, derivative: {derivative}, forward: {forward},
-            call: |a| boxed::{rust}(a, false), below: |a| boxed::{rust}(a, true),
-        }},",
-        format!("aten::{schema}")
-    )
-}
 
 /// `boxed.rs`.
 pub(super) fn boxed(plans: &[Plan<'_>]) -> String {

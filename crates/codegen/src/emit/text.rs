@@ -121,9 +121,10 @@ impl Plan<'_> {
         Some(format!("{} == devices::MIXED", tensors.into_iter().map(bit).collect::<Vec<_>>().join(" | ")))
     }
 
-    /// Doc comment with the op's schema.
+    /// Doc comment with the op's schema, below what its entry says of it.
     pub(super) fn doc(&self) -> String {
-        format!("/// `aten::{}`", self.op.native.text)
+        let sentence = self.op.rust.record.doc.as_ref().map_or(String::new(), |doc| format!("/// {doc}\n///\n"));
+        format!("{sentence}/// `aten::{}`", self.op.native.text)
     }
 }
 

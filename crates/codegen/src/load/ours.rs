@@ -9,8 +9,29 @@ use crate::api::{cpp, rust};
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::model::{DifferentiabilityInfo, Infos};
 use crate::native::NativeFunction;
-use crate::yaml::Node;
+use crate::pipeline::{DERIVATIVES_FILE, NATIVE_FILE};
+use crate::yaml::{Node, Value};
 use std::collections::HashMap;
+
+/// The derivatives that a declaration holds itself, as an entry of the derivatives file would be.
+pub(super) fn inline_entry(func: &NativeFunction) -> Option<Result<Node>> {
+    let formulas = func.rust.as_ref()?.derivative.as_ref()?;
+    let Some(pairs) = formulas.as_map() else {
+        let message = "`derivative` holds what an entry of derivatives.yaml does, but for `name`";
+        let error = CodegenError::new(Stage::Derivatives, Kind::YamlShape, message);
+        return Some(Err(error.at(formulas.line, &func.text).in_file(NATIVE_FILE)));
+    };
+    let text = |value: &str| Node { line: func.line, value: Value::Str(value.to_owned()) };
+    let name = (text("name"), text(&func.text));
+    let value = Value::Map(std::iter::once(name).chain(pairs.iter().cloned()).collect());
+    Some(Ok(Node { line: formulas.line, value }))
+}
+
+/// Which file the derivatives of an op stand in, for errors.
+pub(crate) fn derivatives_file(func: &NativeFunction) -> &'static str {
+    let inline = func.rust.as_ref().is_some_and(|rust| rust.derivative.is_some());
+    if inline { NATIVE_FILE } else { DERIVATIVES_FILE }
+}
 
 /// Checks what an entry is for, and reads the node's name that it may pin.
 pub(super) fn check_entry<'a>(func: &NativeFunction, entry: &'a Node) -> Result<Option<&'a str>, Refusal> {

@@ -42,7 +42,13 @@ pub(super) fn add(fields: &mut Fields<'_>, made: &mut Vec<NativeFunction>) -> Ch
 /// The same operator with another schema, under another Rust name.
 fn form(base: &NativeFunction, func: FunctionSchema, form: Form, suffix: &str) -> Check<NativeFunction> {
     func.check()?;
-    let rust = base.rust.clone().map(|rust| RustFunction { name: format!("{}{suffix}", rust.name), form, ..rust });
+    let rust = base.rust.clone().map(|rust| RustFunction {
+        name: format!("{}{suffix}", rust.name),
+        form,
+        record: rust.record.of_form(),
+        derivative: None,
+        ..rust
+    });
     Ok(NativeFunction { text: func.to_string(), signature: func.signature(), func, rust, ..base.clone() })
 }
 

@@ -10,11 +10,14 @@ mod forms;
 mod kernels;
 mod ours;
 mod read;
+mod record;
 mod variants;
 mod views;
 
 pub use ours::{Form, Implementation, RustFunction};
 pub use read::Precompute;
+pub(crate) use record::is_flag;
+pub use record::{Autocast, Cost, Decomposition, Devices, Record, Training, Vmap};
 pub use views::{ViewGroup, group_views};
 
 use crate::dialect::Dialect;

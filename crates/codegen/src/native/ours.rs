@@ -9,6 +9,7 @@ use super::check::check_whole;
 use super::dispatch::{COMPOSITE_IMPLICIT, DispatchKey};
 use super::forms;
 use super::read::{Check, Fields, refuse, split_namespace};
+use super::record::{Record, record};
 use crate::error::{CodegenError, Kind, Result, Stage};
 use crate::schema::FunctionSchema;
 use crate::yaml::Node;
@@ -93,6 +94,10 @@ pub struct RustFunction {
     pub in_place_kernel: bool,
     /// The kernel takes complex numbers; others refuse them.
     pub complex: bool,
+    /// What the entry says for the op's record.
+    pub record: Record,
+    /// The derivatives, if they are written in the entry itself.
+    pub derivative: Option<Node>,
 }
 
 const FIELDS: &[&str] = &[
@@ -116,6 +121,14 @@ const FIELDS: &[&str] = &[
     "rust",
     "method",
     "variants",
+    "derivative",
+    "autocast",
+    "vmap",
+    "cost",
+    "decomposition",
+    "training",
+    "devices",
+    "doc",
 ];
 
 /// One entry: the operator it declares, then the forms it asks for.
@@ -150,6 +163,8 @@ pub(super) fn declaration(
         non_differentiable: fields.flag("non_differentiable", false)? || declared_not,
         in_place_kernel: fields.flag("in_place_kernel", false)?,
         complex: fields.flag("complex", false)?,
+        record: record(&mut fields, &func)?,
+        derivative: fields.take("derivative").cloned(),
         implementation,
     };
     let base = NativeFunction {

@@ -15,10 +15,17 @@ pub(crate) const OPS: &str = "\
   shape: best
   kernel: reduce::best
   tags: [reduction]
+  vmap: along(dim)
+  autocast: full
 - func: pieces(Tensor(a -> *) self, SymInt size, int dim=0) -> Tensor(a)[]
   view: pieces
+  vmap: view::pieces
 - func: glue(Tensor[] tensors, int dim=0) -> Tensor
   direct: join::glue
+  vmap: loop
+  cost: cheap
+  decomposition: kept
+  devices: [tensors]
 - func: _foreach_blend.ScalarList(Tensor[] self, Tensor other, Scalar[] scalars) -> Tensor[]
   foreach: blend
   inplace: true

@@ -185,3 +185,32 @@ fn an_entry_that_is_not_clear_is_refused() {
         "#]],
     );
 }
+
+/// Keys of the record: values that are not known, gaps, and what is said twice.
+#[test]
+fn a_record_that_is_not_clear_is_refused() {
+    let rule = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
+    let with = |keys: &str| format!("{SCALE}{keys}");
+    refused(SCALE, &rule, Kind::RecordIncomplete, expect![[]]);
+    refused(&with("  vmap: sideways\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(&with("  vmap: along(dim)\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(&with("  vmap: loop\n  autocast: half\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(&with("  vmap: loop\n  cost: heavy\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(&with("  tags: [pointwise]\n  vmap: pointwise\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(&with("  vmap: loop\n  devices: [elsewhere]\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(&with("  vmap: loop\n  doc: Scales\n"), &rule, Kind::FieldValue, expect![[]]);
+    let composite = "- func: mix(Tensor self) -> Tensor\n  composite: mix\n  vmap: loop\n";
+    refused(composite, "", Kind::FieldValue, expect![[]]);
+    let drops = "- func: drop(Tensor self, bool train) -> Tensor\n  composite: drop\n";
+    refused(drops, "", Kind::RecordIncomplete, expect![[]]);
+}
+
+/// Derivatives in the declaration itself: errors name the file they stand in.
+#[test]
+fn an_inline_derivative_is_checked_like_any_other() {
+    let inline = |formulas: &str| format!("{SCALE}  tags: [pointwise]\n  derivative:\n{formulas}");
+    refused(&inline("    self: grad * othr\n    by: grad\n"), "", Kind::FormulaUnknownName, expect![[]]);
+    refused(&inline("    self: grad\n"), "", Kind::LostGradient, expect![[]]);
+    let both = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
+    refused(&inline("    self: grad\n    by: grad\n"), &both, Kind::DuplicateSchema, expect![[]]);
+}

@@ -118,7 +118,7 @@ impl Known {
 
 /// A call of an op whose arguments are known, as the rules see it.
 pub(super) struct OpCall<'a> {
-    pub(super) op: &'a OpOverload,
+    pub(super) op: firebrand_core::dispatch::Op,
     /// One per argument of the schema.
     pub(super) boxed: &'a [Boxed],
     /// Every tensor among the arguments.
@@ -328,7 +328,7 @@ impl Lowering<'_> {
                 return self.opaque(n, args, kwargs, result, &alias); // registers hold real numbers
             }
             let (id, boxed) = boxed_arguments(op, &call.args, &call.kwargs, Some(Device::Meta))?;
-            let call = OpCall { op, boxed: &boxed, tensors: &tensors, results: &results };
+            let call = OpCall { op: id, boxed: &boxed, tensors: &tensors, results: &results };
             if op.is("aten::copy_") && self.write_whole(node.name(), &call) {
                 return Ok(args[0].clone());
             }

@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::times::{Stage, timed};
 use firebrand_core::Scalar;
 use firebrand_core::autograd::no_grad;
+use firebrand_core::dispatch::{Cost, Derivative, Op, Tags};
 use firebrand_core::layout::Dims;
 use firebrand_graph::ir::GraphModule;
 use lower::Given;
@@ -32,6 +33,33 @@ use std::sync::{Arc, Mutex, RwLock};
 use tracing::info;
 
 pub use report::{FusionCounters, PlanStats, counters, reset_counters};
+
+/// What the fused back end makes of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fusion {
+    /// A loop recorded from its own kernel.
+    Recorded,
+    /// A loop by a rule; where the rule declines, a call.
+    Rule,
+    /// A layout.
+    View,
+    /// The ops it is made of.
+    Parts,
+    /// A call of its kernel.
+    Call,
+}
+
+/// What the fused back end makes of an op.
+pub fn fusion(op: Op) -> Fusion {
+    let info = op.info();
+    match info.derivative {
+        _ if rules::has_rule(op) => Fusion::Rule,
+        Derivative::Composite => Fusion::Parts,
+        _ if info.cost == Cost::Free => Fusion::View,
+        _ if info.tags.has(Tags::POINTWISE) && !info.tags.has(Tags::NONDETERMINISTIC_SEEDED) => Fusion::Recorded,
+        _ => Fusion::Call,
+    }
+}
 
 /// Plans an executable keeps; the oldest goes first.
 const PLANS: usize = 16;

@@ -3,11 +3,12 @@
 //! A rule writes what the op does as folds, row instructions (which are the op's own row kernel) and plain ones; it declines
 //! (none) what the loops cannot do well: short or very long rows, dimensions in the middle, integers. Then the op stays a
 //! call of its own kernel.
+#![deny(unreachable_patterns)] // a second rule for an op
 
 use super::fuse::LONGEST_ROW;
 use super::ir::*;
 use super::lower::{OpCall, Placed, broadcast, instr, register, result_store};
-use firebrand_core::dispatch::Value as Boxed;
+use firebrand_core::dispatch::{Op as Aten, Value as Boxed};
 use firebrand_core::layout::Dims;
 use firebrand_core::{DType, SymInt};
 use firebrand_kernels::pointwise::{Fold, Op, RowOp, Sink, Source, Terms, Value as Number};
@@ -15,41 +16,68 @@ use firebrand_kernels::pointwise::{Fold, Op, RowOp, Sink, Source, Terms, Value a
 /// The shortest row that is worth its own pass.
 const SHORTEST_ROW: usize = 64;
 
+/// Where the number stands that an op fills its result with.
+enum Fill {
+    Number(Number),
+    /// The argument at this position.
+    Argument(usize),
+}
+
+fn fill(op: Aten) -> Option<Fill> {
+    Some(match op {
+        Aten::ZEROS | Aten::ZEROS_LIKE | Aten::NEW_ZEROS | Aten::ZERO => Fill::Number(Number::Int(0)),
+        Aten::ONES | Aten::ONES_LIKE | Aten::NEW_ONES => Fill::Number(Number::Int(1)),
+        Aten::SCALAR_TENSOR => Fill::Argument(0),
+        Aten::FULL | Aten::FULL_LIKE | Aten::FILL_SCALAR => Fill::Argument(1),
+        Aten::NEW_FULL => Fill::Argument(2),
+        _ => return None,
+    })
+}
+
 /// The number that an op fills its result with.
 pub(super) fn number(call: &OpCall<'_>) -> Option<Number> {
-    let at = match call.op.qualified().strip_prefix("aten::")? {
-        "zeros" | "zeros_like" | "new_zeros" | "zero" => return Some(Number::Int(0)),
-        "ones" | "ones_like" | "new_ones" => return Some(Number::Int(1)),
-        "scalar_tensor" => 0,
-        "full" | "full_like" | "fill.Scalar" => 1,
-        "new_full" => 2,
-        _ => return None,
-    };
-    match call.boxed.get(at)? {
-        Boxed::Scalar(s) => Some((*s).into()),
-        _ => None,
+    match fill(call.op)? {
+        Fill::Number(n) => Some(n),
+        Fill::Argument(k) => match call.boxed.get(k)? {
+            Boxed::Scalar(s) => Some((*s).into()),
+            _ => None,
+        },
     }
 }
 
-/// The loop of an op, if there is a rule for it.
+/// Whether an op has a rule here.
+pub(super) fn has_rule(op: Aten) -> bool {
+    fill(op).is_some() || rule(op).is_some()
+}
+
+/// How the loop of an op is written.
+type Rule = fn(&OpCall<'_>) -> Option<Loop>;
+
+/// The rule of an op.
+fn rule(op: Aten) -> Option<Rule> {
+    Some(match op {
+        Aten::SUM | Aten::SUM_DIM_INTLIST => |call| reduce(call, Fold::Sum, false),
+        Aten::MEAN | Aten::MEAN_DIM => |call| reduce(call, Fold::Sum, true),
+        Aten::AMAX => |call| reduce(call, Fold::Max, false),
+        Aten::AMIN => |call| reduce(call, Fold::Min, false),
+        Aten::_SOFTMAX => |call| softmax(call, RowOp::Softmax, false),
+        Aten::_SAFE_SOFTMAX => |call| softmax(call, RowOp::Softmax, true),
+        Aten::_LOG_SOFTMAX => |call| softmax(call, RowOp::LogSoftmax, false),
+        Aten::_SOFTMAX_BACKWARD_DATA => |call| softmax_backward(call, RowOp::SoftmaxBackward),
+        Aten::_LOG_SOFTMAX_BACKWARD_DATA => |call| softmax_backward(call, RowOp::LogSoftmaxBackward),
+        Aten::NATIVE_LAYER_NORM => layer_norm,
+        Aten::NATIVE_LAYER_NORM_BACKWARD => layer_norm_backward,
+        _ => return None,
+    })
+}
+
+/// The loop of an op, if there is a rule for it that does not decline.
 pub(super) fn lower(call: &OpCall<'_>) -> Option<Loop> {
+    let rule = rule(call.op)?;
     if call.results.iter().any(|r| r.numel() == 0) || call.tensors.iter().any(|t| t.meta.numel() == 0) {
         return None;
     }
-    let lowered = match call.op.qualified().strip_prefix("aten::")? {
-        "sum" | "sum.dim_IntList" => reduce(call, Fold::Sum, false),
-        "mean" | "mean.dim" => reduce(call, Fold::Sum, true),
-        "amax" => reduce(call, Fold::Max, false),
-        "amin" => reduce(call, Fold::Min, false),
-        "_softmax" => softmax(call, RowOp::Softmax, false),
-        "_safe_softmax" => softmax(call, RowOp::Softmax, true),
-        "_log_softmax" => softmax(call, RowOp::LogSoftmax, false),
-        "_softmax_backward_data" => softmax_backward(call, RowOp::SoftmaxBackward),
-        "_log_softmax_backward_data" => softmax_backward(call, RowOp::LogSoftmaxBackward),
-        "native_layer_norm" => layer_norm(call),
-        "native_layer_norm_backward" => layer_norm_backward(call),
-        _ => None,
-    }?;
+    let lowered = rule(call)?;
     let in_rows = lowered.row == 1 || lowered.loads().all(|l| by_rows(&l.layout, lowered.row).is_some());
     (in_rows && call.results.iter().all(|r| r.is_contiguous())).then_some(lowered)
 }
@@ -135,7 +163,7 @@ fn reduce(call: &OpCall<'_>, how: Fold, mean: bool) -> Option<Loop> {
         return None;
     }
     let nd = x.meta.ndim();
-    let over_all = !call.op.qualified().contains(".dim") && how == Fold::Sum;
+    let over_all = matches!(call.op, Aten::SUM | Aten::MEAN);
     let given = if over_all { Vec::new() } else { ints(call.boxed.get(1)?)? };
     let mut reduced = vec![given.is_empty(); nd];
     for d in given {

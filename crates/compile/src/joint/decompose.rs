@@ -1,38 +1,46 @@
-//! Decompositions: a traced graph with normalisations, softmax and activation derivatives taken apart into ops that a back
+//! Decompositions: a traced graph with normalisations, softmax and activation derivatives decomposed into ops that a back
 //! end can fuse.
 //!
-//! The graph runs once more without memory, with these ops computed by others; everything else is copied. Decomposed
+//! The graph runs once more on meta tensors, with these ops computed by others; everything else is copied. Decomposed
 //! results agree with the kernels up to rounding.
+#![deny(unreachable_patterns)] // a second rule for an op
 
 use super::trace::outline;
 use crate::error::{Error, Result};
 use firebrand_core::autograd::no_grad;
+use firebrand_core::dispatch::Op;
 use firebrand_core::{Device, Scalar, Spec, Tensor, ops};
 use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Function, GraphModule, Hop, OpOverload, Target, TensorMeta, Val};
 
-/// The ops that are taken apart.
-const DECOMPOSED: &[&str] = &[
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "_softmax",
-    "_softmax_backward_data",
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "threshold_backward",
-    "sigmoid_backward",
-    "tanh_backward",
-];
+/// How an op is computed by others.
+type Rule = fn(&[Value]) -> firebrand_graph::Result<Value>;
 
-fn base(target: Option<&Target>) -> &str {
-    target.and_then(Target::overload).map_or("", OpOverload::base)
+/// The rule of an op that is decomposed.
+fn rule(op: Op) -> Option<Rule> {
+    Some(match op {
+        Op::NATIVE_LAYER_NORM => layer_norm,
+        Op::NATIVE_LAYER_NORM_BACKWARD => layer_norm_backward,
+        Op::_SOFTMAX => softmax,
+        Op::_SOFTMAX_BACKWARD_DATA => softmax_backward,
+        Op::_LOG_SOFTMAX => log_softmax,
+        Op::_LOG_SOFTMAX_BACKWARD_DATA => log_softmax_backward,
+        Op::THRESHOLD_BACKWARD => threshold_backward,
+        Op::SIGMOID_BACKWARD => sigmoid_backward,
+        Op::TANH_BACKWARD => tanh_backward,
+        _ => return None,
+    })
 }
 
-/// The graph with those ops taken apart; inputs keep their names.
+fn op_of(target: Option<&Target>) -> Option<Op> {
+    target.and_then(Target::overload).and_then(OpOverload::op)
+}
+
+/// The graph with those ops decomposed; inputs keep their names.
 pub(super) fn decompose(module: GraphModule) -> Result<GraphModule> {
     let graph = &module.graph;
-    if !graph.nodes().any(|n| DECOMPOSED.contains(&base(graph[n].target()))) {
+    if !graph.nodes().any(|n| op_of(graph[n].target()).and_then(rule).is_some()) {
         return Ok(module);
     }
     let tracer = InnerTrace::new();
@@ -78,56 +86,8 @@ impl NodeRunner for Decomposer {
             self.tracer.call_tuple(Hop::Cond, &call.args, &results)?;
             return Ok(Value::List(results.into_iter().map(|t| t.map_or(Value::NONE, Value::Tensor)).collect()));
         }
-        match (base(target), &call.args[..]) {
-            ("native_layer_norm", [x, shape, weight, bias, eps]) => {
-                let stats = layer_norm(x.tensor()?, shape.items()?.len(), optional(weight)?, optional(bias)?, eps)?;
-                Ok(Value::List(stats.into_iter().map(Value::Tensor).collect()))
-            }
-            ("native_layer_norm_backward", [g, x, shape, mean, rstd, weight, _, mask]) => {
-                let given = Normalised { g: g.tensor()?, x: x.tensor()?, mean: mean.tensor()?, rstd: rstd.tensor()? };
-                let wanted: Vec<bool> =
-                    mask.items()?.iter().map(|v| Ok(v.scalar()?.to_bool())).collect::<firebrand_graph::Result<_>>()?;
-                let grads = given.layer_norm_backward(shape.items()?.len(), optional(weight)?, &wanted)?;
-                Ok(Value::List(grads.into_iter().map(|g| g.map_or(Value::NONE, Value::Tensor)).collect()))
-            }
-            ("_softmax", [x, dim, _]) => {
-                let (x, dim) = (x.tensor()?, dim.scalar()?.to_i64());
-                let e = ops::exp(&ops::sub(x, &ops::amax(x, &[dim], true)?, Scalar::Int(1))?)?;
-                Ok(Value::Tensor(ops::div(&e, &ops::sum_dim(&e, Some(&[dim]), true, None)?)?))
-            }
-            ("_softmax_backward_data", [g, y, dim, _]) => {
-                let (g, y, dim) = (g.tensor()?, y.tensor()?, dim.scalar()?.to_i64());
-                let gy = ops::mul(g, y)?;
-                let total = ops::sum_dim(&gy, Some(&[dim]), true, None)?;
-                Ok(Value::Tensor(ops::sub(&gy, &ops::mul(y, &total)?, Scalar::Int(1))?))
-            }
-            ("_log_softmax", [x, dim, _]) => {
-                let (x, dim) = (x.tensor()?, dim.scalar()?.to_i64());
-                let shifted = ops::sub(x, &ops::amax(x, &[dim], true)?, Scalar::Int(1))?;
-                let total = ops::log(&ops::sum_dim(&ops::exp(&shifted)?, Some(&[dim]), true, None)?)?;
-                Ok(Value::Tensor(ops::sub(&shifted, &total, Scalar::Int(1))?))
-            }
-            ("_log_softmax_backward_data", [g, y, dim, _]) => {
-                let (g, y, dim) = (g.tensor()?, y.tensor()?, dim.scalar()?.to_i64());
-                let total = ops::sum_dim(g, Some(&[dim]), true, None)?;
-                Ok(Value::Tensor(ops::sub(g, &ops::mul(&ops::exp(y)?, &total)?, Scalar::Int(1))?))
-            }
-            ("threshold_backward", [g, x, threshold]) => {
-                let (g, x) = (g.tensor()?, x.tensor()?);
-                let off = ops::le_scalar(x, threshold.scalar()?)?;
-                Ok(Value::Tensor(ops::where_self(&off, &Tensor::wrapped_number(Scalar::Int(0))?, g)?))
-            }
-            // g (1 - y) y and g (1 - y^2).
-            ("sigmoid_backward", [g, y]) => {
-                let (g, y) = (g.tensor()?, y.tensor()?);
-                let rest = ops::rsub_scalar(y, Scalar::Int(1), Scalar::Int(1))?;
-                Ok(Value::Tensor(ops::mul(&ops::mul(g, &rest)?, y)?))
-            }
-            ("tanh_backward", [g, y]) => {
-                let (g, y) = (g.tensor()?, y.tensor()?);
-                let slope = ops::rsub_scalar(&ops::mul(y, y)?, Scalar::Int(1), Scalar::Int(1))?;
-                Ok(Value::Tensor(ops::mul(g, &slope)?))
-            }
+        match op_of(target).and_then(rule) {
+            Some(rule) if call.kwargs.is_empty() => rule(&call.args),
             _ => run_call(self, call),
         }
     }
@@ -141,12 +101,84 @@ fn optional(value: &Value) -> firebrand_graph::Result<Option<&Tensor>> {
     if value.is_none() { Ok(None) } else { value.tensor().map(Some) }
 }
 
+fn wrong(found: usize) -> firebrand_graph::Error {
+    firebrand_graph::Error::Value(format!("a traced op has all of its arguments; found {found}"))
+}
+
+fn softmax(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [x, dim, _] = args else { return Err(wrong(args.len())) };
+    let (x, dim) = (x.tensor()?, dim.scalar()?.to_i64());
+    let e = ops::exp(&ops::sub(x, &ops::amax(x, &[dim], true)?, Scalar::Int(1))?)?;
+    Ok(Value::Tensor(ops::div(&e, &ops::sum_dim(&e, Some(&[dim]), true, None)?)?))
+}
+
+fn softmax_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [g, y, dim, _] = args else { return Err(wrong(args.len())) };
+    let (g, y, dim) = (g.tensor()?, y.tensor()?, dim.scalar()?.to_i64());
+    let gy = ops::mul(g, y)?;
+    let total = ops::sum_dim(&gy, Some(&[dim]), true, None)?;
+    Ok(Value::Tensor(ops::sub(&gy, &ops::mul(y, &total)?, Scalar::Int(1))?))
+}
+
+fn log_softmax(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [x, dim, _] = args else { return Err(wrong(args.len())) };
+    let (x, dim) = (x.tensor()?, dim.scalar()?.to_i64());
+    let shifted = ops::sub(x, &ops::amax(x, &[dim], true)?, Scalar::Int(1))?;
+    let total = ops::log(&ops::sum_dim(&ops::exp(&shifted)?, Some(&[dim]), true, None)?)?;
+    Ok(Value::Tensor(ops::sub(&shifted, &total, Scalar::Int(1))?))
+}
+
+fn log_softmax_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [g, y, dim, _] = args else { return Err(wrong(args.len())) };
+    let (g, y, dim) = (g.tensor()?, y.tensor()?, dim.scalar()?.to_i64());
+    let total = ops::sum_dim(g, Some(&[dim]), true, None)?;
+    Ok(Value::Tensor(ops::sub(g, &ops::mul(&ops::exp(y)?, &total)?, Scalar::Int(1))?))
+}
+
+fn threshold_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [g, x, threshold] = args else { return Err(wrong(args.len())) };
+    let (g, x) = (g.tensor()?, x.tensor()?);
+    let off = ops::le_scalar(x, threshold.scalar()?)?;
+    Ok(Value::Tensor(ops::where_self(&off, &Tensor::wrapped_number(Scalar::Int(0))?, g)?))
+}
+
+/// `g (1 - y) y`
+fn sigmoid_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [g, y] = args else { return Err(wrong(args.len())) };
+    let (g, y) = (g.tensor()?, y.tensor()?);
+    let rest = ops::rsub_scalar(y, Scalar::Int(1), Scalar::Int(1))?;
+    Ok(Value::Tensor(ops::mul(&ops::mul(g, &rest)?, y)?))
+}
+
+/// `g (1 - y²)`
+fn tanh_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [g, y] = args else { return Err(wrong(args.len())) };
+    let (g, y) = (g.tensor()?, y.tensor()?);
+    let slope = ops::rsub_scalar(&ops::mul(y, y)?, Scalar::Int(1), Scalar::Int(1))?;
+    Ok(Value::Tensor(ops::mul(g, &slope)?))
+}
+
+fn layer_norm(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [x, shape, weight, bias, eps] = args else { return Err(wrong(args.len())) };
+    let stats = normalised(x.tensor()?, shape.items()?.len(), optional(weight)?, optional(bias)?, eps)?;
+    Ok(Value::List(stats.into_iter().map(Value::Tensor).collect()))
+}
+
+fn layer_norm_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
+    let [g, x, shape, mean, rstd, weight, _, mask] = args else { return Err(wrong(args.len())) };
+    let given = Normalised { g: g.tensor()?, x: x.tensor()?, mean: mean.tensor()?, rstd: rstd.tensor()? };
+    let wanted: Vec<bool> =
+        mask.items()?.iter().map(|v| Ok(v.scalar()?.to_bool())).collect::<firebrand_graph::Result<_>>()?;
+    let grads = given.backward(shape.items()?.len(), optional(weight)?, &wanted)?;
+    Ok(Value::List(grads.into_iter().map(|g| g.map_or(Value::NONE, Value::Tensor)).collect()))
+}
+
 fn last_dims(x: &Tensor, count: usize) -> Vec<i64> {
     (x.ndim() - count.min(x.ndim())..x.ndim()).map(|d| d as i64).collect()
 }
 
 /// Output, mean and reciprocal deviation.
-fn layer_norm(
+fn normalised(
     x: &Tensor,
     dims: usize,
     weight: Option<&Tensor>,
@@ -175,7 +207,7 @@ struct Normalised<'a> {
 
 impl Normalised<'_> {
     /// With x^ the normalised input, n its inner size and h = g w: rstd / n (n h - sum h - x^ sum(h x^)).
-    fn layer_norm_backward(
+    fn backward(
         &self,
         dims: usize,
         weight: Option<&Tensor>,

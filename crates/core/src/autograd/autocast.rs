@@ -1,7 +1,8 @@
 //! Autocast on the CPU: inside a region, products run in bf16 or f16 and what loses by that runs in f32.
 //!
 //! It acts above autograd, so the casts are recorded and gradients come back in the dtype of the parameters. Which op
-//! does what is PyTorch's list for the CPU. A composite op that is on no list is opened: the ops inside it are looked at.
+//! does what is a column of its record, which follows PyTorch's lists for the CPU (`golden/autocast.json` proves it). A
+//! composite op that is on no list is opened: the ops inside it are looked at.
 //! Casts of parameters are kept until the outermost region ends, so that a weight used ten times is cast once.
 
 use crate::dispatch::{Args, Derivative, Op, Outputs, Value};
@@ -11,7 +12,7 @@ use crate::warnings::warn;
 use crate::{DType, Result, Tensor, ops};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 type Cache = Arc<Mutex<HashMap<usize, (WeakTensor, Tensor)>>>;
 
@@ -111,205 +112,70 @@ pub fn autocast_dtype() -> DType {
     state::stacks(|s| s.autocast.dtype)
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Policy {
-    Lower,
-    Full,
-    /// The widest dtype among the arguments.
-    Widest,
-    AsIs,
-}
-
-fn policy(op: Op) -> Policy {
-    static TABLE: OnceLock<Vec<Policy>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| Op::all().map(|op| named(op.name())).collect());
-    table.get(op.0 as usize).copied().unwrap_or(Policy::AsIs)
-}
-
-/// PyTorch's lists for the CPU.
-fn named(name: &str) -> Policy {
-    let name = name.strip_prefix("aten::").unwrap_or(name);
-    match name {
-        "conv1d"
-        | "conv1d.padding"
-        | "conv2d"
-        | "conv2d.padding"
-        | "conv3d"
-        | "conv3d.padding"
-        | "conv_tbc"
-        | "conv_transpose1d"
-        | "conv_transpose2d.input"
-        | "conv_transpose3d.input"
-        | "bmm"
-        | "mm"
-        | "baddbmm"
-        | "addmm"
-        | "addbmm"
-        | "linear"
-        | "matmul"
-        | "linalg_vecdot"
-        | "prelu"
-        | "scaled_dot_product_attention" => Policy::Lower,
-        "cat" | "stack" | "index_copy" => Policy::Widest,
-        "adaptive_avg_pool3d"
-        | "adaptive_max_pool3d"
-        | "avg_pool3d"
-        | "max_pool3d"
-        | "max_unpool2d"
-        | "max_unpool3d"
-        | "binary_cross_entropy"
-        | "binary_cross_entropy_with_logits"
-        | "cdist"
-        | "cosine_embedding_loss"
-        | "cross_entropy_loss"
-        | "ctc_loss.IntList"
-        | "ctc_loss.Tensor"
-        | "fractional_max_pool2d"
-        | "fractional_max_pool3d"
-        | "grid_sampler"
-        | "grid_sampler_2d"
-        | "grid_sampler_3d"
-        | "hinge_embedding_loss"
-        | "huber_loss"
-        | "inverse"
-        | "kl_div"
-        | "l1_loss"
-        | "margin_ranking_loss"
-        | "mse_loss"
-        | "multi_margin_loss"
-        | "multilabel_margin_loss"
-        | "nanquantile"
-        | "nanquantile.scalar"
-        | "nll_loss"
-        | "nll_loss2d"
-        | "poisson_nll_loss"
-        | "polar"
-        | "prod"
-        | "prod.dim_int"
-        | "quantile"
-        | "quantile.scalar"
-        | "reflection_pad1d"
-        | "reflection_pad2d"
-        | "replication_pad1d"
-        | "replication_pad2d"
-        | "replication_pad3d"
-        | "smooth_l1_loss"
-        | "soft_margin_loss"
-        | "stft"
-        | "svd"
-        | "trace"
-        | "triangular_solve"
-        | "triplet_margin_loss"
-        | "view_as_complex"
-        | "cholesky_inverse"
-        | "cholesky_solve"
-        | "geqrf"
-        | "lu_solve"
-        | "orgqr"
-        | "ormqr"
-        | "pinverse" => Policy::Full,
-        _ if name.starts_with("linalg_") || name.starts_with("fft_") => full_family(name),
-        _ => Policy::AsIs,
-    }
-}
-
-/// Members of families that are on the list all but for a few.
-fn full_family(name: &str) -> Policy {
-    let listed = [
-        "cholesky",
-        "cond",
-        "eig",
-        "householder_product",
-        "inv",
-        "lstsq",
-        "matrix_rank",
-        "matrix_sqrth",
-        "qr",
-        "solve",
-        "svd",
-        "tensorinv",
-        "tensorsolve",
-    ];
-    let of_linalg = name.strip_prefix("linalg_").is_none_or(|n| listed.iter().any(|l| n.starts_with(l)));
-    if of_linalg { Policy::Full } else { Policy::AsIs }
-}
-
 /// Floats up to f32: f64 is never touched.
 fn is_eligible(t: &Tensor) -> bool {
     t.is_floating_point() && t.dtype() != DType::F64
 }
 
-/// The op in the dtype its policy asks for. The caller has hidden the upper layers.
+/// The op in the dtype its record asks for. The caller has hidden the upper layers.
 pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     let region = state::stacks(|s| s.autocast.clone());
     let info = op.info();
-    let to = match policy(op) {
-        Policy::Lower => region.dtype,
-        Policy::Full => DType::F32,
-        Policy::Widest => widest(args, region.dtype),
-        Policy::AsIs if info.derivative == Derivative::Composite => {
-            // Open it: what it is made of comes back here.
-            let _on = ModeGuard::new(state::LAYERS, 0);
-            return (info.below)(&Args::new(info.name, args));
-        }
-        Policy::AsIs => return (info.call)(&Args::new(info.name, args)),
-    };
-    let cast = |t: &Tensor| cast(t, to, &region);
-    let values: SmallVec<[Value; 8]> = args
-        .iter()
-        .map(|v| {
-            Ok(match v {
-                Value::Tensor(t) => Value::Tensor(cast(t)?),
-                Value::Tensors(list) => Value::Tensors(list.iter().map(cast).collect::<Result<_>>()?),
-                other => other.clone(),
-            })
-        })
-        .collect::<Result<_>>()?;
-    (info.call)(&Args::new(info.name, &values))
+    match target(op, args, region.dtype) {
+        Some(to) => (info.call)(&Args::new(info.name, &casts(args, |t| cast(t, to, &region))?)),
+        None if info.derivative == Derivative::Composite => open(op, args),
+        None => (info.call)(&Args::new(info.name, args)),
+    }
 }
 
-/// The op in the dtype its policy asks for, for a capture: every cast is an op of its own, and the layers see all of it.
+/// The op in the dtype its record asks for, for a capture: every cast is an op of its own, and the layers see all of it.
 /// The caller has hidden the upper layers.
 pub fn call_traced(op: Op, args: &[Value]) -> Result<Outputs> {
-    let region = state::stacks(|s| s.autocast.clone());
-    let info = op.info();
-    let to = match policy(op) {
-        Policy::Lower => Some(region.dtype),
-        Policy::Full => Some(DType::F32),
-        Policy::Widest => Some(widest(args, region.dtype)),
-        Policy::AsIs if info.derivative == Derivative::Composite => {
-            let _on = ModeGuard::new(state::LAYERS, 0);
-            return (info.below)(&Args::new(info.name, args));
-        }
-        Policy::AsIs => None,
-    };
+    let to = target(op, args, autocast_dtype());
+    if to.is_none() && op.info().derivative == Derivative::Composite {
+        return open(op, args);
+    }
     let _off = AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() });
     let _on = ModeGuard::new(state::LAYERS, 0);
-    let cast = |t: &Tensor| match to {
-        Some(to) if is_eligible(t) && t.dtype() != to => t.try_to_dtype(to),
-        _ => Ok(t.clone()),
-    };
-    let values: SmallVec<[Value; 8]> = args
-        .iter()
-        .map(|v| {
-            Ok(match v {
-                Value::Tensor(t) => Value::Tensor(cast(t)?),
-                Value::Tensors(list) => Value::Tensors(list.iter().map(cast).collect::<Result<_>>()?),
-                other => other.clone(),
-            })
-        })
-        .collect::<Result<_>>()?;
-    crate::dispatch::call(op, &values)
+    match to {
+        Some(to) => {
+            let cast = |t: &Tensor| {
+                if is_eligible(t) && t.dtype() != to { t.try_to_dtype(to) } else { Ok(t.clone()) }
+            };
+            crate::dispatch::call(op, &casts(args, cast)?)
+        }
+        None => crate::dispatch::call(op, args),
+    }
 }
 
-fn widest(args: &[Value], lower: DType) -> DType {
+/// What the floats among the arguments are cast to.
+fn target(op: Op, args: &[Value], lower: DType) -> Option<DType> {
     let is_f32 = |t: &Tensor| t.dtype() == DType::F32;
-    let any = args.iter().any(|v| match v {
-        Value::Tensor(t) => is_f32(t),
-        Value::Tensors(list) => list.iter().any(is_f32),
-        _ => false,
-    });
-    if any { DType::F32 } else { lower }
+    op.info().autocast.dtype(lower, || {
+        args.iter().any(|v| match v {
+            Value::Tensor(t) => is_f32(t),
+            Value::Tensors(list) => list.iter().any(is_f32),
+            _ => false,
+        })
+    })
+}
+
+/// Opens a composite op: what it is made of comes back here.
+fn open(op: Op, args: &[Value]) -> Result<Outputs> {
+    let _on = ModeGuard::new(state::LAYERS, 0);
+    let info = op.info();
+    (info.below)(&Args::new(info.name, args))
+}
+
+fn casts(args: &[Value], cast: impl Fn(&Tensor) -> Result<Tensor>) -> Result<SmallVec<[Value; 8]>> {
+    let one = |v: &Value| {
+        Ok(match v {
+            Value::Tensor(t) => Value::Tensor(cast(t)?),
+            Value::Tensors(list) => Value::Tensors(list.iter().map(&cast).collect::<Result<_>>()?),
+            other => other.clone(),
+        })
+    };
+    args.iter().map(one).collect()
 }
 
 fn cast(t: &Tensor, to: DType, region: &Region) -> Result<Tensor> {

@@ -1,51 +1,40 @@
 //! Arguments of registered ops: defaults, checks against the schema, and tensors taken out of and put back into them.
 
-use crate::dispatch::{Args, MemoryFormat, Value};
-use crate::schema::{Schema, SchemaArg, Type};
+use crate::dispatch::{Args, Value};
+use crate::schema::{Constant, Schema, SchemaArg, Type};
 use crate::{Error, Result, Scalar, Tensor};
 
 /// The value an argument has when it is left out; the inner none: it must be given.
 pub(super) fn default(arg: &SchemaArg) -> Result<Option<Value>, String> {
-    let Some(text) = arg.default else { return Ok(arg.optional.then_some(Value::None)) };
-    let bad = || format!("argument '{}': '{text}' is no default for its type", arg.name);
-    if text == "None" {
-        return if arg.optional { Ok(Some(Value::None)) } else { Err(bad()) };
-    }
-    let truth = |t: &str| match t {
-        "True" => Some(true),
-        "False" => Some(false),
+    let Some(constant) = arg.default else { return Ok(arg.optional.then_some(Value::None)) };
+    let number = |c: Constant| match c {
+        Constant::Int(i) => Some(Scalar::Int(i)),
+        Constant::Float(v) => Some(Scalar::Float(v)),
+        Constant::Bool(b) => Some(Scalar::Bool(b)),
         _ => None,
     };
-    let number = |t: &str| {
-        let int = t.parse().map(Scalar::Int).ok();
-        int.or_else(|| t.parse().map(Scalar::Float).ok()).or_else(|| truth(t).map(Scalar::Bool))
-    };
-    let items = || {
-        let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'))?;
-        Some(inner.split(',').map(str::trim).filter(|t| !t.is_empty()))
-    };
-    let value = match arg.ty {
-        Type::Int => text.parse::<i64>().ok().map(Value::from),
-        Type::Float => text.parse::<f64>().ok().map(Value::from),
-        Type::Bool => truth(text).map(Value::from),
-        Type::Scalar => number(text).map(Value::from),
-        Type::Str => text.strip_prefix(['"', '\'']).and_then(|t| t.strip_suffix(['"', '\''])).map(Value::from),
-        Type::Ints => {
-            items().and_then(|i| i.map(|t| t.parse::<i64>().ok()).collect::<Option<Vec<_>>>()).map(|v| v[..].into())
-        }
-        Type::Floats => {
-            items().and_then(|i| i.map(|t| t.parse::<f64>().ok()).collect::<Option<_>>()).map(Value::Floats)
-        }
-        Type::Bools => items().and_then(|i| i.map(truth).collect::<Option<_>>()).map(Value::Bools),
-        Type::Scalars => items().and_then(|i| i.map(number).collect::<Option<_>>()).map(Value::Scalars),
-        Type::MemoryFormat => match text {
-            "contiguous_format" => Some(MemoryFormat::Contiguous.into()),
-            "preserve_format" => Some(MemoryFormat::Preserve.into()),
-            _ => None,
-        },
+    let floats = |list: &[i64]| list.iter().map(|&i| i as f64).collect::<Vec<_>>();
+    let value = match (arg.ty, constant) {
+        (_, Constant::None) => arg.optional.then_some(Value::None),
+        (Type::Int, Constant::Int(i)) => Some(i.into()),
+        (Type::Float, Constant::Float(v)) => Some(v.into()),
+        (Type::Float, Constant::Int(i)) => Some((i as f64).into()),
+        (Type::Bool, Constant::Bool(b)) => Some(b.into()),
+        (Type::Scalar, c) => number(c).map(Value::from),
+        (Type::Str, Constant::Str(s)) => Some(s.into()),
+        (Type::Ints, Constant::Ints(v)) => Some(v.into()),
+        (Type::Floats, Constant::Floats(v)) => Some(v.into()),
+        (Type::Floats, Constant::Ints(v)) => Some(floats(v)[..].into()),
+        (Type::Bools, Constant::Bools(v)) => Some(v.into()),
+        (Type::Scalars, Constant::Ints(v)) => Some(Value::Scalars(v.iter().map(|&i| Scalar::Int(i)).collect())),
+        (Type::Scalars, Constant::Floats(v)) => Some(Value::Scalars(v.iter().map(|&v| Scalar::Float(v)).collect())),
+        (Type::Scalars, Constant::Bools(v)) => Some(Value::Scalars(v.iter().map(|&b| Scalar::Bool(b)).collect())),
+        (Type::Bools, Constant::Ints([])) => Some(Value::Bools(Vec::new())),
+        (Type::DType, Constant::DType(d)) => Some(d.into()),
+        (Type::MemoryFormat, Constant::MemoryFormat(m)) => Some(m.into()),
         _ => None,
     };
-    value.map(Some).ok_or_else(bad)
+    value.map(Some).ok_or_else(|| format!("argument '{}': {constant:?} is no default for its type", arg.name))
 }
 
 /// One value of the declared type for every argument.

@@ -23,7 +23,7 @@ pub(super) fn node_name(op: &str) -> String {
 /// A full call: autograd and everything below it.
 pub(super) fn call(a: &Args<'_>) -> Result<Outputs> {
     let entry = called(a.op())?;
-    let values = complete(entry.info.name, &entry.schema, &entry.defaults, a.values())?;
+    let values = complete(entry.info.name, &entry.info.schema, &entry.defaults, a.values())?;
     let (frame, tensors) = Frame::split(&values);
     let outs = crate::autograd::apply_function(Arc::new(OpFunction { entry, frame }), tensors)?;
     Ok(outs.into_iter().map(Value::Tensor).collect())
@@ -32,7 +32,7 @@ pub(super) fn call(a: &Args<'_>) -> Result<Outputs> {
 /// A call below autograd: the kernel, or on the meta device the shape function.
 pub(super) fn below(a: &Args<'_>) -> Result<Outputs> {
     let entry = called(a.op())?;
-    let values = complete(entry.info.name, &entry.schema, &entry.defaults, a.values())?;
+    let values = complete(entry.info.name, &entry.info.schema, &entry.defaults, a.values())?;
     let args = Args::new(entry.info.name, &values);
     let (_, tensors) = Frame::split(&values);
     if devices::of_list(&tensors) == devices::MIXED {
@@ -59,9 +59,9 @@ pub(super) fn below(a: &Args<'_>) -> Result<Outputs> {
         }
         outs
     };
-    let due = entry.schema.returns.len();
+    let due = entry.info.schema.returns.len();
     if outs.len() != due {
-        return Err(refused(entry.info.schema, format!("{} results were made, the schema has {due}", outs.len())));
+        return Err(refused(entry.info.schema.text, format!("{} results were made, the schema has {due}", outs.len())));
     }
     Ok(outs.into_iter().map(Value::Tensor).collect())
 }

@@ -32,12 +32,15 @@
 mod arguments;
 mod function;
 mod registry;
+mod schema;
 
 use crate::autograd::{BatchedOutputs, VmapInfo};
 use crate::dispatch::{self, Args, Op, Outputs, Value};
 use crate::{Error, ErrorKind, Result, Spec, Tensor};
 
-pub(crate) use registry::{by_id, by_name, schema};
+pub(crate) use registry::{by_id, by_name};
+#[cfg(test)]
+pub(crate) use schema::parse;
 
 type Shape = dyn Fn(&Args<'_>) -> Result<Vec<Spec>> + Send + Sync;
 type Kernel = dyn Fn(&Args<'_>) -> Result<Vec<Tensor>> + Send + Sync;

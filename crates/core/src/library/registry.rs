@@ -1,8 +1,10 @@
 //! The table of registered ops: ids follow those of the generated table, entries live as long as the process.
 
+use super::schema::{is_word, parse};
 use super::{Definition, arguments, function, refused};
-use crate::dispatch::{Derivative, Op, OpInfo, Value};
-use crate::schema::{Schema, Type, is_word};
+use crate::dispatch::Value;
+use crate::record::{Decomposition, Derivative, Op, OpInfo, PLAIN, Tags};
+use crate::schema::{Schema, Type};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -11,7 +13,6 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 pub(super) struct Entry {
     pub(super) op: Op,
     pub(super) info: OpInfo,
-    pub(super) schema: Schema,
     /// What each argument is if it is left out; none: it must be given.
     pub(super) defaults: Vec<Option<Value>>,
     pub(super) body: Definition,
@@ -41,11 +42,6 @@ pub(crate) fn by_name(name: &str) -> Option<Op> {
     read(|r| r.by_name.get(name).map(|e| e.op))
 }
 
-/// The schema of a registered op.
-pub(crate) fn schema(op: Op) -> &'static Schema {
-    &entry(op).schema
-}
-
 fn entry(op: Op) -> &'static Entry {
     let k = op.0 as usize - Op::generated();
     read(|r| r.entries.get(k).copied()).expect("ids are given out with an entry")
@@ -65,11 +61,14 @@ pub(super) fn register(body: Definition) -> Result<Op> {
     }
     // What is registered stays; a refused schema costs its few bytes.
     let text: &'static str = text.clone().leak();
-    let schema = Schema::parse(text).map_err(bad)?;
-    check(&schema, &text[text.rfind(") -> ").map_or(0, |k| k + 5)..]).map_err(bad)?;
+    let (name, schema) = parse(text).map_err(bad)?;
+    check(name, &schema, &text[text.rfind(") -> ").map_or(0, |k| k + 5)..]).map_err(bad)?;
     let defaults = schema.args.iter().map(arguments::default).collect::<Result<_, String>>().map_err(bad)?;
     let saves = saves(&schema, body.saved.as_deref()).map_err(bad)?;
-    let name = schema.name;
+    let unknown = |tag: &&&str| Tags::named(tag).is_none();
+    if let Some(tag) = body.tags.iter().find(unknown) {
+        return Err(refused(text, format!("there is no tag '{tag}'")));
+    }
 
     let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
     if registry.by_name.contains_key(name) || Op::from_table(name).is_some() {
@@ -78,25 +77,27 @@ pub(super) fn register(body: Definition) -> Result<Op> {
     let op = Op((Op::generated() + registry.entries.len()) as u32);
     let info = OpInfo {
         name,
-        schema: text,
-        tags: body.tags,
+        schema,
+        tags: body.tags.iter().filter_map(|t| Tags::named(t)).fold(Tags::default(), Tags::and),
         derivative: match body.differentiable {
             true => Derivative::Formula(function::node_name(name).leak()),
             false => Derivative::NonDifferentiable,
         },
         forward: body.jvp.is_some(),
+        decomposition: Decomposition::Kept,
         call: function::call,
         below: function::below,
+        ..PLAIN
     };
-    let entry: &'static Entry = Box::leak(Box::new(Entry { op, info, schema, defaults, body, saves }));
+    let entry: &'static Entry = Box::leak(Box::new(Entry { op, info, defaults, body, saves }));
     registry.entries.push(entry);
     registry.by_name.insert(name, entry);
     Ok(op)
 }
 
 /// What a schema of one's own may not be.
-fn check(schema: &Schema, results: &str) -> Result<(), String> {
-    let (namespace, name) = schema.name.split_once("::").ok_or("the name needs a namespace, as in `mylib::name`")?;
+fn check(name: &str, schema: &Schema, results: &str) -> Result<(), String> {
+    let (namespace, name) = name.split_once("::").ok_or("the name needs a namespace, as in `mylib::name`")?;
     let (base, overload) = name.split_once('.').unwrap_or((name, "default"));
     if let Some(part) = [namespace, base, overload].iter().find(|p| !is_word(p)) {
         return Err(format!("'{part}' is no name; expected `namespace::name.overload`"));

@@ -6,7 +6,7 @@
 //! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix.
 
 use crate::dispatch::{Args, Op, Outputs, Value};
-use crate::schema::Schema;
+use crate::record::{Devices, Tags};
 use crate::tensor::WRAPPED_NUMBER;
 use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races};
 
@@ -37,48 +37,12 @@ pub(crate) fn of_opts(ts: &[Option<Tensor>]) -> u8 {
     ts.iter().fold(0, |bits, t| bits | of_opt(t.as_ref()))
 }
 
-/// Arguments that may be on the CPU while the other operands are on meta, by op (without overload) and name. The op
-/// itself says what it needs of them.
-const MAY_DIFFER: &[(&str, &str)] = &[
-    ("index", "indices"),
-    ("_unsafe_index", "indices"),
-    ("index_put", "indices"),
-    ("index_put", "values"),
-    ("_unsafe_index_put", "indices"),
-    ("_unsafe_index_put", "values"),
-    ("index_put_", "indices"),
-    ("index_put_", "values"),
-    ("_fused_adam_", "state_steps"),
-    ("_fused_adamw_", "state_steps"),
-    ("_fused_adagrad_", "state_steps"),
-];
-
-/// Composite and hand-written ops that look at shapes only, copy between devices, or are a call for each tensor.
-const ANY_MIX: &[&str] = &[
-    "copy_",
-    "copy",
-    "view_as",
-    "expand_as",
-    "reshape_as",
-    "type_as",
-    "broadcast_tensors",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "tensor_split",
-    "repeat_interleave",
-];
-
-fn base(op: Op) -> &'static str {
-    let name = op.name();
-    let name = name.split_once("::").map_or(name, |(_, name)| name);
-    name.split_once('.').map_or(name, |(base, _)| base)
-}
-
 /// One tensor operand of a call.
 struct Operand<'a> {
     /// As the schema calls it; a list's element has its position.
     argument: &'static str,
+    /// The argument's place in the schema.
+    place: usize,
     position: Option<usize>,
     written: bool,
     tensor: &'a Tensor,
@@ -95,8 +59,8 @@ impl Operand<'_> {
 
 fn operands(op: Op, args: &[Value]) -> Vec<Operand<'_>> {
     let mut found = Vec::new();
-    for (arg, value) in Schema::of_op(op).args.iter().zip(args) {
-        let one = |position, tensor| Operand { argument: arg.name, position, written: arg.written, tensor };
+    for (place, (arg, value)) in op.schema().args.iter().zip(args).enumerate() {
+        let one = |position, tensor| Operand { argument: arg.name, place, position, written: arg.written, tensor };
         match value {
             Value::Tensor(t) => found.push(one(None, t)),
             Value::Tensors(list) => found.extend(list.iter().enumerate().map(|(k, t)| one(Some(k), t))),
@@ -110,11 +74,11 @@ fn operands(op: Op, args: &[Value]) -> Vec<Operand<'_>> {
 }
 
 /// Whether this operand may be on the CPU beside meta ones: it is only read, and PyTorch lets it pass.
-fn may_differ(op: Op, base: &str, o: &Operand<'_>, zero_dim: bool) -> bool {
+fn may_differ(op: Op, o: &Operand<'_>, zero_dim: bool) -> bool {
     let zero_dim = zero_dim && o.position.is_none();
-    let single =
-        o.tensor.ndim() == 0 && (zero_dim || o.tensor.is_wrapped_number() || op.info().tags.contains(&"pointwise"));
-    !o.written && o.tensor.device() == Device::Cpu && (single || MAY_DIFFER.contains(&(base, o.argument)))
+    let single = o.tensor.ndim() == 0 && (zero_dim || o.tensor.is_wrapped_number() || op.has(Tags::POINTWISE));
+    let listed = matches!(op.info().devices, Devices::Cpu(places) if places >> o.place & 1 == 1);
+    !o.written && o.tensor.device() == Device::Cpu && (single || listed)
 }
 
 /// Refuses a mix of devices, but for operands that may differ.
@@ -123,14 +87,13 @@ pub(crate) fn refuse(op: Op, args: &[Value]) -> Result<()> {
 }
 
 fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
-    let base = base(op);
     let operands = operands(op, args);
-    let mut counted = operands.iter().filter(|o| !may_differ(op, base, o, zero_dim));
+    let mut counted = operands.iter().filter(|o| !may_differ(op, o, zero_dim));
     let Some(first) = counted.next() else { return Ok(()) };
     match counted.find(|o| o.tensor.device() != first.tensor.device()) {
         None => Ok(()),
         Some(other) => Err(ErrorKind::DeviceMismatch {
-            op: base,
+            op: op.base(),
             argument: other.name(),
             device: other.tensor.device(),
             reference: first.name(),
@@ -144,7 +107,7 @@ fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
 /// each tensor alone. Whether a 0-dim CPU tensor passes is for the ops it is made of to say, but for elements of lists.
 #[cold]
 pub(crate) fn check(op: Op, args: &[Value]) -> Result<()> {
-    if ANY_MIX.contains(&base(op)) { Ok(()) } else { refuse_unless(op, args, true) }
+    if op.info().devices == Devices::Any { Ok(()) } else { refuse_unless(op, args, true) }
 }
 
 /// Refuses a mix of devices, or runs the call below autograd with every operand on meta.

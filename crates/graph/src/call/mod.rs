@@ -5,7 +5,6 @@
 //! traced with; in-place writes and mutation outputs end up in buffers and in the caller's tensors. Ops run eagerly, so
 //! results have history and parameters get gradients.
 
-mod autocast;
 mod bind;
 mod evaluate;
 mod mode;

@@ -7,19 +7,8 @@ use std::sync::Arc;
 
 /// The op's argument that says whether it trains: position and name.
 fn flag(op: Op) -> Option<(usize, &'static str)> {
-    Some(match op.name() {
-        "aten::dropout"
-        | "aten::dropout_"
-        | "aten::feature_dropout"
-        | "aten::feature_dropout_"
-        | "aten::alpha_dropout"
-        | "aten::alpha_dropout_" => (2, "train"),
-        "aten::native_dropout" => (2, "train"),
-        "aten::batch_norm" => (5, "training"),
-        "aten::lstm.input" | "aten::gru.input" | "aten::rnn_tanh.input" | "aten::rnn_relu.input" => (6, "train"),
-        "aten::rrelu" | "aten::rrelu_" => (3, "training"),
-        _ => return None,
-    })
+    let k = usize::from(op.info().training?);
+    Some((k, op.schema().args[k].name))
 }
 
 /// Nodes with a flag, and how it stands.

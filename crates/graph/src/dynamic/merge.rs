@@ -441,11 +441,13 @@ fn left_out(
     node: &Node,
     find: impl Fn(&crate::schema::Schema) -> Option<&crate::schema::SchemaArg>,
 ) -> Option<Argument> {
+    use crate::schema::Constant;
     let schema = node.target()?.overload()?.schema()?;
     match find(schema)?.default? {
-        "None" => Some(Argument::None),
-        "True" => Some(Argument::Bool(true)),
-        "False" => Some(Argument::Bool(false)),
-        text => text.parse().map(Argument::Int).or_else(|_| text.parse().map(Argument::Float)).ok(),
+        Constant::None => Some(Argument::None),
+        Constant::Bool(b) => Some(Argument::Bool(b)),
+        Constant::Int(i) => Some(Argument::Int(i)),
+        Constant::Float(v) => Some(Argument::Float(v)),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::{NodeRunner, Value, run_module};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Hop};
-use firebrand_core::autograd::{AutocastOptions, Context, Function, autocast, is_grad_enabled, set_grad_enabled};
+use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Context, Function, is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{self, Value as Boxed};
 use firebrand_core::{DType, Scalar, Tensor};
 
@@ -20,17 +20,8 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
             run_module(runner, body.graph()?, operands)
         }
         (Hop::WrapWithAutocast, [device, dtype, enabled, _, body, operands @ ..]) => {
-            if !matches!(device, Value::Constant(Argument::Str(d)) if &**d == "cpu") {
-                // Regions of other devices do not concern what runs here.
-                return run_module(runner, body.graph()?, operands);
-            }
-            let lower = match dtype {
-                Value::Constant(Argument::DType(d)) => d.dtype(),
-                _ => None,
-            };
-            let enabled = enabled.scalar()?.to_bool();
-            let options = AutocastOptions { enabled, dtype: lower.unwrap_or(DType::BF16), cache_enabled: false };
-            autocast(options, || run_module(runner, body.graph()?, operands))
+            let _region = autocast_options(device, dtype, enabled)?.map(AutocastGuard::new);
+            run_module(runner, body.graph()?, operands)
         }
         (Hop::Cond, [predicate, yes, no, operands]) => {
             let branch = if predicate.scalar()?.to_bool() { yes } else { no };
@@ -75,6 +66,19 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
         (Hop::WithData, [history, value]) => with_data(history.tensor()?, value.tensor()?).map(Value::Tensor),
         _ => Err(wrong(hop, format!("cannot be run with {} arguments of these kinds", args.len()))),
     }
+}
+
+/// The region that begins with these arguments; none for other devices, whose regions do not concern what runs here.
+pub(crate) fn autocast_options(device: &Value, dtype: &Value, enabled: &Value) -> Result<Option<AutocastOptions>> {
+    if !matches!(device, Value::Constant(Argument::Str(d)) if &**d == "cpu") {
+        return Ok(None);
+    }
+    let lower = match dtype {
+        Value::Constant(Argument::DType(d)) => d.dtype(),
+        _ => None,
+    };
+    let (enabled, dtype) = (enabled.scalar()?.to_bool(), lower.unwrap_or(DType::BF16));
+    Ok(Some(AutocastOptions { enabled, dtype, cache_enabled: false }))
 }
 
 /// The value of one tensor with the history of another: gradients go to the latter as they are.

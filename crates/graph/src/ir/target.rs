@@ -4,7 +4,7 @@
 //! does not have are kept as they are, so that a program can be read, printed and rewritten without running it.
 
 use super::Name;
-use firebrand_core::dispatch::Op;
+use firebrand_core::dispatch::{Op, Tags};
 use std::fmt;
 
 /// What a call calls.
@@ -47,7 +47,7 @@ impl OpOverload {
 
     /// Whether it draws random numbers.
     pub fn draws(&self) -> bool {
-        self.op().is_some_and(|op| op.info().tags.contains(&"nondeterministic_seeded"))
+        self.op().is_some_and(|op| op.has(Tags::NONDETERMINISTIC_SEEDED))
     }
 
     /// `aten::add.Tensor`, without `.default`.

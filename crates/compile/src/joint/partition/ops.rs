@@ -1,68 +1,11 @@
 //! What a partitioner knows of ops: which may be computed twice, and which share a loop.
 
+use firebrand_core::dispatch::Cost;
 use firebrand_graph::ir::{Argument, Function, Graph, Hop, Kind, Node, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::schema::Schema;
 
-/// Cheap ops that are no pointwise ops: reductions, casts, creation, indexing, copies.
-const CHEAP: &[&str] = &[
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "var_mean",
-    "std_mean",
-    "amax",
-    "amin",
-    "any",
-    "all",
-    "argmax",
-    "argmin",
-    "clone",
-    "_to_copy",
-    "full",
-    "full_like",
-    "zeros",
-    "zeros_like",
-    "ones",
-    "ones_like",
-    "scalar_tensor",
-    "arange",
-    "eye",
-    "empty_like",
-    "new_zeros",
-    "new_ones",
-    "new_full",
-    "where",
-    "gather",
-    "index",
-    "index_select",
-    "slice_scatter",
-    "select_scatter",
-    "diagonal_scatter",
-    "as_strided_scatter",
-    "constant_pad_nd",
-    "cat",
-    "stack",
-    "repeat",
-    "flip",
-    "roll",
-    "tril",
-    "triu",
-    "masked_fill",
-    "copy",
-    "fill",
-    "zero",
-    "slice_backward",
-    "select_backward",
-    "diagonal_backward",
-];
-
 fn op(node: &Node) -> Option<&OpOverload> {
     node.target().and_then(Target::overload)
-}
-
-fn has_tag(op: &OpOverload, tag: &str) -> bool {
-    op.op().is_some_and(|op| op.info().tags.contains(&tag))
 }
 
 /// Whether two runs may differ.
@@ -92,8 +35,7 @@ pub(super) fn is_recomputable(node: &Node) -> bool {
         Kind::GetAttr(_) => true,
         Kind::CallFunction(Target::Function(Function::GetItem)) => true,
         Kind::CallFunction(Target::Op(op)) => {
-            let pointwise = has_tag(op, "pointwise") && !op.base().ends_with("_backward");
-            !is_random(node) && (pointwise || is_view(node) || CHEAP.contains(&op.base()))
+            !is_random(node) && op.op().is_some_and(|op| op.info().cost != Cost::Heavy)
         }
         _ => false,
     }

@@ -1,71 +1,10 @@
 //! Ops that name dimensions: the batch goes in front and every dimension counts one up.
 
-use super::{Call, Out, Outs, Rule};
+use super::{Call, Out, Outs};
 use crate::dispatch::{self, Op, Value};
 use crate::ops::shape::wrap_dim;
 use crate::sym::SymInt;
 use crate::{Result, Tensor, ops};
-
-/// Which arguments of an op name dimensions of its tensors, and where sizes of a sample are given.
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::{Along, Sized};
-    Some(match name {
-        "cumsum"
-        | "cumprod"
-        | "cummax"
-        | "cummin"
-        | "logcumsumexp"
-        | "_softmax"
-        | "_log_softmax"
-        | "_safe_softmax"
-        | "glu"
-        | "sort"
-        | "flip"
-        | "max.dim"
-        | "min.dim"
-        | "any.dim"
-        | "all.dim"
-        | "prod.dim_int"
-        | "median.dim"
-        | "nanmedian.dim"
-        | "mode"
-        | "logsumexp"
-        | "gather"
-        | "scatter.src"
-        | "scatter.value"
-        | "scatter_add"
-        | "scatter_reduce.two"
-        | "count_nonzero.dim_IntList"
-        | "unfold"
-        | "squeeze.dim"
-        | "squeeze.dims"
-        | "select.int"
-        | "slice.Tensor"
-        | "unbind.int"
-        | "_fft_c2c"
-        | "_fft_r2c"
-        | "_fft_c2r" => Along(&[1]),
-        "sort.stable"
-        | "topk"
-        | "kthvalue"
-        | "_softmax_backward_data"
-        | "_log_softmax_backward_data"
-        | "glu_backward"
-        | "split.Tensor"
-        | "split_with_sizes"
-        | "unsafe_split.Tensor"
-        | "norm.ScalarOpt_dim"
-        | "slice_scatter"
-        | "select_scatter" => Along(&[2]),
-        "transpose.int" => Along(&[1, 2]),
-        "diagonal" => Along(&[2, 3]),
-        "diagonal_scatter" => Along(&[3, 4]),
-        "tril" | "triu" | "constant_pad_nd" | "view_as_real" => Along(&[]),
-        "slice_backward" | "select_backward" | "unfold_backward" => Sized(1, &[2]),
-        "diagonal_backward" => Sized(1, &[3, 4]),
-        _ => return None,
-    })
-}
 
 /// A dimension of a sample as one of the tensor with the batch in front. A sample of no dimensions counts as one.
 fn shifted(dim: i64, ndim: usize) -> Result<i64> {

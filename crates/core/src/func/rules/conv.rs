@@ -1,19 +1,11 @@
 //! Convolutions: a batch of images joins the images; a batch of filters becomes groups.
 
 use super::merge::{fold, unfold};
-use super::{Batched, Call, Out, Outs, Rule, one};
+use super::{Batched, Call, Out, Outs, one};
 use crate::dispatch::{self, Op, Value};
 use crate::sym::{SymInt, SymInts};
 use crate::{Result, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
-
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "convolution" => Rule::Own(convolution),
-        "convolution_backward" => Rule::Own(backward),
-        _ => return None,
-    })
-}
 
 const GROUPS: usize = 8;
 
@@ -34,7 +26,7 @@ fn grouped(call: &Call<'_>, groups: usize) -> SmallVec<[Value; 6]> {
     values
 }
 
-fn convolution(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn convolution(call: &Call<'_>) -> Result<Outs> {
     let (x, w, bias) = (call.tensor(0)?, call.tensor(1)?, call.opt_tensor(2));
     let size = call.size;
     let mut values = grouped(call, GROUPS);
@@ -70,7 +62,7 @@ fn shaped_bias(bias: &Batched, dim: usize, ndim: usize) -> Result<Tensor> {
 }
 
 /// Per-sample gradients of filters are one convolution with a group a sample.
-fn backward(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn backward(call: &Call<'_>) -> Result<Outs> {
     let (g, x, w) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let size = call.size;
     let wanted: [bool; 3] = match call.plain(10) {

@@ -3,31 +3,12 @@
 //! Two tricks do most of it. *Offsets*: rows of all samples are laid one after another and sample `b` adds `b * rows` to
 //! its positions. *A position for the batch*: an index tensor `0..B` in front picks each sample's own.
 
-use super::{Arg, Batched, Call, Out, Outs, Rule, all, one, with_batch};
+use super::{Arg, Batched, Call, Out, Outs, all, one, with_batch};
 use crate::dispatch::{self, Op};
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, ErrorKind, Result, Scalar, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
-
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::Own;
-    Some(match name {
-        "index_select" => Own(index_select),
-        "index_add" | "index_copy" | "index_reduce" | "index_fill.int_Scalar" | "index_fill.int_Tensor" => {
-            Own(index_write)
-        }
-        "index.Tensor" | "_unsafe_index.Tensor" => Own(index),
-        "index_put" | "_unsafe_index_put" => Own(index_put),
-        "masked_select" => Own(masked_select),
-        "take" => Own(take),
-        "put" => Own(put),
-        "embedding" => Own(embedding),
-        "embedding_dense_backward" => Own(embedding_backward),
-        "searchsorted.Tensor" => Own(searchsorted),
-        _ => return None,
-    })
-}
 
 /// `0, step, 2*step, ..`, one number a sample, with ones behind up to `ndim` dimensions.
 fn steps(size: usize, step: usize, ndim: usize) -> Result<Tensor> {
@@ -52,7 +33,7 @@ fn vector(b: &Batched) -> Result<Batched> {
     Ok(Batched { value: ops::unsqueeze(&b.front()?, -1)?, dim: b.dim.map(|_| 0) })
 }
 
-fn index_select(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn index_select(call: &Call<'_>) -> Result<Outs> {
     let scalar = call.tensor(0)?.ndim() == 0;
     let (x, index) = (vector(call.tensor(0)?)?, vector(call.tensor(2)?)?);
     let d = wrap_dim("index_select", call.int(1).unwrap_or(0), x.ndim())?;
@@ -73,7 +54,7 @@ fn index_select(call: &Call<'_>) -> Result<Outs> {
 }
 
 /// `index_add` and its kin: (self, dim, index, source or value, ..).
-fn index_write(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn index_write(call: &Call<'_>) -> Result<Outs> {
     let scalar = call.tensor(0)?.ndim() == 0;
     let (x, index) = (vector(call.tensor(0)?)?, vector(call.tensor(2)?)?);
     let d = wrap_dim("index_add", call.int(1).unwrap_or(0), x.ndim())?;
@@ -182,7 +163,7 @@ fn aligned(list: &[Option<Batched>], ndim: usize) -> Result<Vec<Option<Tensor>>>
     list.iter().map(|b| b.as_ref().map(align).transpose()).collect()
 }
 
-fn index(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn index(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?;
     let list = positions(call);
     let batched = list.iter().flatten().any(|b| b.dim.is_some());
@@ -217,7 +198,7 @@ fn index(call: &Call<'_>) -> Result<Outs> {
     }
 }
 
-fn index_put(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn index_put(call: &Call<'_>) -> Result<Outs> {
     let (x, values) = (call.tensor(0)?, call.tensor(2)?);
     let accumulate = call.bool(3);
     let list = positions(call);
@@ -270,7 +251,7 @@ fn masked_put(call: &Call<'_>, mask: &Batched, accumulate: bool) -> Result<Outs>
 }
 
 /// A mask the same for all picks the same number of elements from every sample.
-fn masked_select(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn masked_select(call: &Call<'_>) -> Result<Outs> {
     let (x, mask) = (call.tensor(0)?, call.tensor(1)?);
     if mask.dim.is_some() {
         return super::dynamic(call);
@@ -294,7 +275,7 @@ fn rows_of(b: &Batched, size: usize) -> Result<Tensor> {
     ops::reshape(&b.full(size)?, &[size.into(), SymInt::from(-1)])
 }
 
-fn take(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn take(call: &Call<'_>) -> Result<Outs> {
     let (x, index) = (call.tensor(0)?, call.tensor(1)?);
     let rows = rows_of(x, call.size)?;
     let n = rows.shape()[1].max(1);
@@ -303,7 +284,7 @@ fn take(call: &Call<'_>) -> Result<Outs> {
     one(ops::reshape(&found, &with_batch(call.size, &index.sizes()))?, 0)
 }
 
-fn put(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn put(call: &Call<'_>) -> Result<Outs> {
     let (x, index, source) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let rows = rows_of(x, call.size)?;
     let n = rows.shape()[1].max(1);
@@ -314,7 +295,7 @@ fn put(call: &Call<'_>) -> Result<Outs> {
     one(ops::reshape(&out, &with_batch(call.size, &x.sizes()))?, 0)
 }
 
-fn embedding(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn embedding(call: &Call<'_>) -> Result<Outs> {
     let (w, index) = (call.tensor(0)?, call.tensor(1)?);
     if w.dim.is_none() {
         let values = call.values(|b| b.front())?;
@@ -327,7 +308,7 @@ fn embedding(call: &Call<'_>) -> Result<Outs> {
     one(ops::reshape(&found, &sizes)?, 0)
 }
 
-fn embedding_backward(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn embedding_backward(call: &Call<'_>) -> Result<Outs> {
     let (g, index) = (call.tensor(0)?, call.tensor(1)?);
     let rows = call.int(2).unwrap_or(0).max(0) as usize;
     let padding = call.int(3).unwrap_or(-1);
@@ -346,7 +327,7 @@ fn embedding_backward(call: &Call<'_>) -> Result<Outs> {
 }
 
 /// A sorted vector the same for all, or one sorted row per row: leading dimensions correspond.
-fn searchsorted(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn searchsorted(call: &Call<'_>) -> Result<Outs> {
     let (sorted, x) = (call.tensor(0)?, call.tensor(1)?);
     if sorted.dim.is_none() && sorted.ndim() == 1 && call.opt_tensor(5).is_none() {
         let values = call.values(|b| Ok(b.value.clone()))?;

@@ -1,24 +1,10 @@
 //! Losses with a reduction inside: element by element first, then reduced over each sample.
 
-use super::{Batched, Call, Out, Outs, Rule, all};
+use super::{Batched, Call, Out, Outs, all};
 use crate::dispatch::{self, Value};
 use crate::sym::SymInt;
 use crate::{Result, Scalar, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
-
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::Own;
-    Some(match name {
-        "mse_loss" | "smooth_l1_loss" | "huber_loss" => Own(|c| forward(c, 2)),
-        "binary_cross_entropy" => Own(|c| forward(c, 3)),
-        "binary_cross_entropy_with_logits" => Own(|c| forward(c, 4)),
-        "mse_loss_backward" | "smooth_l1_loss_backward" | "huber_loss_backward" => Own(|c| backward(c, 3)),
-        "binary_cross_entropy_backward" => Own(|c| backward(c, 4)),
-        "nll_loss_forward" | "nll_loss2d_forward" => Own(nll),
-        "nll_loss_backward" | "nll_loss2d_backward" => Own(nll_backward),
-        _ => return None,
-    })
-}
 
 const MEAN: i64 = 1;
 const SUM: i64 = 2;
@@ -51,16 +37,16 @@ fn reduced(t: &Tensor, reduction: i64) -> Result<Tensor> {
     }
 }
 
-fn forward(call: &Call<'_>, reduction: usize) -> Result<Outs> {
-    let ndim = widest(call);
+pub(crate) fn forward(call: &Call<'_>) -> Result<Outs> {
+    let (ndim, reduction) = (widest(call), call.position("reduction")?);
     let mut values = aligned(call, ndim)?;
     values[reduction] = 0i64.into();
     let each = dispatch::one_tensor(dispatch::call(call.op, &values)?)?;
     super::one(reduced(&each, call.int(reduction).unwrap_or(MEAN))?, 0)
 }
 
-fn backward(call: &Call<'_>, reduction: usize) -> Result<Outs> {
-    let ndim = widest(call);
+pub(crate) fn backward(call: &Call<'_>) -> Result<Outs> {
+    let (ndim, reduction) = (widest(call), call.position("reduction")?);
     let mut values = aligned(call, ndim)?;
     values[reduction] = 0i64.into();
     if call.int(reduction).unwrap_or(MEAN) == MEAN
@@ -110,7 +96,7 @@ fn prepare(call: &Call<'_>, at: usize) -> Result<Nll> {
     Ok(Nll { input, class, target, weight })
 }
 
-fn nll(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn nll(call: &Call<'_>) -> Result<Outs> {
     let n = prepare(call, 0)?;
     let reduction = call.int(3).unwrap_or(MEAN);
     let picked = ops::gather(&n.input, n.class, &n.target, false)?;
@@ -127,7 +113,7 @@ fn nll(call: &Call<'_>) -> Result<Outs> {
     Ok(smallvec![out(loss), out(total)])
 }
 
-fn nll_backward(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn nll_backward(call: &Call<'_>) -> Result<Outs> {
     let n = prepare(call, 1)?;
     let reduction = call.int(4).unwrap_or(MEAN);
     let g = call.tensor(0)?;

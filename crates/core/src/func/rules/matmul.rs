@@ -1,25 +1,39 @@
 //! Products of matrices: the batch becomes a leading dimension, or rows of one larger product.
 
-use super::{Batched, Call, Outs, Rule, one};
+use super::{Batched, Call, Outs, one};
 use crate::dispatch::Value;
 use crate::{Result, Scalar, Tensor, ops};
 
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::Own;
-    Some(match name {
-        "mm" => Own(|c| one(mm(c.tensor(0)?, c.tensor(1)?)?, 0)),
-        "bmm" => Own(|c| one(bmm(c.tensor(0)?, c.tensor(1)?)?, 0)),
-        "mv" => Own(|c| one(mv(c.tensor(0)?, c.tensor(1)?)?, 0)),
-        "dot" => Own(|c| one(dot(c.tensor(0)?, c.tensor(1)?)?, 0)),
-        "addmm" => Own(|c| add(c, mm(c.tensor(1)?, c.tensor(2)?)?, 2)),
-        "addmv" => Own(|c| add(c, mv(c.tensor(1)?, c.tensor(2)?)?, 1)),
-        "baddbmm" => Own(|c| add(c, bmm(c.tensor(1)?, c.tensor(2)?)?, 3)),
-        _ => return None,
-    })
+pub(crate) fn mm(call: &Call<'_>) -> Result<Outs> {
+    one(mm_of(call.tensor(0)?, call.tensor(1)?)?, 0)
+}
+
+pub(crate) fn bmm(call: &Call<'_>) -> Result<Outs> {
+    one(bmm_of(call.tensor(0)?, call.tensor(1)?)?, 0)
+}
+
+pub(crate) fn mv(call: &Call<'_>) -> Result<Outs> {
+    one(mv_of(call.tensor(0)?, call.tensor(1)?)?, 0)
+}
+
+pub(crate) fn dot(call: &Call<'_>) -> Result<Outs> {
+    one(dot_of(call.tensor(0)?, call.tensor(1)?)?, 0)
+}
+
+pub(crate) fn addmm(call: &Call<'_>) -> Result<Outs> {
+    add(call, mm_of(call.tensor(1)?, call.tensor(2)?)?, 2)
+}
+
+pub(crate) fn addmv(call: &Call<'_>) -> Result<Outs> {
+    add(call, mv_of(call.tensor(1)?, call.tensor(2)?)?, 1)
+}
+
+pub(crate) fn baddbmm(call: &Call<'_>) -> Result<Outs> {
+    add(call, bmm_of(call.tensor(1)?, call.tensor(2)?)?, 3)
 }
 
 /// `matmul` folds a batch on one side into rows and multiplies batches on both sides one by one.
-fn mm(a: &Batched, b: &Batched) -> Result<Tensor> {
+fn mm_of(a: &Batched, b: &Batched) -> Result<Tensor> {
     if a.dim.is_none() && b.dim.is_some() {
         // [n,k] x [B,k,m]: the transposed product has the batch on the left.
         let turned = ops::matmul(&ops::transpose(&b.front()?, 1, 2)?, &ops::t(&a.value)?)?;
@@ -28,11 +42,11 @@ fn mm(a: &Batched, b: &Batched) -> Result<Tensor> {
     ops::matmul(&a.front()?, &b.front()?)
 }
 
-fn bmm(a: &Batched, b: &Batched) -> Result<Tensor> {
+fn bmm_of(a: &Batched, b: &Batched) -> Result<Tensor> {
     ops::matmul(&a.front()?, &b.front()?)
 }
 
-fn mv(a: &Batched, v: &Batched) -> Result<Tensor> {
+fn mv_of(a: &Batched, v: &Batched) -> Result<Tensor> {
     match (a.dim, v.dim) {
         (None, None) => ops::mv(&a.value, &v.value),
         (None, _) => ops::mm(&v.front()?, &ops::t(&a.value)?),
@@ -41,7 +55,7 @@ fn mv(a: &Batched, v: &Batched) -> Result<Tensor> {
     }
 }
 
-fn dot(a: &Batched, b: &Batched) -> Result<Tensor> {
+fn dot_of(a: &Batched, b: &Batched) -> Result<Tensor> {
     match (a.dim, b.dim) {
         (Some(_), None) => ops::mv(&a.front()?, &b.value),
         (None, _) => ops::mv(&b.front()?, &a.value),

@@ -1,26 +1,26 @@
 //! Batching rules: what each op does when some of its tensors have a batch dimension.
 //!
 //! A rule gets the tensors of the level below, each with the place of its batch dimension, and calls ops there. Which
-//! op has which is one table ([`rule`]), made once: pointwise ops by their tag, most others by a line that says which
-//! arguments name dimensions, the rest by a function of their family. An op without a rule runs sample by sample and
-//! says so once. Composite ops never come here: the ops they are made of do.
+//! op has which is a column of its record (`vmap:` in `schema/ops.yaml`): pointwise ops by their tag, most others by
+//! naming the arguments that name dimensions, the rest by a function of their family. An op that says `loop` runs sample
+//! by sample and warns once. Composite ops never come here: the ops they are made of do.
 
 mod along;
-mod conv;
-mod index;
-mod loss;
-mod matmul;
+pub(crate) mod conv;
+pub(crate) mod index;
+pub(crate) mod loss;
+pub(crate) mod matmul;
 mod merge;
-mod norm;
-mod pointwise;
+pub(crate) mod norm;
+pub(crate) mod pointwise;
 mod random;
-mod reduce;
-mod view;
+pub(crate) mod reduce;
+pub(crate) mod view;
 
 use super::level::Batch;
 use super::vmap::Randomness;
 use crate::autograd::VmapInfo;
-use crate::dispatch::{self, Derivative, Op, Outputs, Value};
+use crate::dispatch::{self, Kind, Op, Outputs, Tags, Value};
 use crate::sym::{SymInt, SymInts};
 use crate::warnings::warn;
 use crate::{Error, ErrorKind, Result, Tensor, ops};
@@ -176,6 +176,12 @@ impl Call<'_> {
         self.values(|b| b.full(self.size))
     }
 
+    /// The position of an argument of the op.
+    fn position(&self, name: &str) -> Result<usize> {
+        let missing = || Error::argument("vmap", format!("{:?} has no argument called '{name}'", self.op));
+        self.op.schema().position(name).ok_or_else(missing)
+    }
+
     fn need(&self, holds: bool, message: impl FnOnce() -> String) -> Result<()> {
         if holds { Ok(()) } else { Err(ErrorKind::Vmap { message: format!("{:?}: {}", self.op, message()) }.into()) }
     }
@@ -197,8 +203,10 @@ pub(crate) enum Rule {
     Own(fn(&Call<'_>) -> Result<Outs>),
     /// Random numbers.
     Random,
-    /// Results whose shape depends on data: refused.
-    Dynamic,
+    /// Refused: results whose shape depends on values, and forms that write tensors given.
+    Refuse,
+    /// Nothing to do: the ops it is made of are batched, or it takes no tensors.
+    Parts,
     /// Sample by sample.
     Loop,
 }
@@ -219,85 +227,29 @@ pub enum Batching {
 impl Op {
     /// How the op comes through `vmap`.
     pub fn batching(self) -> Batching {
-        let info = self.info();
-        if info.derivative == Derivative::Composite || info.name.starts_with("aten::_foreach") {
-            return Batching::Decompose;
-        }
-        match rule(functional(self).unwrap_or(self)) {
-            _ if is_out(self) || info.tags.contains(&"inplace_view") => Batching::Refused,
-            Rule::Dynamic => Batching::Refused,
+        match self.info().vmap {
+            Rule::Parts => Batching::Decompose,
+            Rule::Refuse => Batching::Refused,
             Rule::Loop => Batching::Fallback,
             _ => Batching::Rule,
         }
     }
 }
 
-fn base_name(op: Op) -> &'static str {
-    let name = op.name();
-    let name = name.strip_prefix("aten::").unwrap_or(name);
-    name.split('.').next().unwrap_or(name)
-}
-
 /// Whether the op writes its first argument.
 pub(crate) fn is_inplace(op: Op) -> bool {
-    let name = base_name(op);
-    name.ends_with('_') && !name.ends_with("__")
+    op.info().kind == Kind::InPlace
 }
 
 /// Whether the op returns a view of its first argument.
 pub(crate) fn is_view(op: Op) -> bool {
-    op.info().tags.contains(&"view") && op != Op::DETACH
-}
-
-fn is_out(op: Op) -> bool {
-    op.name().ends_with("out")
-}
-
-/// The form without underscore of an in-place op.
-fn functional(op: Op) -> Option<Op> {
-    if !is_inplace(op) {
-        return None;
-    }
-    let name = op.name();
-    let (base, overload) = name.split_once('.').unwrap_or((name, ""));
-    let base = base.strip_suffix('_')?;
-    Op::from_name(&if overload.is_empty() { base.to_string() } else { format!("{base}.{overload}") })
-}
-
-/// The rule of an op: one lookup in a table made at first use.
-pub(crate) fn rule(op: Op) -> Rule {
-    static TABLE: OnceLock<Vec<Rule>> = OnceLock::new();
-    TABLE.get_or_init(|| Op::all().map(find_rule).collect()).get(op.0 as usize).copied().unwrap_or(Rule::Loop)
-}
-
-fn find_rule(op: Op) -> Rule {
-    let info = op.info();
-    let name = info.name.strip_prefix("aten::").unwrap_or(info.name);
-    let families = [
-        pointwise::rule,
-        along::rule,
-        view::rule,
-        reduce::rule,
-        matmul::rule,
-        conv::rule,
-        merge::rule,
-        index::rule,
-        norm::rule,
-        loss::rule,
-        random::rule,
-    ];
-    if let Some(rule) = families.iter().find_map(|find| find(name)) {
-        return rule;
-    }
-    if info.tags.contains(&"dynamic_output_shape") || info.tags.contains(&"data_dependent_output") {
-        return Rule::Dynamic;
-    }
-    if info.tags.contains(&"pointwise") { Rule::Pointwise } else { Rule::Loop }
+    op.has(Tags::VIEW) && op != Op::DETACH
 }
 
 /// Runs an op of the active level one level down.
 pub(crate) fn run(op: Op, args: &[Arg], batch: Option<Batch>) -> Result<Outs> {
-    let random = matches!(rule(op), Rule::Random);
+    let info = op.info();
+    let random = matches!(info.vmap, Rule::Random) && info.kind == Kind::Functional;
     let batch = batch.filter(|_| random || args.iter().any(Arg::is_batched));
     let Some(batch) = batch else {
         let values: SmallVec<[Value; 6]> =
@@ -309,7 +261,8 @@ pub(crate) fn run(op: Op, args: &[Arg], batch: Option<Batch>) -> Result<Outs> {
 }
 
 fn apply(call: &Call<'_>) -> Result<Outs> {
-    if is_out(call.op) {
+    let info = call.op.info();
+    if info.kind == Kind::Out {
         return Err(ErrorKind::Vmap {
             message: format!("{:?}: out= forms do not batch; use the form that returns", call.op),
         }
@@ -318,15 +271,15 @@ fn apply(call: &Call<'_>) -> Result<Outs> {
     if is_inplace(call.op) {
         return in_place(call);
     }
-    match rule(call.op) {
+    match info.vmap {
         Rule::Pointwise => pointwise::run(call),
         Rule::Along(dims) => along::run(call, None, dims),
         Rule::Sized(sizes, dims) => along::run(call, Some(sizes), dims),
         Rule::Merge(ndim, sizes) => merge::run(call, ndim, sizes),
         Rule::Own(f) => f(call),
         Rule::Random => random::run(call),
-        Rule::Dynamic => dynamic(call),
-        Rule::Loop => sample_by_sample(call),
+        Rule::Refuse => dynamic(call),
+        Rule::Parts | Rule::Loop => sample_by_sample(call),
     }
 }
 
@@ -346,8 +299,8 @@ fn in_place(call: &Call<'_>) -> Result<Outs> {
     if target.dim.is_none() {
         return Err(ErrorKind::UnbatchedWrite { op: call.op.name().to_string() }.into());
     }
-    let plain = functional(call.op);
-    if call.op == Op::COPY_ || plain.is_some_and(|p| matches!(rule(p), Rule::Pointwise)) {
+    let plain = call.op.info().functional;
+    if call.op == Op::COPY_ || plain.is_some_and(|p| matches!(p.info().vmap, Rule::Pointwise)) {
         return pointwise::run_in_place(call);
     }
     let Some(op) = plain else { return sample_by_sample(call) };

@@ -2,24 +2,11 @@
 
 use super::conv::{from_channels, into_channels};
 use super::merge::{fold, unfold};
-use super::{Batched, Call, Out, Outs, Rule, with_batch};
+use super::{Batched, Call, Out, Outs, with_batch};
 use crate::dispatch::{self, Op, Value};
 use crate::sym::{SymInt, SymInts};
 use crate::{ErrorKind, Result, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
-
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::Own;
-    Some(match name {
-        "native_layer_norm" => Own(layer_norm),
-        "native_layer_norm_backward" => Own(layer_norm_backward),
-        "native_group_norm" => Own(group_norm),
-        "native_group_norm_backward" => Own(group_norm_backward),
-        "native_batch_norm" => Own(batch_norm),
-        "native_batch_norm_backward" => Own(batch_norm_backward),
-        _ => return None,
-    })
-}
 
 fn out(t: Tensor, dim: usize) -> Out {
     Out { value: Value::Tensor(t), dim: Some(dim) }
@@ -56,7 +43,7 @@ fn trailing(p: &Batched, ndim: usize) -> Result<Tensor> {
     Ok(t)
 }
 
-fn layer_norm(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn layer_norm(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?.full(call.size)?;
     let (w, b) = (call.opt_tensor(2), call.opt_tensor(3));
     let shared = |p: Option<&Batched>| p.is_none_or(|p| p.dim.is_none());
@@ -77,7 +64,7 @@ fn layer_norm(call: &Call<'_>) -> Result<Outs> {
     Ok(smallvec![out(y, 0), out(mean, 0), out(rstd, 0)])
 }
 
-fn layer_norm_backward(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn layer_norm_backward(call: &Call<'_>) -> Result<Outs> {
     let (g, x) = (call.tensor(0)?.full(call.size)?, call.tensor(1)?.full(call.size)?);
     let (mean, rstd) = (call.tensor(3)?.full(call.size)?, call.tensor(4)?.full(call.size)?);
     let normalized = call.ints(2).unwrap_or_default().len();
@@ -125,7 +112,7 @@ fn per_channel(p: &Batched, ndim: usize) -> Result<Tensor> {
     ops::reshape(&p.front()?, &sizes)
 }
 
-fn group_norm(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn group_norm(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?.full(call.size)?;
     let (w, b) = (call.opt_tensor(1), call.opt_tensor(2));
     let mut values = call.values(|b| Ok(b.value.clone()))?;
@@ -144,7 +131,7 @@ fn group_norm(call: &Call<'_>) -> Result<Outs> {
     Ok(smallvec![out(y, 0), out(unfold(&mean, call.size)?, 0), out(unfold(&rstd, call.size)?, 0)])
 }
 
-fn group_norm_backward(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn group_norm_backward(call: &Call<'_>) -> Result<Outs> {
     let (g, x) = (call.tensor(0)?.full(call.size)?, call.tensor(1)?.full(call.size)?);
     let (mean, rstd) = (call.tensor(2)?.full(call.size)?, call.tensor(3)?.full(call.size)?);
     let (n, c, groups) = (call.int(5).unwrap_or(1), call.int(6).unwrap_or(1), call.int(8).unwrap_or(1));
@@ -195,7 +182,7 @@ fn all_channels(call: &Call<'_>, k: usize) -> Result<Value> {
     Ok(ops::reshape(&p.full(call.size)?, &[SymInt::from(-1)])?.into())
 }
 
-fn batch_norm(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn batch_norm(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?.full(call.size)?;
     let training = call.bool(5);
     let tracks = |k: usize| call.opt_tensor(k).is_some_and(|r| r.dim.is_none());
@@ -228,7 +215,7 @@ fn batch_norm(call: &Call<'_>) -> Result<Outs> {
     Ok(smallvec![out(from_channels(&y, call.size)?, 1), vector(&mean)?, vector(&invstd)?])
 }
 
-fn batch_norm_backward(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn batch_norm_backward(call: &Call<'_>) -> Result<Outs> {
     let mut values = call.values(|b| Ok(b.value.clone()))?;
     for (k, v) in values.iter_mut().enumerate().take(2) {
         *v = into_channels(&call.tensor(k)?.full(call.size)?)?.into();

@@ -1,23 +1,10 @@
 //! Pointwise ops and everything else that broadcasts: the batch goes in front of dimensions aligned at the end.
 
-use super::{Batched, Call, Out, Outs, Rule, all};
+use super::{Batched, Call, Out, Outs, all};
 use crate::dispatch::{self, MemoryFormat, Op, Value};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Error, Result, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
-
-/// Ops that broadcast although their tag does not say so.
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "masked_fill.Scalar" | "_to_copy" | "lift_fresh" | "lift_fresh_copy" | "detach" | "alias" | "empty_like"
-        | "zeros_like" | "ones_like" | "full_like" | "complex" => Rule::Pointwise,
-        "bucketize.Tensor" => Rule::Own(bucketize),
-        "fill.Tensor" | "copy" => Rule::Own(fill),
-        "masked_fill.Tensor" => Rule::Own(masked_fill),
-        "native_dropout_backward" => Rule::Own(same_shape),
-        _ => return None,
-    })
-}
 
 /// The tensor with the batch in front and ones behind it, up to `ndim` dimensions of a sample.
 fn aligned(b: &Batched, ndim: usize) -> Result<Tensor> {
@@ -100,7 +87,7 @@ pub(super) fn run_in_place(call: &Call<'_>) -> Result<Outs> {
 }
 
 /// The boundaries are sorted along their only dimension; they must be the same for all.
-fn bucketize(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn bucketize(call: &Call<'_>) -> Result<Outs> {
     if call.tensor(1)?.dim.is_some() {
         return super::sample_by_sample(call);
     }
@@ -108,7 +95,7 @@ fn bucketize(call: &Call<'_>) -> Result<Outs> {
     Ok(all(dispatch::call(call.op, &values)?, call.tensor(0)?.dim))
 }
 
-fn fill(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn fill(call: &Call<'_>) -> Result<Outs> {
     let (like, value) = (call.tensor(0)?.full(call.size)?, call.tensor(1)?);
     let value = ops::formulas::cast(&aligned(value, call.tensor(0)?.ndim())?, like.dtype())?;
     let value = ops::clone(&ops::formulas::expand_to(&value, like.shape())?, None)?;
@@ -116,7 +103,7 @@ fn fill(call: &Call<'_>) -> Result<Outs> {
 }
 
 /// Where a mask says so, one number a sample.
-fn masked_fill(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn masked_fill(call: &Call<'_>) -> Result<Outs> {
     let ndim = call.tensor(0)?.ndim().max(call.tensor(1)?.ndim());
     let (x, mask) = (aligned(call.tensor(0)?, ndim)?, aligned(call.tensor(1)?, ndim)?);
     let value = ops::formulas::cast(&aligned(call.tensor(2)?, ndim)?, x.dtype())?;
@@ -124,6 +111,6 @@ fn masked_fill(call: &Call<'_>) -> Result<Outs> {
 }
 
 /// Ops whose tensors have one shape and do not broadcast.
-fn same_shape(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn same_shape(call: &Call<'_>) -> Result<Outs> {
     Ok(all(dispatch::call(call.op, &call.full()?)?, Some(0)))
 }

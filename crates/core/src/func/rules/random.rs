@@ -1,40 +1,15 @@
 //! Random ops: refused, the same numbers for every sample, or different ones.
 
-use super::{Call, Out, Outs, Rule, all};
-use crate::dispatch::{self, Value};
+use super::{Call, Out, Outs, all};
+use crate::dispatch::{self, Op, Value};
 use crate::func::vmap::Randomness;
 use crate::sym::SymInt;
 use crate::{ErrorKind, Result, ops};
 use smallvec::smallvec;
 
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    let random = [
-        "rand",
-        "randn",
-        "randint",
-        "randint.low",
-        "randperm",
-        "normal.float_float",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "randint_like.low_dtype",
-        "bernoulli",
-        "bernoulli.p",
-        "multinomial",
-        "native_dropout",
-    ];
-    random.contains(&name).then_some(Rule::Random)
-}
-
 /// Where a factory has its sizes.
-fn sizes_at(name: &str) -> Option<usize> {
-    match name {
-        "aten::rand" | "aten::randn" => Some(0),
-        "aten::randint" => Some(1),
-        "aten::randint.low" | "aten::normal.float_float" => Some(2),
-        _ => None,
-    }
+fn sizes_at(op: Op) -> Option<usize> {
+    op.schema().position("size")
 }
 
 pub(super) fn run(call: &Call<'_>) -> Result<Outs> {
@@ -44,10 +19,10 @@ pub(super) fn run(call: &Call<'_>) -> Result<Outs> {
         Randomness::Same => same(call),
         Randomness::Different => {
             let mut values = call.full()?;
-            if let Some(k) = sizes_at(name) {
+            if let Some(k) = sizes_at(call.op) {
                 let sizes = call.ints(k).unwrap_or_default();
                 values[k] = Value::Ints(std::iter::once(call.size as i64).chain(sizes).map(SymInt::from).collect());
-            } else if call.opt_tensor(0).is_none() || name == "aten::multinomial" {
+            } else if call.opt_tensor(0).is_none() || call.op == Op::MULTINOMIAL {
                 // A permutation, or draws from rows: each sample on its own.
                 return each(call);
             }

@@ -1,42 +1,10 @@
 //! Reductions: over the dimensions asked for, or over all of a sample, never over the batch.
 
-use super::{Call, Out, Outs, Rule, all, one};
+use super::{Call, Out, Outs, all, one};
 use crate::dispatch::{self, Op, Value};
 use crate::ops::shape::wrap_dim;
 use crate::sym::SymInt;
-use crate::{Error, Result, Tensor, ops};
-
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::Own;
-    Some(match name {
-        "sum" => Own(|c| over_all(c, "aten::sum.dim_IntList", &[1], &[2, 3])),
-        "mean" => Own(|c| over_all(c, "aten::mean.dim", &[1], &[2, 3])),
-        "any" => Own(|c| over_all(c, "aten::any.dims", &[], &[])),
-        "all" => Own(|c| over_all(c, "aten::all.dims", &[], &[])),
-        "max" => Own(|c| over_all(c, "aten::amax", &[], &[])),
-        "min" => Own(|c| over_all(c, "aten::amin", &[], &[])),
-        "sum.dim_IntList"
-        | "mean.dim"
-        | "nansum"
-        | "amax"
-        | "amin"
-        | "any.dims"
-        | "all.dims"
-        | "var.correction"
-        | "std.correction"
-        | "var_mean.correction"
-        | "std_mean.correction" => Own(|c| dims(c, 1)),
-        "linalg_vector_norm" => Own(|c| dims(c, 2)),
-        "prod" => Own(|c| flat(c, |x| ops::prod_dim(x, 1, false, c.dtype(1)))),
-        "median" => Own(|c| flat(c, |x| Ok(ops::median_dim(x, 1, false)?.0))),
-        "nanmedian" => Own(|c| flat(c, |x| Ok(ops::nanmedian_dim(x, 1, false)?.0))),
-        "norm.Scalar" => Own(norm),
-        "argmax" | "argmin" | "aminmax" | "count_nonzero" => Own(maybe_dim),
-        "trace" => Own(trace),
-        "equal" => Own(equal),
-        _ => return None,
-    })
-}
+use crate::{Result, Tensor, ops};
 
 impl Call<'_> {
     fn dtype(&self, k: usize) -> Option<crate::DType> {
@@ -58,21 +26,42 @@ fn at_least_one(call: &Call<'_>) -> Result<Tensor> {
     if b.ndim() == 0 { ops::unsqueeze(&b.front()?, 1) } else { b.front() }
 }
 
-/// A reduction of everything by its form with dimensions. `from` are arguments to hand on, `to` where they go.
-fn over_all(call: &Call<'_>, with_dims: &str, from: &[usize], to: &[usize]) -> Result<Outs> {
-    let op = Op::from_name(with_dims).ok_or_else(|| Error::argument("vmap", format!("no op {with_dims}")))?;
+/// A reduction of everything by its form with dimensions; arguments of one name are handed on.
+fn over_all(call: &Call<'_>, with_dims: Op) -> Result<Outs> {
+    let (from, to) = (call.op.schema(), with_dims.schema());
     let mut values: Vec<Value> = vec![at_least_one(call)?.into(), every(call.tensor(0)?.ndim())];
-    if let (Some(&k), Some(&at)) = (from.first(), to.last()) {
-        values.push(Value::Bool(false));
-        values.resize(at, Value::None);
-        values.push(call.plain(k));
-    }
-    Ok(all(dispatch::call(op, &values)?, Some(0)))
+    let handed_on = to.args[2..].iter().map(|a| from.position(a.name).map_or(Value::None, |k| call.plain(k)));
+    values.extend(handed_on);
+    Ok(all(dispatch::call(with_dims, &values)?, Some(0)))
 }
 
-/// A reduction over a list of dimensions at argument `k`; none or an empty list means all.
-fn dims(call: &Call<'_>, k: usize) -> Result<Outs> {
-    let b = call.tensor(0)?;
+pub(crate) fn sum(call: &Call<'_>) -> Result<Outs> {
+    over_all(call, Op::SUM_DIM_INTLIST)
+}
+
+pub(crate) fn mean(call: &Call<'_>) -> Result<Outs> {
+    over_all(call, Op::MEAN_DIM)
+}
+
+pub(crate) fn any(call: &Call<'_>) -> Result<Outs> {
+    over_all(call, Op::ANY_DIMS)
+}
+
+pub(crate) fn all_of(call: &Call<'_>) -> Result<Outs> {
+    over_all(call, Op::ALL_DIMS)
+}
+
+pub(crate) fn max(call: &Call<'_>) -> Result<Outs> {
+    over_all(call, Op::AMAX)
+}
+
+pub(crate) fn min(call: &Call<'_>) -> Result<Outs> {
+    over_all(call, Op::AMIN)
+}
+
+/// A reduction over the list of dimensions called `dim`; none or an empty list means all.
+pub(crate) fn dims(call: &Call<'_>) -> Result<Outs> {
+    let (b, k) = (call.tensor(0)?, call.position("dim")?);
     let mut values = call.values(|b| Ok(b.value.clone()))?;
     values[0] = at_least_one(call)?.into();
     values[k] = match call.ints(k) {
@@ -99,14 +88,26 @@ fn flat(call: &Call<'_>, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Outs> 
     one(f(&rows(call)?)?, 0)
 }
 
-fn norm(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn prod(call: &Call<'_>) -> Result<Outs> {
+    flat(call, |x| ops::prod_dim(x, 1, false, call.dtype(1)))
+}
+
+pub(crate) fn median(call: &Call<'_>) -> Result<Outs> {
+    flat(call, |x| Ok(ops::median_dim(x, 1, false)?.0))
+}
+
+pub(crate) fn nanmedian(call: &Call<'_>) -> Result<Outs> {
+    flat(call, |x| Ok(ops::nanmedian_dim(x, 1, false)?.0))
+}
+
+pub(crate) fn norm(call: &Call<'_>) -> Result<Outs> {
     let values: [Value; 4] =
         [rows(call)?.into(), call.plain(1), Value::Ints(smallvec::smallvec![SymInt::from(1)]), false.into()];
     Ok(all(dispatch::call(Op::NORM_SCALAROPT_DIM, &values)?, Some(0)))
 }
 
 /// One optional dimension, then maybe `keepdim`: without a dimension a sample counts as a vector.
-fn maybe_dim(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn maybe_dim(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     let mut values = call.values(|b| Ok(b.value.clone()))?;
     let keepdim = call.bool(2);
@@ -138,11 +139,11 @@ fn maybe_dim(call: &Call<'_>) -> Result<Outs> {
         .collect()
 }
 
-fn trace(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn trace(call: &Call<'_>) -> Result<Outs> {
     let diagonal = ops::diagonal(&call.tensor(0)?.front()?, 0, 1, 2)?;
     one(ops::sum_dim(&diagonal, Some(&[1]), false, None)?, 0)
 }
 
-fn equal(_: &Call<'_>) -> Result<Outs> {
+pub(crate) fn equal(_: &Call<'_>) -> Result<Outs> {
     Err(crate::ErrorKind::BatchedData { op: "equal" }.into())
 }

@@ -1,39 +1,11 @@
 //! Views and shapes: the same view of every sample.
 
-use super::{Batched, Call, Out, Outs, Rule, all, one, with_batch};
+use super::{Batched, Call, Out, Outs, all, one, with_batch};
 use crate::dispatch::{self, Op, Value};
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::{Result, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
-
-pub(super) fn rule(name: &str) -> Option<Rule> {
-    use Rule::Own;
-    Some(match name {
-        "view" | "_unsafe_view" => Own(view),
-        "t" => Own(t),
-        "view_as_complex" => Own(view_as_complex),
-        "permute" => Own(permute),
-        "expand" => Own(expand),
-        "unsqueeze" => Own(unsqueeze),
-        "squeeze" => Own(squeeze),
-        "as_strided" => Own(as_strided),
-        "as_strided_scatter" => Own(as_strided_scatter),
-        "cat" => Own(cat),
-        "stack" => Own(stack),
-        "repeat" => Own(repeat),
-        "roll" => Own(roll),
-        "new_zeros" | "new_ones" | "new_full" | "new_empty" => Own(new_like),
-        "new_empty_strided" => Own(new_empty_strided),
-        "numel"
-        | "sym_numel"
-        | "sym_size.int"
-        | "sym_stride.int"
-        | "sym_storage_offset"
-        | "_assert_tensor_metadata" => Own(describe),
-        _ => return None,
-    })
-}
 
 /// Sizes given as an argument, with the batch in front.
 fn batch_sizes(call: &Call<'_>, k: usize) -> SymInts {
@@ -41,17 +13,17 @@ fn batch_sizes(call: &Call<'_>, k: usize) -> SymInts {
     std::iter::once(call.size as i64).chain(sizes).map(SymInt::from).collect()
 }
 
-fn view(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn view(call: &Call<'_>) -> Result<Outs> {
     let values: [Value; 2] = [call.tensor(0)?.front()?.into(), Value::Ints(batch_sizes(call, 1))];
     Ok(all(dispatch::call(call.op, &values)?, Some(0)))
 }
 
 /// The parts of each number are neighbours in every sample; with the batch between them they are copied first.
-fn view_as_complex(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn view_as_complex(call: &Call<'_>) -> Result<Outs> {
     one(ops::formulas::pairs_to_complex(&call.tensor(0)?.front()?)?, 0)
 }
 
-fn t(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn t(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     let x = b.front()?;
     match b.ndim() {
@@ -61,7 +33,7 @@ fn t(call: &Call<'_>) -> Result<Outs> {
     }
 }
 
-fn permute(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn permute(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     let mut dims: SmallVec<[i64; 6]> = smallvec![0];
     for d in call.ints(1).unwrap_or_default() {
@@ -79,33 +51,33 @@ fn widened(b: &Batched, ndim: usize) -> Result<Tensor> {
     ops::view(&x, &with_batch(*batch, &sizes))
 }
 
-fn expand(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn expand(call: &Call<'_>) -> Result<Outs> {
     let sizes = batch_sizes(call, 1);
     let x = widened(call.tensor(0)?, sizes.len() - 1)?;
     one(ops::expand(&x, &sizes, false)?, 0)
 }
 
-fn repeat(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn repeat(call: &Call<'_>) -> Result<Outs> {
     let times = call.ints(1).unwrap_or_default();
     let x = widened(call.tensor(0)?, times.len())?;
     let times: SymInts = std::iter::once(1).chain(times).map(SymInt::from).collect();
     one(ops::repeat(&x, &times)?, 0)
 }
 
-fn unsqueeze(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn unsqueeze(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     let d = wrap_dim("unsqueeze", call.int(1).unwrap_or(0), b.ndim() + 1)? as i64;
     one(ops::unsqueeze(&b.front()?, d + 1)?, 0)
 }
 
-fn squeeze(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn squeeze(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     let dims: Vec<i64> = (0..b.ndim()).filter(|&k| b.sizes()[k] == 1).map(|k| k as i64 + 1).collect();
     one(ops::squeeze_dims(&b.front()?, &dims)?, 0)
 }
 
 /// A sample's strides are those of the tensor below, so the batch keeps its own stride beside the ones asked for.
-fn as_strided(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn as_strided(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?.front()?;
     let strides = call.ints(2).unwrap_or_default();
     let strides: SymInts = std::iter::once(x.strides()[0] as i64).chain(strides).map(SymInt::from).collect();
@@ -113,7 +85,7 @@ fn as_strided(call: &Call<'_>) -> Result<Outs> {
     one(ops::as_strided(&x, &batch_sizes(call, 1), &strides, Some(offset.into()))?, 0)
 }
 
-fn as_strided_scatter(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn as_strided_scatter(call: &Call<'_>) -> Result<Outs> {
     let (b, src) = (call.tensor(0)?, call.tensor(1)?.full(call.size)?);
     let x = ops::contiguous(&b.full(call.size)?, Default::default())?;
     let strides = call.ints(3).unwrap_or_default();
@@ -129,7 +101,7 @@ fn list<'a>(call: &'a Call<'_>) -> Result<&'a [Batched]> {
     }
 }
 
-fn cat(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn cat(call: &Call<'_>) -> Result<Outs> {
     // Empty vectors may stand among tensors of any shape, as ever.
     let parts: Vec<&Batched> = list(call)?.iter().filter(|b| b.sizes()[..] != [0]).collect();
     let parts = if parts.is_empty() { list(call)?.iter().collect() } else { parts };
@@ -139,7 +111,7 @@ fn cat(call: &Call<'_>) -> Result<Outs> {
     one(ops::cat(&parts, d)?, 0)
 }
 
-fn stack(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn stack(call: &Call<'_>) -> Result<Outs> {
     let parts = list(call)?;
     let ndim = parts.first().map_or(0, |b| b.ndim());
     let d = wrap_dim("stack", call.int(1).unwrap_or(0), ndim + 1)? as i64 + 1;
@@ -147,7 +119,7 @@ fn stack(call: &Call<'_>) -> Result<Outs> {
     one(ops::stack(&parts, d)?, 0)
 }
 
-fn roll(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn roll(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     let x = b.front()?;
     let shifts: SymInts = call.ints(1).unwrap_or_default().into_iter().map(SymInt::from).collect();
@@ -160,13 +132,13 @@ fn roll(call: &Call<'_>) -> Result<Outs> {
     one(ops::roll(&x, &shifts, &dims)?, 0)
 }
 
-fn new_like(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn new_like(call: &Call<'_>) -> Result<Outs> {
     let mut values = call.values(|b| Ok(b.value.clone()))?;
     values[1] = Value::Ints(batch_sizes(call, 1));
     Ok(all(dispatch::call(call.op, &values)?, Some(0)))
 }
 
-fn new_empty_strided(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn new_empty_strided(call: &Call<'_>) -> Result<Outs> {
     let (sizes, strides) = (call.ints(1).unwrap_or_default(), call.ints(2).unwrap_or_default());
     let span = 1 + sizes.iter().zip(&strides).map(|(n, s)| (n - 1).max(0) * s).sum::<i64>();
     let mut values = call.values(|b| Ok(b.value.clone()))?;
@@ -176,7 +148,7 @@ fn new_empty_strided(call: &Call<'_>) -> Result<Outs> {
 }
 
 /// Questions about a tensor are answered by any sample of it.
-fn describe(call: &Call<'_>) -> Result<Outs> {
+pub(crate) fn describe(call: &Call<'_>) -> Result<Outs> {
     let b = call.tensor(0)?;
     call.need(call.size > 0, || "a batch of no samples has no sample to describe".to_string())?;
     let sample = ops::select(&b.front()?, 0, 0.into())?;

@@ -1,75 +1,76 @@
-//! The layer that takes ops apart while a program is traced: an op with a rule becomes the ops of its rule, all others
-//! go on to the layer that writes them down.
+//! The layer that decomposes ops while a program is traced: an op with a rule becomes the ops of its rule, all others
+//! go on to the layer that records them.
 
 use super::rules;
-use firebrand_core::dispatch::{Args, Interpreter, MemoryFormat, Next, Op, Outputs, Value};
+use firebrand_core::dispatch::{Args, Decomposition, Interpreter, MemoryFormat, Next, Op, Outputs, Value};
 use firebrand_core::{DType, Device, Error, Result, Scalar, Tensor};
 
-/// Takes ops apart.
+/// Decomposes ops.
 pub(super) struct Decompose;
 
 impl Interpreter for Decompose {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs> {
-        Emit { next: &next }.run(op, args)
+        Emit::new(&|op, args| next.call(op, args)).all(op, args)
     }
 }
 
 /// Calls ops below autograd, each by its rule if it has one.
 pub(super) struct Emit<'a> {
-    next: &'a Next<'a>,
+    next: &'a dyn Fn(Op, &[Value]) -> Result<Outputs>,
 }
 
-impl Emit<'_> {
-    fn run(&self, op: Op, args: &[Value]) -> Result<Outputs> {
-        match rules::apply(self, op.name(), &Args::new(op.name(), args))? {
-            Some(outputs) => Ok(outputs),
-            None => self.next.call(op, args),
-        }
+impl<'a> Emit<'a> {
+    /// Ops that are kept go to `next`.
+    pub(super) fn new(next: &'a dyn Fn(Op, &[Value]) -> Result<Outputs>) -> Emit<'a> {
+        Emit { next }
     }
 
-    /// All results of an op of ATen, written as `add.Tensor`.
-    pub(super) fn all(&self, name: &str, args: &[Value]) -> Result<Outputs> {
-        let qualified = format!("aten::{name}");
-        let missing = || Error::argument("run_decompositions", format!("{qualified} is not an op of this build"));
-        self.run(Op::from_name(&qualified).ok_or_else(missing)?, args)
+    /// All results of an op.
+    pub(super) fn all(&self, op: Op, args: &[Value]) -> Result<Outputs> {
+        if op.info().decomposition == Decomposition::Rule
+            && let Some(outputs) = rules::apply(self, op, &Args::new(op.name(), args))?
+        {
+            return Ok(outputs);
+        }
+        (self.next)(op, args)
     }
 
     /// The one tensor that an op gives.
-    pub(super) fn op(&self, name: &str, args: &[Value]) -> Result<Tensor> {
-        match self.all(name, args)?.into_iter().next() {
+    pub(super) fn op(&self, op: Op, args: &[Value]) -> Result<Tensor> {
+        match self.all(op, args)?.into_iter().next() {
             Some(Value::Tensor(t)) => Ok(t),
-            _ => Err(Error::argument("run_decompositions", format!("aten::{name} gives no tensor"))),
+            _ => Err(Error::argument("run_decompositions", format!("{op:?} gives no tensor"))),
         }
     }
 
     /// An op of one tensor.
-    pub(super) fn unary(&self, name: &str, x: &Tensor) -> Result<Tensor> {
-        self.op(name, &[x.into()])
+    pub(super) fn unary(&self, op: Op, x: &Tensor) -> Result<Tensor> {
+        self.op(op, &[x.into()])
     }
 
     /// `a + b`
     pub(super) fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.op("add.Tensor", &[a.into(), b.into()])
+        self.op(Op::ADD_TENSOR, &[a.into(), b.into()])
     }
 
     /// `a - b`
     pub(super) fn sub(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.op("sub.Tensor", &[a.into(), b.into()])
+        self.op(Op::SUB_TENSOR, &[a.into(), b.into()])
     }
 
     /// `a * b`
     pub(super) fn mul(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.op("mul.Tensor", &[a.into(), b.into()])
+        self.op(Op::MUL_TENSOR, &[a.into(), b.into()])
     }
 
     /// `a / b`
     pub(super) fn div(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.op("div.Tensor", &[a.into(), b.into()])
+        self.op(Op::DIV_TENSOR, &[a.into(), b.into()])
     }
 
     /// `a` where the condition holds, else `b`.
     pub(super) fn choose(&self, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.op("where.self", &[condition.into(), a.into(), b.into()])
+        self.op(Op::WHERE_SELF, &[condition.into(), a.into(), b.into()])
     }
 
     /// A number that takes part in type promotion as numbers do.
@@ -80,22 +81,22 @@ impl Emit<'_> {
     /// A tensor of one element, for ops that take no number.
     pub(super) fn scalar_tensor(&self, value: impl Into<Scalar>, like: &Tensor) -> Result<Tensor> {
         let none = Value::None;
-        self.op("scalar_tensor", &[value.into().into(), like.dtype().into(), none, like.device().into()])
+        self.op(Op::SCALAR_TENSOR, &[value.into().into(), like.dtype().into(), none, like.device().into()])
     }
 
     /// A comparison with a number, such as `gt.Scalar`.
-    pub(super) fn compare(&self, name: &str, x: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        self.op(name, &[x.into(), value.into().into()])
+    pub(super) fn compare(&self, op: Op, x: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        self.op(op, &[x.into(), value.into().into()])
     }
 
     /// The sum over dimensions; none of them means all.
     pub(super) fn sum(&self, x: &Tensor, dims: &[i64], keep: bool, dtype: Option<DType>) -> Result<Tensor> {
-        self.op("sum.dim_IntList", &[x.into(), dims.into(), keep.into(), dtype.into()])
+        self.op(Op::SUM_DIM_INTLIST, &[x.into(), dims.into(), keep.into(), dtype.into()])
     }
 
     /// Another shape over the same memory.
     pub(super) fn permute(&self, x: &Tensor, order: &[i64]) -> Result<Tensor> {
-        self.op("permute", &[x.into(), order.into()])
+        self.op(Op::PERMUTE, &[x.into(), order.into()])
     }
 
     /// `a` times a number.
@@ -121,29 +122,29 @@ impl Emit<'_> {
 
     /// Both hold.
     pub(super) fn both(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.op("logical_and", &[a.into(), b.into()])
+        self.op(Op::LOGICAL_AND, &[a.into(), b.into()])
     }
 
     /// With another element type, if it is one.
     pub(super) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
-        if x.dtype() == dtype { Ok(x.clone()) } else { self.op("_to_copy", &[x.into(), dtype.into()]) }
+        if x.dtype() == dtype { Ok(x.clone()) } else { self.op(Op::_TO_COPY, &[x.into(), dtype.into()]) }
     }
 
     /// Integers from `from` to before `to`.
     pub(super) fn range(&self, from: i64, to: i64, step: i64, device: Device) -> Result<Tensor> {
         let [from, to, step] = [from, to, step].map(|n| Value::from(Scalar::Int(n)));
-        self.op("arange.start_step", &[from, to, step, DType::I64.into(), Value::None, device.into()])
+        self.op(Op::ARANGE_START_STEP, &[from, to, step, DType::I64.into(), Value::None, device.into()])
     }
 
     /// A tensor of one number, of the type of another tensor.
     pub(super) fn full(&self, sizes: &[i64], value: impl Into<Scalar>, like: &Tensor) -> Result<Tensor> {
         let value: Scalar = value.into();
-        self.op("full", &[sizes.into(), value.into(), like.dtype().into(), Value::None, like.device().into()])
+        self.op(Op::FULL, &[sizes.into(), value.into(), like.dtype().into(), Value::None, like.device().into()])
     }
 
     /// Another shape over the same memory.
     pub(super) fn view(&self, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
-        self.op("view", &[x.into(), sizes.into()])
+        self.op(Op::VIEW, &[x.into(), sizes.into()])
     }
 
     /// Another shape, over a copy if the memory order asks for one.
@@ -151,7 +152,7 @@ impl Emit<'_> {
         match x.is_contiguous() {
             true => self.view(x, sizes),
             false => {
-                let copy = self.op("clone", &[x.into(), Value::MemoryFormat(MemoryFormat::Contiguous)])?;
+                let copy = self.op(Op::CLONE, &[x.into(), Value::MemoryFormat(MemoryFormat::Contiguous)])?;
                 self.view(&copy, sizes)
             }
         }
@@ -159,22 +160,22 @@ impl Emit<'_> {
 
     /// A dimension of one element more.
     pub(super) fn unsqueeze(&self, x: &Tensor, dim: i64) -> Result<Tensor> {
-        self.op("unsqueeze", &[x.into(), dim.into()])
+        self.op(Op::UNSQUEEZE, &[x.into(), dim.into()])
     }
 
     /// Elements `from` to before `to` of a dimension.
     pub(super) fn slice(&self, x: &Tensor, dim: i64, from: i64, to: i64) -> Result<Tensor> {
-        self.op("slice.Tensor", &[x.into(), dim.into(), from.into(), to.into()])
+        self.op(Op::SLICE_TENSOR, &[x.into(), dim.into(), from.into(), to.into()])
     }
 
     /// Tensors one behind the other.
     pub(super) fn cat(&self, parts: Vec<Tensor>, dim: i64) -> Result<Tensor> {
-        self.op("cat", &[parts.into(), dim.into()])
+        self.op(Op::CAT, &[parts.into(), dim.into()])
     }
 
     /// Elements by index, one list a dimension; none takes all.
     pub(super) fn index(&self, x: &Tensor, indices: Vec<Option<Tensor>>) -> Result<Tensor> {
-        self.op("index.Tensor", &[x.into(), Value::OptTensors(indices)])
+        self.op(Op::INDEX_TENSOR, &[x.into(), Value::OptTensors(indices)])
     }
 
     /// With other elements at these indices, added to or replaced.
@@ -185,6 +186,6 @@ impl Emit<'_> {
         values: &Tensor,
         accumulate: bool,
     ) -> Result<Tensor> {
-        self.op("index_put", &[x.into(), Value::OptTensors(indices), values.into(), accumulate.into()])
+        self.op(Op::INDEX_PUT, &[x.into(), Value::OptTensors(indices), values.into(), accumulate.into()])
     }
 }

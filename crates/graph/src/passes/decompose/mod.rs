@@ -18,7 +18,7 @@ use crate::ir::*;
 use crate::program::ExportedProgram;
 use emit::Decompose;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
-use firebrand_core::dispatch::{Op, push_inner_layer};
+use firebrand_core::dispatch::{Decomposition, Derivative, Op, push_inner_layer};
 use firebrand_core::state::ThreadState;
 use firebrand_core::{Device, Layout, Spec, Tensor};
 use std::cell::Cell;
@@ -40,50 +40,19 @@ pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Resul
     Ok((result, Report::of(count.get())))
 }
 
-/// Ops whose parts depend on numbers, which a trace does not have.
-const UNKNOWN: [&str; 5] =
-    ["embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "embedding_renorm_", "combinations"];
-
 /// Ops that this build makes of others and PyTorch keeps.
-const WHOLE: [&str; 25] = [
-    "_batch_norm_with_update_functional",
-    "_cdist_forward",
-    "_convolution",
-    "_native_batch_norm_legit.no_stats",
-    "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit_no_training",
-    "_upsample_bilinear2d_aa",
-    "addbmm",
-    "as_strided_copy",
-    "cholesky_solve",
-    "detach_copy",
-    "dist",
-    "lift",
-    "normal.Tensor_Tensor",
-    "normal.Tensor_float",
-    "normal.float_Tensor",
-    "permute_copy",
-    "polar",
-    "scatter.reduce",
-    "scatter.value_reduce",
-    "select_copy.int",
-    "slice_copy.Tensor",
-    "split_copy.Tensor",
-    "unbind_copy.int",
-    "view_copy",
-];
-
 fn stays_whole(op: Op) -> bool {
-    op.name().strip_prefix("aten::").is_some_and(|name| WHOLE.contains(&name))
+    op.info().decomposition == Decomposition::Kept && op.info().derivative == Derivative::Composite
 }
 
 /// Refuses what would come apart into something else than it is.
 fn check(module: &GraphModule) -> Result<()> {
     let graph = &module.graph;
     for n in graph.nodes() {
-        let base = graph[n].target().and_then(Target::overload).filter(|o| o.qualified().starts_with("aten::"));
-        let draws = |o: &OpOverload| o.base() == "rrelu" && graph[n].args().get(3) == Some(&Argument::Bool(true));
-        if base.is_some_and(|o| UNKNOWN.contains(&o.base()) || draws(o)) {
+        let op = graph[n].target().and_then(Target::overload).and_then(OpOverload::op);
+        // Its slopes are drawn while it runs, if it trains.
+        let draws = |op: Op| op == Op::RRELU && graph[n].args().get(3) == Some(&Argument::Bool(true));
+        if op.is_some_and(|op| op.info().decomposition == Decomposition::Refused || draws(op)) {
             let message = "which ops it is made of depends on the numbers it is given".to_string();
             return Err(Error::PassNode { pass: PASS, node: graph[n].name().to_string(), message });
         }

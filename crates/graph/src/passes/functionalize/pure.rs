@@ -1,45 +1,17 @@
 //! The op that computes what a writing op writes: `add_` and `add.out` become `add`.
 
 use crate::ir::OpOverload;
-use crate::schema::{Schema, SchemaArg};
-use firebrand_core::dispatch::Op;
-use std::collections::HashMap;
-use std::sync::OnceLock;
+use firebrand_core::dispatch::{Op, Tags};
 
-/// Ops that change how a tensor shows its memory, and not the memory.
-pub(super) fn is_relayout(op: &OpOverload) -> bool {
-    matches!(op.base(), "t_" | "transpose_" | "squeeze_" | "unsqueeze_")
-}
-
-fn is_out(arg: &SchemaArg) -> bool {
-    arg.written && arg.kwarg_only
+/// The view op of an op that changes how a tensor shows its memory, and not the memory, such as `squeeze_.dim`.
+pub(super) fn relayout(op: &OpOverload) -> Option<Op> {
+    let op = op.op().filter(|&op| op.has(Tags::INPLACE_VIEW) && op != Op::DETACH_)?;
+    op.info().functional
 }
 
 /// The op without writes that takes the same arguments, apart from those that only receive results.
 pub(super) fn form(op: Op) -> Option<Op> {
-    static TABLE: OnceLock<HashMap<Op, Op>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| {
-        let mut pure: HashMap<String, Vec<Op>> = HashMap::new();
-        for op in Op::all().filter(|&op| !Schema::of_op(op).mutates()) {
-            pure.entry(OpOverload::from(op).base().to_string()).or_default().push(op);
-        }
-        let same = |a: &Schema, b: &Schema| {
-            let given = |s: &Schema| s.args.iter().filter(|a| !is_out(a)).map(|a| a.ty).collect::<Vec<_>>();
-            given(a) == given(b)
-        };
-        Op::all()
-            .filter(|&op| Schema::of_op(op).mutates())
-            .filter_map(|op| {
-                let overload = OpOverload::from(op);
-                let base = overload.base();
-                // Out forms share the name of the op, in-place forms end in an underscore.
-                let name = if Schema::of_op(op).args.iter().any(is_out) { base } else { base.strip_suffix('_')? };
-                let found = pure.get(name)?.iter().find(|p| same(Schema::of_op(**p), Schema::of_op(op)));
-                Some((op, *found?))
-            })
-            .collect()
-    });
-    table.get(&op).copied()
+    op.info().functional
 }
 
 #[cfg(test)]
@@ -64,7 +36,7 @@ mod tests {
     #[test]
     fn few_have_none() {
         let none: Vec<&str> = Op::all()
-            .filter(|&op| Schema::of_op(op).mutates() && form(op).is_none())
+            .filter(|&op| op.schema().mutates() && form(op).is_none())
             .map(Op::name)
             .filter(|n| !n.contains("foreach") && !n.contains("_fused_"))
             .collect();

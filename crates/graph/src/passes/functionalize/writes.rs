@@ -6,7 +6,7 @@ use super::{PASS, pure, writes_statistics};
 use crate::error::{Error, Result};
 use crate::interpret::{Call, Eager, Value, materialize, run_call};
 use crate::ir::*;
-use crate::schema::Schema;
+use crate::schema::{Constant, Schema, Type};
 use firebrand_core::{Device, Tensor};
 
 /// A call in the new graph.
@@ -29,14 +29,12 @@ impl Walk {
         else {
             return self.write(module, scope, n, op, schema);
         };
-        if !pure::is_relayout(op) {
+        let Some(pure) = pure::relayout(op) else {
             return self.write(module, scope, n, op, schema);
-        }
+        };
         // The memory stays; the tensor shows it through one view more.
         let from = self.aliases[first].tensor.layout().clone();
-        let base = op.base().trim_end_matches('_');
-        let pure = OpOverload::new(&format!("aten::{base}.{}", relayout_overload(op)));
-        let step = self.step(scope, node, Kind::CallFunction(pure.into()), first, from)?;
+        let step = self.step(scope, node, Kind::CallFunction(OpOverload::from(pure).into()), first, from)?;
         let (args, kwargs) = self.values(scope, node)?;
         run_call(&mut Eager { device: Some(Device::Meta) }, &Call { module, node: n, args, kwargs })?;
         let to = self.aliases[first].tensor.layout().clone();
@@ -183,7 +181,10 @@ impl Walk {
             })
             .collect();
         let one = matches!(&written[..], [_])
-            && target.overload().and_then(OpOverload::schema).is_some_and(|s| s.returns == [false]);
+            && target
+                .overload()
+                .and_then(OpOverload::schema)
+                .is_some_and(|s| matches!(s.returns, [t] if *t != Type::Tensors));
         let mut vals = Vec::new();
         for (i, slot) in written.iter().enumerate() {
             let Slot::Tensor(alias) = *slot else { return refuse(node, "only tensors are written") };
@@ -293,28 +294,16 @@ impl Walk {
     }
 }
 
-/// The view op that an op like `squeeze_.dim` shows a tensor through.
-pub(super) fn relayout_overload(op: &OpOverload) -> &'static str {
-    match (op.base(), op.overload()) {
-        ("transpose_", _) => "int",
-        ("squeeze_", "dim") => "dim",
-        _ => "default",
-    }
-}
-
 /// Names what may be left out of one op and not of its pure form.
 fn add_defaults(kwargs: &mut Vec<(Name, Argument)>, given: usize, from: &Schema, pure: &Schema) {
     for (arg, own) in pure.args.iter().zip(from.args.iter().filter(|a| !(a.written && a.kwarg_only))).skip(given) {
         let named = kwargs.iter().any(|(k, _)| **k == *arg.name);
         if let (None, false, false, Some(default)) = (arg.default, arg.optional, named, own.default) {
             let value = match default {
-                "True" => Argument::Bool(true),
-                "False" => Argument::Bool(false),
-                number => match (number.parse(), number.parse()) {
-                    (Ok(i), _) => Argument::Int(i),
-                    (_, Ok(v)) => Argument::Float(v),
-                    _ => continue,
-                },
+                Constant::Bool(b) => Argument::Bool(b),
+                Constant::Int(i) => Argument::Int(i),
+                Constant::Float(v) => Argument::Float(v),
+                _ => continue,
             };
             kwargs.push((arg.name.into(), value));
         }

@@ -2,79 +2,79 @@
 
 use super::super::emit::Emit;
 use super::wrap;
-use firebrand_core::dispatch::Args;
+use firebrand_core::dispatch::{Args, Op};
 use firebrand_core::{Result, Scalar, Tensor};
 
-pub(super) fn apply(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> {
+pub(super) fn apply(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Tensor>> {
     let x = || a.tensor(0, "self");
-    Ok(Some(match name {
-        "_unsafe_index.Tensor" => e.op("index.Tensor", a.values())?,
-        "_unsafe_index_put" => e.op("index_put", &a.values()[..a.values().len().min(4)])?,
-        "index_add" => {
+    Ok(Some(match op {
+        Op::_UNSAFE_INDEX_TENSOR => e.op(Op::INDEX_TENSOR, a.values())?,
+        Op::_UNSAFE_INDEX_PUT => e.op(Op::INDEX_PUT, &a.values()[..a.values().len().min(4)])?,
+        Op::INDEX_ADD => {
             let alpha = a.opt_scalar(4, "alpha")?.unwrap_or(Scalar::Int(1));
             let source = e.scale(a.tensor(3, "source")?, alpha)?;
             put_along(e, x()?, a.int(1, "dim")?, a.tensor(2, "index")?, &source, true)?
         }
-        "index_copy" => {
+        Op::INDEX_COPY => {
             let source = a.tensor(3, "source")?;
             put_along(e, x()?, a.int(1, "dim")?, a.tensor(2, "index")?, source, false)?
         }
-        "index_fill.int_Scalar" | "index_fill.int_Tensor" => {
-            let value = match name {
-                "index_fill.int_Scalar" => e.scalar_tensor(a.scalar(3, "value")?, x()?)?,
+        Op::INDEX_FILL_INT_SCALAR | Op::INDEX_FILL_INT_TENSOR => {
+            let value = match op {
+                Op::INDEX_FILL_INT_SCALAR => e.scalar_tensor(a.scalar(3, "value")?, x()?)?,
                 _ => e.cast(a.tensor(3, "value")?, x()?.dtype())?,
             };
             put_along(e, x()?, a.int(1, "dim")?, a.tensor(2, "index")?, &value, false)?
         }
-        "take" => {
+        Op::TAKE => {
             let flat = e.reshape(x()?, &[-1])?;
             e.index(&flat, vec![Some(a.tensor(1, "index")?.clone())])?
         }
-        "roll" => roll(e, x()?, &a.ints(1, "shifts")?, &a.opt_ints(2, "dims")?.unwrap_or_default())?,
-        "tril" | "triu" => {
+        Op::ROLL => roll(e, x()?, &a.ints(1, "shifts")?, &a.opt_ints(2, "dims")?.unwrap_or_default())?,
+        Op::TRIL | Op::TRIU => {
             let (x, diagonal) = (x()?, a.opt_int(1, "diagonal")?.unwrap_or(0));
             let [rows, columns] = [2, 1].map(|k| x.shape()[x.ndim() - k] as i64);
             let across = e.range(0, columns, 1, x.device())?;
             let down = e.unsqueeze(&e.range(0, rows, 1, x.device())?, -1)?;
-            let compare = if name == "tril" { "le.Scalar" } else { "ge.Scalar" };
+            let compare = if op == Op::TRIL { Op::LE_SCALAR } else { Op::GE_SCALAR };
             let inside = e.compare(compare, &e.sub(&across, &down)?, diagonal)?;
             e.choose_or(&inside, x, 0)?
         }
-        "select_scatter" => {
+        Op::SELECT_SCATTER => {
             let (x, src) = (x()?, a.tensor(1, "src")?);
             select_scatter(e, x, src, a.int(2, "dim")?, a.int(3, "index")?)?
         }
-        "select_backward" => {
+        Op::SELECT_BACKWARD => {
             let grad = a.tensor(0, "grad_output")?;
             let zeros = e.full(&a.ints(1, "input_sizes")?, 0, grad)?;
             select_scatter(e, &zeros, grad, a.int(2, "dim")?, a.int(3, "index")?)?
         }
-        "slice_backward" => {
+        Op::SLICE_BACKWARD => {
             let grad = a.tensor(0, "grad_output")?;
             let zeros = e.full(&a.ints(1, "input_sizes")?, 0, grad)?;
             let mut args = vec![zeros.into(), grad.into()];
             args.extend_from_slice(&a.values()[2..]);
-            e.op("slice_scatter", &args)?
+            e.op(Op::SLICE_SCATTER, &args)?
         }
-        "diagonal_backward" => {
+        Op::DIAGONAL_BACKWARD => {
             let grad = a.tensor(0, "grad_output")?;
             let zeros = e.full(&a.ints(1, "input_sizes")?, 0, grad)?;
             let mut args = vec![zeros.into(), grad.into()];
             args.extend_from_slice(&a.values()[2..]);
-            e.op("diagonal_scatter", &args)?
+            e.op(Op::DIAGONAL_SCATTER, &args)?
         }
-        "unfold_backward" => unfold_backward(e, a)?,
-        "embedding_dense_backward" => embedding_backward(e, a)?,
-        "max_unpool2d" => max_unpool(e, a)?,
-        "im2col" => im2col(e, a)?,
-        "col2im" => col2im(e, a)?,
-        "reflection_pad1d" | "reflection_pad2d" | "reflection_pad3d" => {
+        Op::UNFOLD_BACKWARD => unfold_backward(e, a)?,
+        Op::EMBEDDING_DENSE_BACKWARD => embedding_backward(e, a)?,
+        Op::MAX_UNPOOL2D => max_unpool(e, a)?,
+        Op::IM2COL => im2col(e, a)?,
+        Op::COL2IM => col2im(e, a)?,
+        Op::REFLECTION_PAD1D | Op::REFLECTION_PAD2D | Op::REFLECTION_PAD3D => {
             pad(e, x()?, &a.ints(1, "padding")?, reflected)?
         }
-        "replication_pad1d" | "replication_pad2d" | "replication_pad3d" => {
+        Op::REPLICATION_PAD1D | Op::REPLICATION_PAD2D | Op::REPLICATION_PAD3D => {
             pad(e, x()?, &a.ints(1, "padding")?, repeated)?
         }
-        "reflection_pad1d_backward" | "reflection_pad2d_backward" | "reflection_pad3d_backward" => {
+        Op::REFLECTION_PAD1D_BACKWARD | Op::REFLECTION_PAD2D_BACKWARD | Op::REFLECTION_PAD3D_BACKWARD => {
             pad_backward(e, a.tensor(0, "grad_output")?, a.tensor(1, "self")?, &a.ints(2, "padding")?, reflected)?
         }
         _ => return Ok(None),
@@ -94,7 +94,7 @@ fn put_along(e: &Emit<'_>, x: &Tensor, dim: i64, index: &Tensor, values: &Tensor
     if x.ndim() == 0 {
         let row = e.unsqueeze(x, 0)?;
         let put = e.put(&row, vec![Some(index.clone())], values, add)?;
-        return e.op("squeeze.dims", &[put.into(), [0i64][..].into()]);
+        return e.op(Op::SQUEEZE_DIMS, &[put.into(), [0i64][..].into()]);
     }
     e.put(x, at(wrap(dim, x.ndim()) as usize, index.clone()), values, add)
 }
@@ -102,7 +102,7 @@ fn put_along(e: &Emit<'_>, x: &Tensor, dim: i64, index: &Tensor, values: &Tensor
 fn roll(e: &Emit<'_>, x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
     let sizes: Vec<i64> = x.shape().iter().map(|&n| n as i64).collect();
     if x.numel() == 0 {
-        return e.unary("clone", x);
+        return e.unary(Op::CLONE, x);
     }
     if dims.is_empty() {
         let flat = e.reshape(x, &[-1])?;
@@ -126,18 +126,18 @@ fn select_scatter(e: &Emit<'_>, x: &Tensor, src: &Tensor, dim: i64, index: i64) 
     let index = if index < 0 { index + size } else { index };
     let mut shape = vec![1; x.ndim()];
     shape[dim as usize] = size;
-    let here = e.compare("eq.Scalar", &e.range(0, size, 1, x.device())?, index)?;
+    let here = e.compare(Op::EQ_SCALAR, &e.range(0, size, 1, x.device())?, index)?;
     e.choose(&e.view(&here, &shape)?, &e.unsqueeze(src, dim)?, x)
 }
 
 fn unfold_backward(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
     let (grad, sizes) = (a.tensor(0, "grad_in")?, a.ints(1, "input_sizes")?);
     if sizes.is_empty() {
-        return e.op("squeeze.dims", &[grad.into(), [0i64][..].into()]);
+        return e.op(Op::SQUEEZE_DIMS, &[grad.into(), [0i64][..].into()]);
     }
     let dim = wrap(a.int(2, "dim")?, sizes.len()) as usize;
     let positions = e.range(0, sizes[dim], 1, grad.device())?;
-    let windows = e.op("unfold", &[positions.into(), 0i64.into(), a.values()[3].clone(), a.values()[4].clone()])?;
+    let windows = e.op(Op::UNFOLD, &[positions.into(), 0i64.into(), a.values()[3].clone(), a.values()[4].clone()])?;
     let index = e.reshape(&windows, &[-1])?;
     // The window comes behind its dimension, and both become one.
     let mut order: Vec<i64> = (0..grad.ndim() as i64 - 1).collect();
@@ -160,7 +160,7 @@ fn embedding_backward(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
         flat = e.div(&flat, &e.unsqueeze(&e.index(&counts, vec![Some(index.clone())])?, 1)?)?;
     }
     if padding >= 0 {
-        let counts = e.unsqueeze(&e.compare("ne.Scalar", &index, padding)?, 1)?;
+        let counts = e.unsqueeze(&e.compare(Op::NE_SCALAR, &index, padding)?, 1)?;
         flat = e.choose_or(&counts, &flat, 0)?;
     }
     e.put(&e.full(&[rows, width], 0, grad)?, vec![Some(index)], &flat, true)
@@ -214,10 +214,10 @@ fn im2col(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
     let [n, c, h, w] = [0, 1, 2, 3].map(|d| batched.shape()[d] as i64);
     let p = patches(e, x, [h, w], a, 1)?;
     let [ph, pw] = p.padding;
-    let padded = e.op("constant_pad_nd", &[batched.into(), [pw, pw, ph, ph][..].into()])?;
+    let padded = e.op(Op::CONSTANT_PAD_ND, &[batched.into(), [pw, pw, ph, ph][..].into()])?;
     let taken = e.permute(&e.index(&padded, p.indices)?, &[0, 1, 2, 4, 3, 5])?;
     let columns = e.reshape(&taken, &[n, c * p.kernel[0] * p.kernel[1], p.counts[0] * p.counts[1]])?;
-    if x.ndim() == 3 { e.op("squeeze.dims", &[columns.into(), [0i64][..].into()]) } else { Ok(columns) }
+    if x.ndim() == 3 { e.op(Op::SQUEEZE_DIMS, &[columns.into(), [0i64][..].into()]) } else { Ok(columns) }
 }
 
 fn col2im(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
@@ -231,21 +231,21 @@ fn col2im(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
     let [ph, pw] = p.padding;
     let zeros = e.full(&[n, c, size[0] + 2 * ph, size[1] + 2 * pw], 0, x)?;
     let put = e.put(&zeros, p.indices, &apart, true)?;
-    let cut = e.op("constant_pad_nd", &[put.into(), [-pw, -pw, -ph, -ph][..].into()])?;
-    if x.ndim() == 2 { e.op("squeeze.dims", &[cut.into(), [0i64][..].into()]) } else { Ok(cut) }
+    let cut = e.op(Op::CONSTANT_PAD_ND, &[put.into(), [-pw, -pw, -ph, -ph][..].into()])?;
+    if x.ndim() == 2 { e.op(Op::SQUEEZE_DIMS, &[cut.into(), [0i64][..].into()]) } else { Ok(cut) }
 }
 
 /// Which elements of a dimension a padded one shows.
 type Source = fn(&Emit<'_>, &Tensor, i64, i64, i64) -> Result<Tensor>;
 
 fn reflected(e: &Emit<'_>, x: &Tensor, size: i64, left: i64, right: i64) -> Result<Tensor> {
-    let from_end = e.rsub(size - 1, &e.unary("abs", &e.range(-left, size + right, 1, x.device())?)?)?;
-    e.rsub(size - 1, &e.unary("abs", &from_end)?)
+    let from_end = e.rsub(size - 1, &e.unary(Op::ABS, &e.range(-left, size + right, 1, x.device())?)?)?;
+    e.rsub(size - 1, &e.unary(Op::ABS, &from_end)?)
 }
 
 fn repeated(e: &Emit<'_>, x: &Tensor, size: i64, left: i64, right: i64) -> Result<Tensor> {
     let positions = e.range(-left, size + right, 1, x.device())?;
-    e.op("clamp", &[positions.into(), Scalar::Int(0).into(), Scalar::Int(size - 1).into()])
+    e.op(Op::CLAMP, &[positions.into(), Scalar::Int(0).into(), Scalar::Int(size - 1).into()])
 }
 
 /// Pads the last dimensions, one after the other; `padding` begins with the last.

@@ -1,14 +1,16 @@
 //! Resizing by nearest and linear neighbours: positions are computed, elements taken by index.
 
 use super::super::emit::Emit;
-use firebrand_core::dispatch::{Args, Value};
+use firebrand_core::dispatch::{Args, Op, Value};
 use firebrand_core::{DType, Result, Scalar, Tensor};
 
-pub(super) fn apply(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> {
-    Ok(Some(match name {
-        "upsample_nearest1d" | "upsample_nearest2d" | "upsample_nearest3d" => nearest(e, a, 0.0)?,
-        "_upsample_nearest_exact1d" | "_upsample_nearest_exact2d" | "_upsample_nearest_exact3d" => nearest(e, a, 0.5)?,
-        "upsample_linear1d" => linear(e, a)?,
+pub(super) fn apply(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Tensor>> {
+    Ok(Some(match op {
+        Op::UPSAMPLE_NEAREST1D | Op::UPSAMPLE_NEAREST2D | Op::UPSAMPLE_NEAREST3D => nearest(e, a, 0.0)?,
+        Op::_UPSAMPLE_NEAREST_EXACT1D | Op::_UPSAMPLE_NEAREST_EXACT2D | Op::_UPSAMPLE_NEAREST_EXACT3D => {
+            nearest(e, a, 0.5)?
+        }
+        Op::UPSAMPLE_LINEAR1D => linear(e, a)?,
         _ => return Ok(None),
     }))
 }
@@ -17,7 +19,7 @@ pub(super) fn apply(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Ten
 fn positions(e: &Emit<'_>, x: &Tensor, output: i64, shift: f64, scale: f64) -> Result<Tensor> {
     let precise = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let [from, to, step] = [0, output, 1].map(|n| Value::from(Scalar::Int(n)));
-    let steps = e.op("arange.start_step", &[from, to, step, precise.into(), Value::None, x.device().into()])?;
+    let steps = e.op(Op::ARANGE_START_STEP, &[from, to, step, precise.into(), Value::None, x.device().into()])?;
     let moved = if shift == 0.0 { steps } else { e.plus(&steps, shift)? };
     e.scale(&moved, scale)
 }
@@ -33,8 +35,8 @@ fn nearest(e: &Emit<'_>, a: &Args<'_>, shift: f64) -> Result<Tensor> {
     for (k, &output) in sizes.iter().enumerate() {
         let input = x.shape()[2 + k] as i64;
         let at = positions(e, x, output, shift, step(input, output, a.opt_float(2 + k, "scales")?))?;
-        let whole = e.cast(&e.unary("floor", &at)?, DType::I64)?;
-        let mut index = e.op("clamp", &[whole.into(), Scalar::Int(0).into(), Scalar::Int(input - 1).into()])?;
+        let whole = e.cast(&e.unary(Op::FLOOR, &at)?, DType::I64)?;
+        let mut index = e.op(Op::CLAMP, &[whole.into(), Scalar::Int(0).into(), Scalar::Int(input - 1).into()])?;
         for _ in k + 1..sizes.len() {
             index = e.unsqueeze(&index, -1)?;
         }
@@ -51,12 +53,12 @@ fn linear(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
         positions(e, x, output, 0.0, scale)?
     } else {
         let middle = positions(e, x, output, 0.5, step(input, output, a.opt_float(3, "scales")?))?;
-        e.op("clamp", &[e.plus(&middle, -0.5)?.into(), Scalar::Float(0.0).into()])?
+        e.op(Op::CLAMP, &[e.plus(&middle, -0.5)?.into(), Scalar::Float(0.0).into()])?
     };
-    let below = e.unary("floor", &at)?;
+    let below = e.unary(Op::FLOOR, &at)?;
     let index = |t: &Tensor| {
         let whole = e.cast(t, DType::I64)?;
-        e.op("clamp", &[whole.into(), Value::None, Scalar::Int(input - 1).into()])
+        e.op(Op::CLAMP, &[whole.into(), Value::None, Scalar::Int(input - 1).into()])
     };
     let (low, high) = (index(&below)?, index(&e.plus(&below, 1.0)?)?);
     let way = e.cast(&e.sub(&at, &below)?, x.dtype())?;

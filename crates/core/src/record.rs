@@ -1,0 +1,276 @@
+//! One record per op: what every layer, transform, pass and back end asks of an op, in one place.
+//!
+//! The records of this build are generated from `schema/` (`ops/generated/schema.rs`), where every column has an answer
+//! for every op; those of ops registered at run time are made by [`crate::library`]. A record is plain data: reading one is
+//! an index into a static table. Rules of graph passes and back ends are not here, only what they must answer.
+
+use crate::dispatch::{Args, Outputs};
+use crate::func::rules::Rule;
+use crate::library;
+use crate::ops::generated::schema::TABLE;
+use crate::schema::Schema;
+use crate::{DType, Result};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+pub use crate::ops::generated::schema::Op;
+
+/// What is known of one op.
+pub struct OpInfo {
+    /// `aten::add.Tensor`.
+    pub name: &'static str,
+    /// Arguments and results.
+    pub schema: Schema,
+    /// What it does with its arguments.
+    pub kind: Kind,
+    /// The op that computes what this one writes.
+    pub functional: Option<Op>,
+    /// The op that writes this one's result into its first argument.
+    pub in_place: Option<Op>,
+    /// The op that writes this one's results into tensors given.
+    pub out: Option<Op>,
+    /// Tags.
+    pub tags: Tags,
+    /// How gradients come about.
+    pub derivative: Derivative,
+    /// Whether forward mode is defined.
+    pub forward: bool,
+    /// What a region of autocast does with it.
+    pub autocast: Autocast,
+    /// How it runs on a batch.
+    pub(crate) vmap: Rule,
+    /// What computing it a second time costs.
+    pub cost: Cost,
+    /// What it becomes when a program is decomposed.
+    pub decomposition: Decomposition,
+    /// The position of the flag that says whether it trains, which a change of a program's mode turns over.
+    pub training: Option<u8>,
+    /// Which operands may be on other devices than the rest.
+    pub(crate) devices: Devices,
+    /// Full call: autograd and everything below it.
+    pub(crate) call: fn(&Args<'_>) -> Result<Outputs>,
+    /// Call below autograd.
+    pub(crate) below: fn(&Args<'_>) -> Result<Outputs>,
+}
+
+/// What the generated records leave out, and what holds for ops registered at run time.
+pub(crate) const PLAIN: OpInfo = OpInfo {
+    name: "",
+    schema: Schema { text: "", args: &[], returns: &[], returns_written: false },
+    kind: Kind::Functional,
+    functional: None,
+    in_place: None,
+    out: None,
+    tags: Tags(0),
+    derivative: Derivative::NonDifferentiable,
+    forward: false,
+    autocast: Autocast::AsIs,
+    vmap: Rule::Loop,
+    cost: Cost::Heavy,
+    decomposition: Decomposition::Rule,
+    training: None,
+    devices: Devices::Same,
+    call: |_| Ok(Outputs::new()),
+    below: |_| Ok(Outputs::new()),
+};
+
+/// What an op does with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Returns new tensors, or views.
+    Functional,
+    /// Writes its first argument.
+    InPlace,
+    /// Writes tensors given for its results.
+    Out,
+    /// Writes other arguments.
+    Mutable,
+}
+
+/// How an op is differentiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derivative {
+    /// A formula, and the name of its node.
+    Formula(&'static str),
+    /// Built of ops that have one.
+    Composite,
+    /// Nothing flows through it.
+    NonDifferentiable,
+}
+
+/// What a region of autocast does with the arguments of an op: PyTorch's lists for the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Autocast {
+    /// Nothing; a composite op is opened, so that the ops it is made of are looked at.
+    AsIs,
+    /// Casts floats to the region's dtype.
+    Lower,
+    /// Casts them to f32.
+    Full,
+    /// Casts them to the widest dtype among them.
+    Widest,
+}
+
+/// What computing an op a second time costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Nothing: the result is a view.
+    Free,
+    /// Little more than reading the inputs.
+    Cheap,
+    /// Enough to keep the result instead.
+    Heavy,
+}
+
+/// What an op becomes when a program is decomposed into core ops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decomposition {
+    /// It stays.
+    Kept,
+    /// The ops of its rule; the pass has one.
+    Rule,
+    /// The ops it is made of.
+    Parts,
+    /// What its functional form becomes.
+    Functional,
+    /// It is refused: its parts depend on values.
+    Refused,
+}
+
+/// Which operands of an op may be on other devices than the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Devices {
+    /// None.
+    Same,
+    /// Those at these positions (a bit each), on the CPU while the others are on meta.
+    Cpu(u16),
+    /// All.
+    Any,
+}
+
+/// The tags of an op.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tags(u16);
+
+macro_rules! tags {
+    ($($bit:literal $constant:ident $name:literal $doc:literal)*) => {
+        impl Tags {
+            $(#[doc = $doc] pub const $constant: Tags = Tags(1 << $bit);)*
+            const ALL: &'static [(Tags, &'static str)] = &[$((Tags::$constant, $name)),*];
+        }
+    };
+}
+tags! {
+    0 CORE "core" "Core ATen: what PyTorch's export keeps."
+    1 POINTWISE "pointwise" "Element by element."
+    2 REDUCTION "reduction" "Folds dimensions."
+    3 VIEW "view" "The result shares memory with the first argument."
+    4 INPLACE_VIEW "inplace_view" "Changes how its argument shows its memory."
+    5 NONDETERMINISTIC_SEEDED "nondeterministic_seeded" "Draws random numbers."
+    6 DYNAMIC_OUTPUT_SHAPE "dynamic_output_shape" "The shape of the result depends on values."
+    7 DATA_DEPENDENT_OUTPUT "data_dependent_output" "The result is read from values."
+    8 FACTORY "factory" "Makes a tensor of sizes and options."
+}
+
+impl Tags {
+    /// The tags of both.
+    pub const fn and(self, other: Tags) -> Tags {
+        Tags(self.0 | other.0)
+    }
+
+    /// Whether all of these tags are among them.
+    pub const fn has(self, tags: Tags) -> bool {
+        self.0 & tags.0 == tags.0
+    }
+
+    /// Their names.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Tags::ALL.iter().filter(move |(tag, _)| self.has(*tag)).map(|(_, name)| *name)
+    }
+
+    /// The tag of this name.
+    pub fn named(name: &str) -> Option<Tags> {
+        Tags::ALL.iter().find(|(_, n)| *n == name).map(|(tag, _)| *tag)
+    }
+}
+
+impl std::fmt::Debug for Tags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+impl Op {
+    /// Its record.
+    #[inline]
+    pub fn info(self) -> &'static OpInfo {
+        match TABLE.get(self.0 as usize) {
+            Some(info) => info,
+            None => library::by_id(self),
+        }
+    }
+
+    /// `aten::add.Tensor`.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// `add`, without namespace and overload.
+    pub fn base(self) -> &'static str {
+        let name = self.name();
+        let name = name.split_once("::").map_or(name, |(_, name)| name);
+        name.split_once('.').map_or(name, |(base, _)| base)
+    }
+
+    /// Arguments and results.
+    pub fn schema(self) -> &'static Schema {
+        &self.info().schema
+    }
+
+    /// Whether all of these tags are among its own.
+    pub fn has(self, tags: Tags) -> bool {
+        self.info().tags.has(tags)
+    }
+
+    /// Every op of this build; those registered at run time (`library`) are not listed.
+    pub fn all() -> impl Iterator<Item = Op> {
+        (0..Op::generated() as u32).map(Op)
+    }
+
+    /// How many ops this build has: the ids of registered ones follow.
+    pub(crate) fn generated() -> usize {
+        TABLE.len()
+    }
+
+    /// The op with this name, such as `aten::add.Tensor`, also if it was registered at run time; `.default` may be
+    /// written or left out.
+    pub fn from_name(name: &str) -> Option<Op> {
+        let name = name.strip_suffix(".default").unwrap_or(name);
+        Op::from_table(name).or_else(|| library::by_name(name))
+    }
+
+    /// As [`Op::from_name`], among the ops of this build.
+    pub(crate) fn from_table(name: &str) -> Option<Op> {
+        static INDEX: OnceLock<HashMap<&'static str, Op>> = OnceLock::new();
+        let index = INDEX.get_or_init(|| Op::all().map(|op| (op.name(), op)).collect());
+        index.get(name).copied()
+    }
+}
+
+impl std::fmt::Debug for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Autocast {
+    /// The dtype that floats are cast to in a region of `lower`; `is_f32` says whether one of them is f32.
+    pub(crate) fn dtype(self, lower: DType, is_f32: impl FnOnce() -> bool) -> Option<DType> {
+        match self {
+            Autocast::AsIs => None,
+            Autocast::Lower => Some(lower),
+            Autocast::Full => Some(DType::F32),
+            Autocast::Widest => Some(if is_f32() { DType::F32 } else { lower }),
+        }
+    }
+}
