@@ -1,8 +1,9 @@
-//! Adds an op exactly as `schema/README.md` shows it, in a scratch copy of the workspace, and runs its test: the text
-//! that people follow is the text that is proved.
+//! Adds ops exactly as `schema/README.md` shows them, in a scratch copy of the workspace, and runs their tests: the text
+//! that people follow is the text that is proved, and so is the number of files it touches.
 //!
-//! Every code block of the README whose opening line names a file is appended to that file. The copy lives in the
-//! target folder and keeps unchanged files as they are, so that a second run builds little.
+//! Every code block of the README whose opening line names a file is appended to that file, or put before the first line
+//! that holds the text it names. The copy lives in the target folder and keeps unchanged files as they are, so that a second
+//! run builds little.
 
 use crate::{Outcome, codegen, root};
 use std::fs;
@@ -23,42 +24,70 @@ pub(super) fn run() -> Outcome {
     copy(&root, &scratch, &|path| {
         let text = fs::read(path)?;
         let name = path.strip_prefix(&root).unwrap_or(path);
-        let added = pieces.iter().filter(|(file, _)| Path::new(file) == name);
-        Ok(added.fold(text, |text, (_, piece)| [text, b"\n".to_vec(), piece.clone().into_bytes()].concat()))
+        let added: Vec<&Piece> = pieces.iter().filter(|piece| Path::new(&piece.file) == name).collect();
+        if added.is_empty() {
+            return Ok(text);
+        }
+        let text = String::from_utf8(text).map_err(std::io::Error::other)?;
+        added.into_iter().try_fold(text, |text, piece| piece.put_into(&text)).map(String::into_bytes)
     })
     .map_err(|e| format!("{SCRATCH}: {e}"))?;
     let mut tests = Vec::new();
-    for (file, piece) in &pieces {
-        println!("{file}: {} lines", piece.lines().count());
-        if let Some(test) = file.strip_prefix("crates/core/tests/").and_then(|f| f.strip_suffix(".rs")) {
-            put(&scratch.join(file), piece.as_bytes()).map_err(|e| format!("{file}: {e}"))?;
-            tests.push(test);
+    for piece in &pieces {
+        let file = &piece.file;
+        println!("{file}: {} lines", piece.text.lines().count());
+        let test = file.strip_prefix("crates/").and_then(|f| f.strip_suffix(".rs")?.split_once("/tests/"));
+        if let Some((package, test)) = test {
+            put(&scratch.join(file), piece.text.as_bytes()).map_err(|e| format!("{file}: {e}"))?;
+            tests.push((format!("firebrand-{package}"), test));
         }
     }
     println!("{}", codegen::write(&scratch)?);
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--quiet", "--offline", "--package", "firebrand-core"]).current_dir(&scratch);
+    command.args(["test", "--quiet", "--offline"]).current_dir(&scratch);
     // Not the workspace's own: cargo would take its crates for those of the copy.
     command.env("CARGO_TARGET_DIR", scratch.join("target"));
-    command.args(tests.iter().flat_map(|test| ["--test", test]));
+    command.args(tests.iter().flat_map(|(package, test)| ["--package", package, "--test", test]));
     match command.status() {
-        Ok(status) if status.success() => Ok(format!("{README} adds an op that works")),
-        Ok(status) => Err(format!("the op of {README} does not work in {SCRATCH}: {status}")),
+        Ok(status) if status.success() => Ok(format!("{README} adds {} ops that work", tests.len())),
+        Ok(status) => Err(format!("an op of {README} does not work in {SCRATCH}: {status}")),
         Err(e) => Err(format!("cargo: {e}")),
     }
 }
 
-/// Code blocks that name a file, with the name, in order. Their indentation is that of the fence.
-fn pieces(text: &str) -> Vec<(String, String)> {
+/// A code block that names a file.
+struct Piece {
+    file: String,
+    /// It goes before the first line that holds this; without it, to the end.
+    before: Option<String>,
+    text: String,
+}
+
+impl Piece {
+    fn put_into(&self, text: &str) -> std::io::Result<String> {
+        let Some(before) = &self.before else { return Ok(format!("{text}\n{}", self.text)) };
+        let missing = || std::io::Error::other(format!("{} has no line with `{before}`", self.file));
+        let at = text.find(before.as_str()).ok_or_else(missing)?;
+        let line = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        Ok(format!("{}{}{}", &text[..line], self.text, &text[line..]))
+    }
+}
+
+/// Code blocks that name a file, in order. Their indentation is that of the fence.
+fn pieces(text: &str) -> Vec<Piece> {
     let mut found = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let fence = line.trim_start();
-        let Some((_, file)) = fence.strip_prefix("```").and_then(|rest| rest.split_once(' ')) else { continue };
+        let Some((_, place)) = fence.strip_prefix("```").and_then(|rest| rest.split_once(' ')) else { continue };
+        let (file, before) = match place.split_once(" before ") {
+            Some((file, before)) => (file, Some(before.to_owned())),
+            None => (place, None),
+        };
         let indent = line.len() - fence.len();
         let block = lines.by_ref().take_while(|line| line.trim() != "```");
-        let piece = block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect();
-        found.push((file.to_owned(), piece));
+        let text = block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect();
+        found.push(Piece { file: file.to_owned(), before, text });
     }
     found
 }

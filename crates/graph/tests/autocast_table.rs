@@ -1,0 +1,144 @@
+//! Autocast over the op table: inside a region an op gives the dtypes that PyTorch gives (`golden/autocast.json`), in eager and
+//! in a program alike, and a program computes what eager computes, to the bit.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use firebrand_core::autograd::{autocast, no_grad};
+use firebrand_core::dispatch::{Autocast, Op, Outputs, Value};
+use firebrand_core::{DType, Result, Tensor};
+use firebrand_graph::{ExportedProgram, export};
+use firebrand_opinfo::{Call, Family, Place};
+use std::collections::HashSet;
+
+fn golden() -> serde_json::Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/autocast.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn tensors(outputs: Outputs) -> Vec<Tensor> {
+    let one = |v: Value| match v {
+        Value::Tensor(t) => vec![t],
+        Value::Tensors(list) => list,
+        _ => Vec::new(),
+    };
+    outputs.into_iter().flat_map(one).collect()
+}
+
+/// The call of a sample with its floats in f32, in bf16, or the first in f32 and the others in bf16.
+fn sample(at: &str, variant: &str) -> Option<Call> {
+    let (family, line) = at.split_once(':').unwrap();
+    let row = Family::named(family)?.rows().iter().find(|r| r.line.to_string() == line)?;
+    let mut call = Call::new(Op::from_name(&row.op)?, row, Place::AsListed, false).unwrap();
+    let mut first = true;
+    let mut cast = |t: &mut Tensor| {
+        if t.is_floating_point() {
+            let wide = variant == "f32" || (variant == "mixed" && first);
+            *t = t.to_dtype(if wide { DType::F32 } else { DType::BF16 });
+            first = false;
+        }
+    };
+    for value in &mut call.args {
+        match value {
+            Value::Tensor(t) => cast(t),
+            Value::Tensors(list) => list.iter_mut().for_each(&mut cast),
+            Value::OptTensors(list) => list.iter_mut().flatten().for_each(&mut cast),
+            _ => {}
+        }
+    }
+    let leaves = call.args.iter().flat_map(|v| match v {
+        Value::Tensor(t) => vec![t.clone()],
+        Value::Tensors(list) => list.clone(),
+        Value::OptTensors(list) => list.iter().flatten().cloned().collect(),
+        _ => Vec::new(),
+    });
+    call.leaves = leaves.collect();
+    Some(call)
+}
+
+fn in_region(call: &Call, leaves: &[Tensor]) -> Result<Vec<Tensor>> {
+    autocast(DType::BF16, || Ok(tensors(call.with_leaves(leaves).run()?)))
+}
+
+fn dtypes(list: &[Tensor]) -> Vec<String> {
+    list.iter().map(|t| t.dtype().to_string()).collect()
+}
+
+fn bits(t: &Tensor) -> String {
+    match t.dtype().is_complex() {
+        true => format!("{:?}", t.to_vec::<firebrand_core::Complex<f64>>()),
+        false => format!("{:?}", t.to_vec::<f64>()),
+    }
+}
+
+#[test]
+fn eager_and_programs_give_the_dtypes_that_pytorch_gives() {
+    let golden = golden();
+    let (mut wrong, mut covered, mut regions) = (Vec::new(), HashSet::new(), 0);
+    for (at, row) in golden["rows"].as_object().unwrap() {
+        let name = row["op"].as_str().unwrap();
+        for variant in ["f32", "bf16", "mixed"] {
+            let Some(expected) = row[variant].as_array() else { continue };
+            let expected: Vec<&str> = expected.iter().map(|d| d.as_str().unwrap()).collect();
+            let Some(call) = sample(at, variant) else { continue };
+            let mut fail = |what: &str, found: String| wrong.push(format!("{at} {name} {variant}: {what} {found}"));
+            let eager = match no_grad(|| in_region(&call, &call.leaves)) {
+                Ok(eager) => eager,
+                Err(e) => {
+                    fail("eager refuses it:", e.to_string());
+                    continue;
+                }
+            };
+            if dtypes(&eager) != expected {
+                fail("eager gives", format!("{:?} instead of {expected:?}", dtypes(&eager)));
+            }
+            covered.insert(call.op);
+            let plain = export(|x: &[Tensor]| Ok(tensors(call.with_leaves(x).run()?)), &call.leaves, &[]);
+            let program = no_grad(|| export(|x: &[Tensor]| in_region(&call, x), &call.leaves, &[]));
+            let Ok(program) = program else {
+                // What cannot be exported at all reads values.
+                if plain.is_ok() {
+                    fail("only a region cannot be exported:", format!("{:?}", program.err().map(|e| e.to_string())));
+                }
+                continue;
+            };
+            regions += 1;
+            let ran = no_grad(|| program.module().and_then(|m| m.run(&call.leaves)));
+            let found: Vec<Tensor> = match ran {
+                Ok(values) => values.iter().filter_map(|v| v.tensor().ok().cloned()).collect(),
+                Err(e) => {
+                    fail("the program fails:", e.to_string());
+                    continue;
+                }
+            };
+            if dtypes(&found) != dtypes(&eager) {
+                fail("a program gives", format!("{:?} instead of {:?}", dtypes(&found), dtypes(&eager)));
+            } else if found.iter().zip(&eager).any(|(a, b)| bits(a) != bits(b)) && !name.contains("empty") {
+                fail("a program computes", "other values than eager".to_string());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(regions > 1000, "{regions} programs with a region");
+    let missing: Vec<Op> =
+        Op::all().filter(|op| op.info().autocast != Autocast::AsIs && !covered.contains(op)).collect();
+    assert!(missing.is_empty(), "no sample: {missing:?}");
+}
+
+/// Layers that are made of products: their parts run in bf16, also in a program read from an archive.
+#[test]
+fn composite_layers_are_opened_in_programs_too() {
+    for name in ["aten::einsum", "aten::tensordot", "aten::lstm.input", "aten::gru.input", "aten::chain_matmul"] {
+        let golden = golden();
+        let rows = golden["rows"].as_object().unwrap();
+        let of = |op: &str| op.strip_suffix(".default").unwrap_or(op) == name;
+        let Some((at, row)) = rows.iter().find(|(_, row)| of(row["op"].as_str().unwrap())) else {
+            panic!("no sample of {name}");
+        };
+        let call = sample(at, "f32").unwrap();
+        let program = no_grad(|| export(|x: &[Tensor]| in_region(&call, x), &call.leaves, &[])).unwrap();
+        let loaded = ExportedProgram::from_bytes(program.to_bytes().unwrap()).unwrap();
+        let found = no_grad(|| loaded.module().unwrap().run(&call.leaves)).unwrap();
+        let found: Vec<Tensor> = found.iter().map(|v| v.tensor().unwrap().clone()).collect();
+        let expected: Vec<&str> = row["f32"].as_array().unwrap().iter().map(|d| d.as_str().unwrap()).collect();
+        assert_eq!(dtypes(&found), expected, "{name}");
+    }
+}
