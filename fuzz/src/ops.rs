@@ -15,8 +15,7 @@ use firebrand_core::{Complex, DType, Device, Scalar, Spec, SymInt, Tensor, ops};
 use firebrand_graph::interpret;
 use firebrand_graph::ir::{Argument, Graph, GraphModule, Kind, Name, NodeId, OpOverload};
 use firebrand_graph::schema::Schema;
-use firebrand_opinfo::schema::forms;
-use firebrand_opinfo::{Call, FAMILIES, Family, Place, Row};
+use firebrand_opinfo::{Call, FAMILIES, Family, Place, Row, in_place_form};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,10 +167,10 @@ impl Case {
         let gradients = r.one_in(3);
         let mut args = Call::new(*op, row, place, false).ok()?.args;
         let mut op = *op;
-        match (r.below(4), forms(op)) {
-            (0, forms) => op = forms.inplace.unwrap_or(op),
-            (1, forms) if forms.out.is_some() => {
-                op = forms.out?;
+        match (r.below(4), op.info().out) {
+            (0, _) => op = in_place_form(op).unwrap_or(op),
+            (1, Some(out)) => {
+                op = out;
                 let outs = row.out.iter().filter_map(|o| match o {
                     firebrand_opinfo::Argument::Tensor(t) => t.tensor(place).ok(),
                     _ => None,

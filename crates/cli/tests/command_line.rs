@@ -161,6 +161,10 @@ fn ops_are_listed() {
     let add = ops.iter().find(|o| o["name"] == "aten::add.Tensor").expect("there is addition");
     assert_eq!((&add["derivative"], &add["node"]), (&Value::from("formula"), &Value::from("AddBackward0")));
     assert_eq!(add["forward"], true);
+    assert_eq!(add["in_place"], "aten::add_.Tensor");
+    for column in ["form", "batching", "autocast", "decomposition", "cost", "fusion"] {
+        assert!(ops.iter().all(|op| op[column].is_string()), "every op has an answer in the column {column}");
+    }
     assert!(done(&firebrand(&["ops"], folder.path())).lines().count() > 2 * ops.len());
 }
 

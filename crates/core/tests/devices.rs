@@ -6,8 +6,7 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
 use firebrand_core::library::define;
 use firebrand_core::{DType, Device, ErrorKind, Result, Scalar, Spec, Tensor, ops};
-use firebrand_opinfo::schema::forms;
-use firebrand_opinfo::{Argument, Call, FAMILIES, Family, Place};
+use firebrand_opinfo::{Argument, Call, FAMILIES, Family, Place, in_place_form};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn meta(t: &Tensor) -> Tensor {
@@ -87,14 +86,14 @@ fn every_op_refuses_a_mix_or_answers_on_meta() {
             continue;
         }
         let mut calls = vec![(op, call.args.clone())];
-        calls.extend(forms(op).inplace.map(|op| (op, call.args.clone())));
+        calls.extend(in_place_form(op).map(|op| (op, call.args.clone())));
         let outs: Vec<Value> = row
             .out
             .iter()
             .filter_map(|o| if let Argument::Tensor(t) = o { t.tensor(Place::AsListed).ok() } else { None })
             .map(Value::Tensor)
             .collect();
-        calls.extend(forms(op).out.map(|op| (op, [call.args.clone(), outs].concat())));
+        calls.extend(op.info().out.map(|op| (op, [call.args.clone(), outs].concat())));
         for (op, args) in calls {
             let count = moved(&args, |_| false).1;
             for k in 0..count.min(6) {

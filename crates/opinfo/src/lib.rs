@@ -192,7 +192,7 @@ impl Check {
 }
 
 /// The form that writes its first argument and hands it back, which lists do not.
-pub(crate) fn in_place_form(op: Op) -> Option<Op> {
+pub fn in_place_form(op: Op) -> Option<Op> {
     op.info().in_place.filter(|form| form.schema().returns_written)
 }
 

@@ -11,7 +11,7 @@ use crate::dialect::Dialect;
 use crate::error::{CodegenError, Kind, Result, Stage};
 use crate::pipeline::{DERIVATIVES_FILE, NATIVE_FILE, Sources};
 use crate::schema::FunctionSchema;
-use crate::yaml::{self, Node};
+use crate::yaml::{self, Node, Value};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
@@ -200,7 +200,11 @@ pub fn lint(native: &str, derivatives: &str, dialect: Dialect) -> Result<Report>
         Dialect::Rust => Declarations::ours(native)?,
     };
     let root = yaml::parse(derivatives, Stage::Derivatives).map_err(|e| e.in_file(DERIVATIVES_FILE))?;
-    let entries = root.as_list().unwrap_or_default();
+    let mut entries = root.as_list().unwrap_or_default().to_vec();
+    if dialect == Dialect::Rust {
+        entries.extend(inline(&yaml::parse(native, Stage::Native).map_err(|e| e.in_file(NATIVE_FILE))?));
+    }
+    let entries = &entries[..];
     declarations.find_references(entries);
     let mut report = Report::default();
     for declared in &declarations.list {
@@ -225,6 +229,17 @@ pub fn lint(native: &str, derivatives: &str, dialect: Dialect) -> Result<Report>
         entry::check(entry, declared, &declarations, dialect, &mut report);
     }
     Ok(report)
+}
+
+/// The derivatives that declarations of ours hold themselves, as entries; their lines are those of the declarations.
+fn inline(root: &Node) -> Vec<Node> {
+    let one = |item: &Node| {
+        let (func, formulas) = (item.get("func")?, item.get("derivative")?);
+        let name = (Node { line: func.line, value: Value::Str("name".to_owned()) }, func.clone());
+        let pairs = std::iter::once(name).chain(formulas.as_map()?.iter().cloned()).collect();
+        Some(Node { line: formulas.line, value: Value::Map(pairs) })
+    };
+    root.as_list().unwrap_or_default().iter().filter_map(one).collect()
 }
 
 /// Out variants take the letters that are free; letters out of order are not noticed.

@@ -77,7 +77,7 @@ fn a_foreach_op_that_does_not_fit_its_reference_is_refused() {
         DERIVATIVES,
         Kind::EmitForeachNoInfo,
         expect![[r#"
-            ops.yaml:21: the reference `mix` is the Rust name of no op (native/emit_foreach_no_info)
+            ops.yaml:28: the reference `mix` is the Rust name of no op (native/emit_foreach_no_info)
               in _foreach_mix(Tensor[] self) -> Tensor[]
         "#]],
     );
@@ -86,7 +86,7 @@ fn a_foreach_op_that_does_not_fit_its_reference_is_refused() {
         DERIVATIVES,
         Kind::EmitForeachArity,
         expect![[r#"
-            ops.yaml:21: `other` fits `other` neither as a list nor as it is; its reference is blend.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor (native/emit_foreach_arity)
+            ops.yaml:28: `other` fits `other` neither as a list nor as it is; its reference is blend.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor (native/emit_foreach_arity)
               in _foreach_blend.Int(Tensor[] self, int other) -> Tensor[]
         "#]],
     );

@@ -160,7 +160,7 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::FieldUnknown,
         expect![[r#"
-            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, complex, out, out_args, tags, rust, method, variants (native/field_unknown)
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, complex, out, out_args, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc (native/field_unknown)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );
@@ -191,26 +191,26 @@ fn an_entry_that_is_not_clear_is_refused() {
 fn a_record_that_is_not_clear_is_refused() {
     let rule = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
     let with = |keys: &str| format!("{SCALE}{keys}");
-    refused(SCALE, &rule, Kind::RecordIncomplete, expect![[]]);
-    refused(&with("  vmap: sideways\n"), &rule, Kind::FieldValue, expect![[]]);
-    refused(&with("  vmap: along(dim)\n"), &rule, Kind::FieldValue, expect![[]]);
-    refused(&with("  vmap: loop\n  autocast: half\n"), &rule, Kind::FieldValue, expect![[]]);
-    refused(&with("  vmap: loop\n  cost: heavy\n"), &rule, Kind::FieldValue, expect![[]]);
-    refused(&with("  tags: [pointwise]\n  vmap: pointwise\n"), &rule, Kind::FieldValue, expect![[]]);
-    refused(&with("  vmap: loop\n  devices: [elsewhere]\n"), &rule, Kind::FieldValue, expect![[]]);
-    refused(&with("  vmap: loop\n  doc: Scales\n"), &rule, Kind::FieldValue, expect![[]]);
+    refused(SCALE, &rule, Kind::RecordIncomplete, expect![[r#""#]]);
+    refused(&with("  vmap: sideways\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(&with("  vmap: along(dim)\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(&with("  vmap: loop\n  autocast: half\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(&with("  vmap: loop\n  cost: heavy\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(&with("  tags: [pointwise]\n  vmap: pointwise\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(&with("  vmap: loop\n  devices: [elsewhere]\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(&with("  vmap: loop\n  doc: Scales\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
     let composite = "- func: mix(Tensor self) -> Tensor\n  composite: mix\n  vmap: loop\n";
-    refused(composite, "", Kind::FieldValue, expect![[]]);
+    refused(composite, "", Kind::FieldValue, expect![[r#""#]]);
     let drops = "- func: drop(Tensor self, bool train) -> Tensor\n  composite: drop\n";
-    refused(drops, "", Kind::RecordIncomplete, expect![[]]);
+    refused(drops, "", Kind::RecordIncomplete, expect![[r#""#]]);
 }
 
 /// Derivatives in the declaration itself: errors name the file they stand in.
 #[test]
 fn an_inline_derivative_is_checked_like_any_other() {
     let inline = |formulas: &str| format!("{SCALE}  tags: [pointwise]\n  derivative:\n{formulas}");
-    refused(&inline("    self: grad * othr\n    by: grad\n"), "", Kind::FormulaUnknownName, expect![[]]);
-    refused(&inline("    self: grad\n"), "", Kind::LostGradient, expect![[]]);
+    refused(&inline("    self: grad * othr\n    by: grad\n"), "", Kind::FormulaUnknownName, expect![[r#""#]]);
+    refused(&inline("    self: grad\n"), "", Kind::LostGradient, expect![[r#""#]]);
     let both = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
-    refused(&inline("    self: grad\n    by: grad\n"), &both, Kind::DuplicateSchema, expect![[]]);
+    refused(&inline("    self: grad\n    by: grad\n"), &both, Kind::DuplicateSchema, expect![[r#""#]]);
 }

@@ -105,3 +105,12 @@ fn coverage_compares_operators() {
     assert_eq!(found.missing_differentiable().collect::<Vec<_>>(), ["c"]);
     assert_eq!(found.only_ours, ["mine"]);
 }
+
+#[test]
+fn derivatives_inside_declarations_are_looked_at_too() {
+    let ops = "- func: b(Tensor self) -> Tensor\n  shape: s\n  kernel: k\n  derivative:\n    self: grad *\n";
+    let report = lint(ops, "", Dialect::Rust).expect("readable files");
+    let found: Vec<_> = report.findings.iter().map(|f| (f.hazard, f.line)).collect();
+    assert_eq!(found, [(Hazard::FormulaSyntax, 5)], "{report}");
+    assert_eq!(report.entries, 1);
+}

@@ -5,8 +5,9 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::trace::{Free, Trace, TraceStack, outline};
 use firebrand_core::Tensor;
-use firebrand_core::autograd::{autocast_dtype, is_autocast_enabled, is_grad_enabled};
-use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
+use firebrand_core::autograd::autocast::{self, autocast_dtype, is_autocast_enabled};
+use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::dispatch::{self, Autocast, Cond, Interpreter, Next, Op, Outputs, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,8 @@ pub(crate) struct TraceLayer {
     busy: AtomicBool,
     /// For a trial: the first op that failed. The function is left there.
     failed: Option<Mutex<Option<firebrand_core::Error>>>,
+    /// Whether autocast regions are marked; otherwise they become the casts they make.
+    regions: bool,
 }
 
 /// How a function is left whose trial has failed; unwinding so tells nobody.
@@ -30,6 +33,7 @@ impl TraceLayer {
             traces: Mutex::new(TraceStack::new(Trace::new(ambient, Free::Constant))),
             busy: AtomicBool::new(false),
             failed: None,
+            regions: true,
         }
     }
 
@@ -137,7 +141,7 @@ pub(crate) fn trace_below_autograd(
     whole: fn(Op) -> bool,
     f: impl FnOnce(&Arc<TraceLayer>, &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<GraphModule> {
-    let layer = Arc::new(TraceLayer::new(is_grad_enabled()));
+    let layer = Arc::new(TraceLayer { regions: false, ..TraceLayer::new(is_grad_enabled()) });
     let mut outlines = Vec::new();
     for (name, tensor) in inputs {
         let outline = outline(tensor)?;
@@ -160,7 +164,12 @@ struct Whole {
 
 impl Interpreter for Whole {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
-        if (self.stays)(op) { self.layer.call(op, args, next) } else { next.call(op, args) }
+        match (self.stays)(op) {
+            // Its casts are ops of their own, and it comes back here outside the region.
+            true if is_autocast_enabled() && op.info().autocast != Autocast::AsIs => autocast::call_traced(op, args),
+            true => self.layer.call(op, args, next),
+            false => next.call(op, args),
+        }
     }
 }
 
@@ -187,7 +196,8 @@ impl Interpreter for TraceLayer {
             }
         };
         let mut trace = self.trace();
-        trace.set_regions(is_grad_enabled(), is_autocast_enabled().then(autocast_dtype));
+        let region = (self.regions && is_autocast_enabled()).then(autocast_dtype);
+        trace.set_regions(is_grad_enabled(), region);
         trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
         Ok(results)
     }

@@ -114,6 +114,8 @@ pub fn try_special_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
     ops::special_polygamma(n, self_)
 }
 
+/// Elements of `self` where `condition` holds, and of `other` elsewhere.
+///
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
 ///
 /// # Panics
@@ -122,6 +124,8 @@ pub fn try_special_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
 pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Tensor {
     expect_ok(try_where_self(condition, self_, other))
 }
+/// Elements of `self` where `condition` holds, and of `other` elsewhere.
+///
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
 pub fn try_where_self(
     condition: &Tensor,
@@ -632,6 +636,8 @@ pub fn try_cumulative_trapezoid_dx(y: &Tensor) -> Result<Tensor> {
     ops::cumulative_trapezoid_dx(y, Scalar::Int(1), -1)
 }
 
+/// Normalizes over the last dimensions to mean zero and variance one, then scales and shifts.
+///
 /// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
 ///
 /// # Panics
@@ -647,6 +653,8 @@ pub fn layer_norm(
 ) -> Tensor {
     expect_ok(try_layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable))
 }
+/// Normalizes over the last dimensions to mean zero and variance one, then scales and shifts.
+///
 /// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
 pub fn try_layer_norm(
     input: &Tensor,
@@ -891,6 +899,8 @@ pub fn try_native_group_norm_backward(
     )
 }
 
+/// Normalizes every channel by the statistics of the batch, or by running ones.
+///
 /// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
 ///
 /// # Panics
@@ -921,6 +931,8 @@ pub fn batch_norm(
         ),
     )
 }
+/// Normalizes every channel by the statistics of the batch, or by running ones.
+///
 /// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
 pub fn try_batch_norm(
     input: &Tensor,
@@ -1111,6 +1123,8 @@ pub fn try_instance_norm(
     )
 }
 
+/// The squared difference, reduced as asked.
+///
 /// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 ///
 /// # Panics
@@ -1119,6 +1133,8 @@ pub fn try_instance_norm(
 pub fn mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Tensor {
     expect_ok(try_mse_loss(self_, target, reduction))
 }
+/// The squared difference, reduced as asked.
+///
 /// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 pub fn try_mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
     ops::mse_loss(self_, target, reduction)
@@ -1588,6 +1604,8 @@ pub fn try_nll_loss2d_backward(
     )
 }
 
+/// The negative log likelihood of the targets under the softmax of the scores.
+///
 /// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
 ///
 /// # Panics
@@ -1612,6 +1630,8 @@ pub fn cross_entropy_loss(
         ),
     )
 }
+/// The negative log likelihood of the targets under the softmax of the scores.
+///
 /// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
 pub fn try_cross_entropy_loss(
     self_: &Tensor,
@@ -2192,6 +2212,8 @@ pub fn try_rnn_relu_cell(
     ops::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
+/// `input @ weight.t() + bias`.
+///
 /// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
 ///
 /// # Panics
@@ -2200,6 +2222,8 @@ pub fn try_rnn_relu_cell(
 pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
     expect_ok(try_linear(input, weight, bias))
 }
+/// `input @ weight.t() + bias`.
+///
 /// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
 pub fn try_linear(
     input: &Tensor,
@@ -3079,6 +3103,8 @@ pub fn try_conv_transpose1d(
     )
 }
 
+/// The cross-correlation of a batch of images with a bank of filters.
+///
 /// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
 ///
 /// # Panics
@@ -3095,6 +3121,8 @@ pub fn conv2d(
 ) -> Tensor {
     expect_ok(try_conv2d(input, weight, bias, stride, padding, dilation, groups))
 }
+/// The cross-correlation of a batch of images with a bank of filters.
+///
 /// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
 pub fn try_conv2d(
     input: &Tensor,
@@ -4973,6 +5001,8 @@ pub fn try_index_select_backward(
     ops::index_select_backward(grad, &self_sizes.into_sizes(), dim, index)
 }
 
+/// Rows of `weight`, by index.
+///
 /// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
 ///
 /// # Panics
@@ -4987,6 +5017,8 @@ pub fn embedding(
 ) -> Tensor {
     expect_ok(try_embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse))
 }
+/// Rows of `weight`, by index.
+///
 /// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
 pub fn try_embedding(
     weight: &Tensor,
@@ -5143,6 +5175,8 @@ pub fn try_embedding_bag_padding_idx(
     )
 }
 
+/// Tensors joined along a dimension they have.
+///
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
 ///
 /// # Panics
@@ -5151,6 +5185,8 @@ pub fn try_embedding_bag_padding_idx(
 pub fn cat(tensors: &[Tensor], dim: i64) -> Tensor {
     expect_ok(try_cat(tensors, dim))
 }
+/// Tensors joined along a dimension they have.
+///
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn try_cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::cat(tensors, dim)
@@ -5195,6 +5231,8 @@ pub fn try_row_stack(tensors: &[Tensor]) -> Result<Tensor> {
     ops::row_stack(tensors)
 }
 
+/// Tensors joined along a new dimension.
+///
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 ///
 /// # Panics
@@ -5203,6 +5241,8 @@ pub fn try_row_stack(tensors: &[Tensor]) -> Result<Tensor> {
 pub fn stack(tensors: &[Tensor], dim: i64) -> Tensor {
     expect_ok(try_stack(tensors, dim))
 }
+/// Tensors joined along a new dimension.
+///
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn try_stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::stack(tensors, dim)
@@ -5582,6 +5622,8 @@ pub fn try_normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
     ops::normal_tensor_tensor(mean, std)
 }
 
+/// Zeros elements with probability `p` and scales the others, if it trains.
+///
 /// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
 ///
 /// # Panics
@@ -5590,6 +5632,8 @@ pub fn try_normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
 pub fn dropout(input: &Tensor, p: f64, train: bool) -> Tensor {
     expect_ok(try_dropout(input, p, train))
 }
+/// Zeros elements with probability `p` and scales the others, if it trains.
+///
 /// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
 pub fn try_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     ops::dropout(input, p, train)

@@ -13,6 +13,8 @@ use crate::ops::{composite, devices, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 use smallvec::smallvec;
 
+/// The sum of `self` and `alpha` times `other`, which broadcast.
+///
 /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
 pub fn add(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -44,6 +46,8 @@ pub fn add(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sum of `self` and `alpha` times `other`, which broadcast.
+///
 /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
 pub fn add_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -81,6 +85,8 @@ pub fn add_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a 
     Ok(self_)
 }
 
+/// The sum of `self` and `alpha` times `other`, which broadcast.
+///
 /// `aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn add_out<'a>(
     self_: &Tensor,
@@ -162,6 +168,8 @@ pub fn add_scalar_<'a>(
     Ok(self_)
 }
 
+/// `self` minus `alpha` times `other`, which broadcast.
+///
 /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
 pub fn sub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -193,6 +201,8 @@ pub fn sub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `self` minus `alpha` times `other`, which broadcast.
+///
 /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
 pub fn sub_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -230,6 +240,8 @@ pub fn sub_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a 
     Ok(self_)
 }
 
+/// `self` minus `alpha` times `other`, which broadcast.
+///
 /// `aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn sub_out<'a>(
     self_: &Tensor,
@@ -373,6 +385,8 @@ pub fn rsub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tenso
     Ok(result)
 }
 
+/// The product, element by element, of tensors that broadcast.
+///
 /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn mul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -410,6 +424,8 @@ pub fn mul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The product, element by element, of tensors that broadcast.
+///
 /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn mul_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -454,6 +470,8 @@ pub fn mul_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The product, element by element, of tensors that broadcast.
+///
 /// `aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn mul_out<'a>(
     self_: &Tensor,
@@ -530,6 +548,8 @@ pub fn mul_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The quotient, element by element; integers divide to floats.
+///
 /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn div(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -563,6 +583,8 @@ pub fn div(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The quotient, element by element; integers divide to floats.
+///
 /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn div_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -600,6 +622,8 @@ pub fn div_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The quotient, element by element; integers divide to floats.
+///
 /// `aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn div_out<'a>(
     self_: &Tensor,
@@ -1353,6 +1377,8 @@ pub fn pow_<'a>(self_: &'a Tensor, exponent: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Every element to the power of one number.
+///
 /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
 pub fn pow_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -1387,6 +1413,8 @@ pub fn pow_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Every element to the power of one number.
+///
 /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
 pub fn pow_scalar_<'a>(self_: &'a Tensor, exponent: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2737,6 +2765,8 @@ pub fn neg_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// The absolute value of every element.
+///
 /// `aten::abs(Tensor self) -> Tensor`
 pub fn abs(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2763,6 +2793,8 @@ pub fn abs(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The absolute value of every element.
+///
 /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
 pub fn abs_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2801,6 +2833,8 @@ pub fn abs_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The absolute value of every element.
+///
 /// `aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn abs_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3521,6 +3555,8 @@ pub fn reciprocal_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor>
     Ok(out)
 }
 
+/// The square root of every element.
+///
 /// `aten::sqrt(Tensor self) -> Tensor`
 pub fn sqrt(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3547,6 +3583,8 @@ pub fn sqrt(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The square root of every element.
+///
 /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3582,6 +3620,8 @@ pub fn sqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The square root of every element.
+///
 /// `aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn sqrt_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3654,6 +3694,8 @@ pub fn rsqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The exponential function of every element.
+///
 /// `aten::exp(Tensor self) -> Tensor`
 pub fn exp(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3680,6 +3722,8 @@ pub fn exp(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The exponential function of every element.
+///
 /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
 pub fn exp_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3715,6 +3759,8 @@ pub fn exp_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The exponential function of every element.
+///
 /// `aten::exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn exp_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3848,6 +3894,8 @@ pub fn expm1_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The natural logarithm of every element.
+///
 /// `aten::log(Tensor self) -> Tensor`
 pub fn log(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3874,6 +3922,8 @@ pub fn log(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The natural logarithm of every element.
+///
 /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
 pub fn log_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3912,6 +3962,8 @@ pub fn log_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The natural logarithm of every element.
+///
 /// `aten::log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn log_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4115,6 +4167,8 @@ pub fn log1p_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The sine of every element, in radians.
+///
 /// `aten::sin(Tensor self) -> Tensor`
 pub fn sin(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4141,6 +4195,8 @@ pub fn sin(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sine of every element, in radians.
+///
 /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4179,6 +4235,8 @@ pub fn sin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The sine of every element, in radians.
+///
 /// `aten::sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn sin_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4190,6 +4248,8 @@ pub fn sin_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// The cosine of every element, in radians.
+///
 /// `aten::cos(Tensor self) -> Tensor`
 pub fn cos(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4216,6 +4276,8 @@ pub fn cos(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The cosine of every element, in radians.
+///
 /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
 pub fn cos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4254,6 +4316,8 @@ pub fn cos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The cosine of every element, in radians.
+///
 /// `aten::cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn cos_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4646,6 +4710,8 @@ pub fn cosh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The hyperbolic tangent of every element.
+///
 /// `aten::tanh(Tensor self) -> Tensor`
 pub fn tanh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4672,6 +4738,8 @@ pub fn tanh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The hyperbolic tangent of every element.
+///
 /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn tanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4707,6 +4775,8 @@ pub fn tanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The hyperbolic tangent of every element.
+///
 /// `aten::tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn tanh_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4910,6 +4980,8 @@ pub fn atanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `1 / (1 + exp(-x))` of every element.
+///
 /// `aten::sigmoid(Tensor self) -> Tensor`
 pub fn sigmoid(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4938,6 +5010,8 @@ pub fn sigmoid(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `1 / (1 + exp(-x))` of every element.
+///
 /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4973,6 +5047,8 @@ pub fn sigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `1 / (1 + exp(-x))` of every element.
+///
 /// `aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn sigmoid_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7456,6 +7532,8 @@ pub fn bitwise_right_shift_scalar_<'a>(
     Ok(self_)
 }
 
+/// Elements of `self` where `condition` holds, and of `other` elsewhere.
+///
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
 pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7489,6 +7567,8 @@ pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<
     Ok(result)
 }
 
+/// Elements of `self` where `condition` holds, and of `other` elsewhere.
+///
 /// `aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn where_self_out<'a>(
     condition: &Tensor,
@@ -7574,6 +7654,8 @@ pub fn where_scalar(condition: &Tensor, self_: Scalar, other: Scalar) -> Result<
     composite::where_scalar(condition, self_, other)
 }
 
+/// Every element, limited to the range from `min` to `max`.
+///
 /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
 pub fn clamp(
     self_: &Tensor,
@@ -7609,6 +7691,8 @@ pub fn clamp(
     Ok(result)
 }
 
+/// Every element, limited to the range from `min` to `max`.
+///
 /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
 pub fn clamp_<'a>(
     self_: &'a Tensor,
@@ -8240,6 +8324,8 @@ pub fn not_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::not_equal_scalar(self_, other)
 }
 
+/// Every element, or zero if that is larger.
+///
 /// `aten::relu(Tensor self) -> Tensor`
 pub fn relu(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8266,6 +8352,8 @@ pub fn relu(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Every element, or zero if that is larger.
+///
 /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
 pub fn relu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -8581,6 +8669,8 @@ pub fn hardswish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+///
 /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
 pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
     let word = state::word();
@@ -8612,6 +8702,8 @@ pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+///
 /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
 pub fn gelu_<'a>(self_: &'a Tensor, approximate: &str) -> Result<&'a Tensor> {
     let word = state::word();
@@ -10115,6 +10207,8 @@ pub fn glu_backward(grad_output: &Tensor, self_: &Tensor, dim: i64) -> Result<Te
     Ok(result)
 }
 
+/// The sum of all elements; integers and bools add up in i64.
+///
 /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
 pub fn sum(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -10143,6 +10237,8 @@ pub fn sum(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sum over some dimensions, or over all if none is named.
+///
 /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn sum_dim(
     self_: &Tensor,
@@ -10183,6 +10279,8 @@ pub fn sum_dim(
     Ok(result)
 }
 
+/// The sum over some dimensions, or over all if none is named.
+///
 /// `aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn sum_dim_out<'a>(
     self_: &Tensor,
@@ -10203,6 +10301,8 @@ pub fn sum_dim_out<'a>(
     Ok(out)
 }
 
+/// The mean of all elements.
+///
 /// `aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor`
 pub fn mean(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -10232,6 +10332,8 @@ pub fn mean(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The mean over some dimensions, or over all if none is named.
+///
 /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn mean_dim(
     self_: &Tensor,
@@ -10272,6 +10374,8 @@ pub fn mean_dim(
     Ok(result)
 }
 
+/// The mean over some dimensions, or over all if none is named.
+///
 /// `aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn mean_dim_out<'a>(
     self_: &Tensor,
@@ -10495,6 +10599,8 @@ pub fn min(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The largest element along a dimension, and where it is.
+///
 /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn max_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -10710,6 +10816,8 @@ pub fn aminmax(
     Ok((min, max))
 }
 
+/// Where the largest element is: along a dimension, or in the flattened tensor.
+///
 /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
 pub fn argmax(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -11956,6 +12064,8 @@ pub fn cov(
     composite::cov(self_, correction, fweights, aweights)
 }
 
+/// Exponentials divided by their sum along a dimension.
+///
 /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
 pub fn softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -11970,6 +12080,8 @@ pub fn softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor>
     composite::softmax(self_, dim, dtype)
 }
 
+/// The logarithm of the softmax along a dimension.
+///
 /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
 pub fn log_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -12236,6 +12348,8 @@ pub fn _safe_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<T
     Ok(result)
 }
 
+/// Normalizes over the last dimensions to mean zero and variance one, then scales and shifts.
+///
 /// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
 pub fn layer_norm(
     input: &Tensor,
@@ -12686,6 +12800,8 @@ pub fn native_group_norm_backward(
     Ok((result0, result1, result2))
 }
 
+/// Normalizes every channel by the statistics of the batch, or by running ones.
+///
 /// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
 pub fn batch_norm(
     input: &Tensor,
@@ -13388,6 +13504,8 @@ pub fn _weight_norm_interface(
     composite::weight_norm_interface(v, g, dim)
 }
 
+/// The squared difference, reduced as asked.
+///
 /// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 pub fn mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
     let word = state::word();
@@ -14346,6 +14464,8 @@ pub fn nll_loss2d_backward(
     Ok(result)
 }
 
+/// The negative log likelihood of the targets under the softmax of the scores.
+///
 /// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
 pub fn cross_entropy_loss(
     self_: &Tensor,
@@ -15163,6 +15283,8 @@ pub fn rnn_relu_cell(
     composite::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
+/// The product of two matrices.
+///
 /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
 pub fn mm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -15202,6 +15324,8 @@ pub fn mm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The product of two matrices.
+///
 /// `aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn mm_out<'a>(self_: &Tensor, mat2: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -15213,6 +15337,8 @@ pub fn mm_out<'a>(self_: &Tensor, mat2: &Tensor, out: &'a Tensor) -> Result<&'a 
     Ok(out)
 }
 
+/// The products of two batches of matrices.
+///
 /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
 pub fn bmm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -15250,6 +15376,8 @@ pub fn bmm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The products of two batches of matrices.
+///
 /// `aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn bmm_out<'a>(
     self_: &Tensor,
@@ -15843,6 +15971,8 @@ pub fn addr(
     composite::addr(self_, vec1, vec2, beta, alpha)
 }
 
+/// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
+///
 /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
 pub fn matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -15859,6 +15989,8 @@ pub fn matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::matmul(self_, other)
 }
 
+/// `input @ weight.t() + bias`.
+///
 /// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
 pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let word = state::word();
@@ -18254,6 +18386,8 @@ pub fn conv_transpose1d(
     )
 }
 
+/// The cross-correlation of a batch of images with a bank of filters.
+///
 /// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv2d(
     input: &Tensor,
@@ -21993,6 +22127,8 @@ pub fn alias(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The same memory in another shape.
+///
 /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
 pub fn view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -22040,6 +22176,8 @@ pub fn t(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view with two dimensions exchanged.
+///
 /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
 pub fn transpose(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
     let word = state::word();
@@ -22074,6 +22212,8 @@ pub fn transpose(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view with the dimensions in another order.
+///
 /// `aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)`
 pub fn permute(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -22135,6 +22275,8 @@ pub fn expand(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Tensor>
     Ok(result)
 }
 
+/// A view with a dimension of size one more.
+///
 /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
 pub fn unsqueeze(self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -22747,6 +22889,8 @@ pub fn unsafe_split(
     Ok(result)
 }
 
+/// The same elements in another shape: a view if the memory allows it, otherwise a copy.
+///
 /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
 pub fn reshape(self_: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -25400,6 +25544,8 @@ pub fn sym_constrain_range_for_size(
     below::sym_constrain_range_for_size(word, size, min, max)
 }
 
+/// Elements along a dimension, each at the index given for its place.
+///
 /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
 pub fn gather(
     self_: &Tensor,
@@ -26318,6 +26464,8 @@ pub fn unsafe_index_put(
     Ok(result)
 }
 
+/// Slices along a dimension, by index.
+///
 /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
 pub fn index_select(self_: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -27176,6 +27324,8 @@ pub fn one_hot(self_: &Tensor, num_classes: i64) -> Result<Tensor> {
     composite::index::one_hot(self_, num_classes)
 }
 
+/// Rows of `weight`, by index.
+///
 /// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
 pub fn embedding(
     weight: &Tensor,
@@ -27616,6 +27766,8 @@ pub fn fill_diagonal_<'a>(
     Ok(self_)
 }
 
+/// Tensors joined along a dimension they have.
+///
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -27647,6 +27799,8 @@ pub fn cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Tensors joined along a dimension they have.
+///
 /// `aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn cat_out<'a>(tensors: &[Tensor], dim: i64, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -27700,6 +27854,8 @@ pub fn row_stack(tensors: &[Tensor]) -> Result<Tensor> {
     composite::aliases::row_stack(tensors)
 }
 
+/// Tensors joined along a new dimension.
+///
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -27730,6 +27886,8 @@ pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Tensors joined along a new dimension.
+///
 /// `aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn stack_out<'a>(
     tensors: &[Tensor],
@@ -29713,6 +29871,8 @@ pub fn multinomial(
     below::multinomial(word, self_, num_samples, replacement)
 }
 
+/// Zeros elements with probability `p` and scales the others, if it trains.
+///
 /// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
 pub fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     let word = state::word();

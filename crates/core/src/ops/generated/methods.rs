@@ -8,6 +8,8 @@ use crate::error::expect_ok;
 use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor};
 
 impl Tensor {
+    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    ///
     /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
@@ -16,10 +18,14 @@ impl Tensor {
     pub fn add(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_add(other))
     }
+    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    ///
     /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     pub fn try_add(&self, other: &Tensor) -> Result<Tensor> {
         ops::add(self, other, Scalar::Int(1))
     }
+    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    ///
     /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
@@ -28,6 +34,8 @@ impl Tensor {
     pub fn add_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_add_(other))
     }
+    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    ///
     /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     pub fn try_add_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::add_(self, other, Scalar::Int(1))
@@ -72,6 +80,8 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::add_scalar_(self, other.into(), alpha.into())
     }
+    /// `self` minus `alpha` times `other`, which broadcast.
+    ///
     /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
@@ -80,10 +90,14 @@ impl Tensor {
     pub fn sub(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_sub(other))
     }
+    /// `self` minus `alpha` times `other`, which broadcast.
+    ///
     /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     pub fn try_sub(&self, other: &Tensor) -> Result<Tensor> {
         ops::sub(self, other, Scalar::Int(1))
     }
+    /// `self` minus `alpha` times `other`, which broadcast.
+    ///
     /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
@@ -92,6 +106,8 @@ impl Tensor {
     pub fn sub_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_sub_(other))
     }
+    /// `self` minus `alpha` times `other`, which broadcast.
+    ///
     /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     pub fn try_sub_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::sub_(self, other, Scalar::Int(1))
@@ -168,6 +184,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::rsub_scalar(self, other.into(), alpha.into())
     }
+    /// The product, element by element, of tensors that broadcast.
+    ///
     /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
@@ -176,10 +194,14 @@ impl Tensor {
     pub fn mul(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_mul(other))
     }
+    /// The product, element by element, of tensors that broadcast.
+    ///
     /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
     pub fn try_mul(&self, other: &Tensor) -> Result<Tensor> {
         ops::mul(self, other)
     }
+    /// The product, element by element, of tensors that broadcast.
+    ///
     /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
@@ -188,6 +210,8 @@ impl Tensor {
     pub fn mul_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_mul_(other))
     }
+    /// The product, element by element, of tensors that broadcast.
+    ///
     /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     pub fn try_mul_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::mul_(self, other)
@@ -216,6 +240,8 @@ impl Tensor {
     pub fn try_mul_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::mul_scalar_(self, other.into())
     }
+    /// The quotient, element by element; integers divide to floats.
+    ///
     /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
@@ -224,10 +250,14 @@ impl Tensor {
     pub fn div(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_div(other))
     }
+    /// The quotient, element by element; integers divide to floats.
+    ///
     /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
     pub fn try_div(&self, other: &Tensor) -> Result<Tensor> {
         ops::div(self, other)
     }
+    /// The quotient, element by element; integers divide to floats.
+    ///
     /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
@@ -236,6 +266,8 @@ impl Tensor {
     pub fn div_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_div_(other))
     }
+    /// The quotient, element by element; integers divide to floats.
+    ///
     /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     pub fn try_div_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::div_(self, other)
@@ -516,6 +548,8 @@ impl Tensor {
     pub fn try_pow_(&self, exponent: &Tensor) -> Result<&Tensor> {
         ops::pow_(self, exponent)
     }
+    /// Every element to the power of one number.
+    ///
     /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
     ///
     /// # Panics
@@ -524,10 +558,14 @@ impl Tensor {
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_pow_scalar(exponent))
     }
+    /// Every element to the power of one number.
+    ///
     /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
     pub fn try_pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         ops::pow_scalar(self, exponent.into())
     }
+    /// Every element to the power of one number.
+    ///
     /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
     ///
     /// # Panics
@@ -536,6 +574,8 @@ impl Tensor {
     pub fn pow_scalar_(&self, exponent: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_pow_scalar_(exponent))
     }
+    /// Every element to the power of one number.
+    ///
     /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
     pub fn try_pow_scalar_(&self, exponent: impl Into<Scalar>) -> Result<&Tensor> {
         ops::pow_scalar_(self, exponent.into())
@@ -968,6 +1008,8 @@ impl Tensor {
     pub fn try_neg_(&self) -> Result<&Tensor> {
         ops::neg_(self)
     }
+    /// The absolute value of every element.
+    ///
     /// `aten::abs(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -976,10 +1018,14 @@ impl Tensor {
     pub fn abs(&self) -> Tensor {
         expect_ok(self.try_abs())
     }
+    /// The absolute value of every element.
+    ///
     /// `aten::abs(Tensor self) -> Tensor`
     pub fn try_abs(&self) -> Result<Tensor> {
         ops::abs(self)
     }
+    /// The absolute value of every element.
+    ///
     /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -988,6 +1034,8 @@ impl Tensor {
     pub fn abs_(&self) -> &Tensor {
         expect_ok(self.try_abs_())
     }
+    /// The absolute value of every element.
+    ///
     /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_abs_(&self) -> Result<&Tensor> {
         ops::abs_(self)
@@ -1328,6 +1376,8 @@ impl Tensor {
     pub fn try_reciprocal_(&self) -> Result<&Tensor> {
         ops::reciprocal_(self)
     }
+    /// The square root of every element.
+    ///
     /// `aten::sqrt(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1336,10 +1386,14 @@ impl Tensor {
     pub fn sqrt(&self) -> Tensor {
         expect_ok(self.try_sqrt())
     }
+    /// The square root of every element.
+    ///
     /// `aten::sqrt(Tensor self) -> Tensor`
     pub fn try_sqrt(&self) -> Result<Tensor> {
         ops::sqrt(self)
     }
+    /// The square root of every element.
+    ///
     /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1348,6 +1402,8 @@ impl Tensor {
     pub fn sqrt_(&self) -> &Tensor {
         expect_ok(self.try_sqrt_())
     }
+    /// The square root of every element.
+    ///
     /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_sqrt_(&self) -> Result<&Tensor> {
         ops::sqrt_(self)
@@ -1376,6 +1432,8 @@ impl Tensor {
     pub fn try_rsqrt_(&self) -> Result<&Tensor> {
         ops::rsqrt_(self)
     }
+    /// The exponential function of every element.
+    ///
     /// `aten::exp(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1384,10 +1442,14 @@ impl Tensor {
     pub fn exp(&self) -> Tensor {
         expect_ok(self.try_exp())
     }
+    /// The exponential function of every element.
+    ///
     /// `aten::exp(Tensor self) -> Tensor`
     pub fn try_exp(&self) -> Result<Tensor> {
         ops::exp(self)
     }
+    /// The exponential function of every element.
+    ///
     /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1396,6 +1458,8 @@ impl Tensor {
     pub fn exp_(&self) -> &Tensor {
         expect_ok(self.try_exp_())
     }
+    /// The exponential function of every element.
+    ///
     /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_exp_(&self) -> Result<&Tensor> {
         ops::exp_(self)
@@ -1448,6 +1512,8 @@ impl Tensor {
     pub fn try_expm1_(&self) -> Result<&Tensor> {
         ops::expm1_(self)
     }
+    /// The natural logarithm of every element.
+    ///
     /// `aten::log(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1456,10 +1522,14 @@ impl Tensor {
     pub fn log(&self) -> Tensor {
         expect_ok(self.try_log())
     }
+    /// The natural logarithm of every element.
+    ///
     /// `aten::log(Tensor self) -> Tensor`
     pub fn try_log(&self) -> Result<Tensor> {
         ops::log(self)
     }
+    /// The natural logarithm of every element.
+    ///
     /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1468,6 +1538,8 @@ impl Tensor {
     pub fn log_(&self) -> &Tensor {
         expect_ok(self.try_log_())
     }
+    /// The natural logarithm of every element.
+    ///
     /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_log_(&self) -> Result<&Tensor> {
         ops::log_(self)
@@ -1544,6 +1616,8 @@ impl Tensor {
     pub fn try_log1p_(&self) -> Result<&Tensor> {
         ops::log1p_(self)
     }
+    /// The sine of every element, in radians.
+    ///
     /// `aten::sin(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1552,10 +1626,14 @@ impl Tensor {
     pub fn sin(&self) -> Tensor {
         expect_ok(self.try_sin())
     }
+    /// The sine of every element, in radians.
+    ///
     /// `aten::sin(Tensor self) -> Tensor`
     pub fn try_sin(&self) -> Result<Tensor> {
         ops::sin(self)
     }
+    /// The sine of every element, in radians.
+    ///
     /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1564,10 +1642,14 @@ impl Tensor {
     pub fn sin_(&self) -> &Tensor {
         expect_ok(self.try_sin_())
     }
+    /// The sine of every element, in radians.
+    ///
     /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_sin_(&self) -> Result<&Tensor> {
         ops::sin_(self)
     }
+    /// The cosine of every element, in radians.
+    ///
     /// `aten::cos(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1576,10 +1658,14 @@ impl Tensor {
     pub fn cos(&self) -> Tensor {
         expect_ok(self.try_cos())
     }
+    /// The cosine of every element, in radians.
+    ///
     /// `aten::cos(Tensor self) -> Tensor`
     pub fn try_cos(&self) -> Result<Tensor> {
         ops::cos(self)
     }
+    /// The cosine of every element, in radians.
+    ///
     /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1588,6 +1674,8 @@ impl Tensor {
     pub fn cos_(&self) -> &Tensor {
         expect_ok(self.try_cos_())
     }
+    /// The cosine of every element, in radians.
+    ///
     /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_cos_(&self) -> Result<&Tensor> {
         ops::cos_(self)
@@ -1736,6 +1824,8 @@ impl Tensor {
     pub fn try_cosh_(&self) -> Result<&Tensor> {
         ops::cosh_(self)
     }
+    /// The hyperbolic tangent of every element.
+    ///
     /// `aten::tanh(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1744,10 +1834,14 @@ impl Tensor {
     pub fn tanh(&self) -> Tensor {
         expect_ok(self.try_tanh())
     }
+    /// The hyperbolic tangent of every element.
+    ///
     /// `aten::tanh(Tensor self) -> Tensor`
     pub fn try_tanh(&self) -> Result<Tensor> {
         ops::tanh(self)
     }
+    /// The hyperbolic tangent of every element.
+    ///
     /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1756,6 +1850,8 @@ impl Tensor {
     pub fn tanh_(&self) -> &Tensor {
         expect_ok(self.try_tanh_())
     }
+    /// The hyperbolic tangent of every element.
+    ///
     /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_tanh_(&self) -> Result<&Tensor> {
         ops::tanh_(self)
@@ -1832,6 +1928,8 @@ impl Tensor {
     pub fn try_atanh_(&self) -> Result<&Tensor> {
         ops::atanh_(self)
     }
+    /// `1 / (1 + exp(-x))` of every element.
+    ///
     /// `aten::sigmoid(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -1840,10 +1938,14 @@ impl Tensor {
     pub fn sigmoid(&self) -> Tensor {
         expect_ok(self.try_sigmoid())
     }
+    /// `1 / (1 + exp(-x))` of every element.
+    ///
     /// `aten::sigmoid(Tensor self) -> Tensor`
     pub fn try_sigmoid(&self) -> Result<Tensor> {
         ops::sigmoid(self)
     }
+    /// `1 / (1 + exp(-x))` of every element.
+    ///
     /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -1852,6 +1954,8 @@ impl Tensor {
     pub fn sigmoid_(&self) -> &Tensor {
         expect_ok(self.try_sigmoid_())
     }
+    /// `1 / (1 + exp(-x))` of every element.
+    ///
     /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_sigmoid_(&self) -> Result<&Tensor> {
         ops::sigmoid_(self)
@@ -3336,6 +3440,8 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::bitwise_right_shift_scalar_(self, other.into())
     }
+    /// Every element, limited to the range from `min` to `max`.
+    ///
     /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
     ///
     /// # Panics
@@ -3344,10 +3450,14 @@ impl Tensor {
     pub fn clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
         expect_ok(self.try_clamp(min, max))
     }
+    /// Every element, limited to the range from `min` to `max`.
+    ///
     /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
     pub fn try_clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
         ops::clamp(self, min, max)
     }
+    /// Every element, limited to the range from `min` to `max`.
+    ///
     /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     ///
     /// # Panics
@@ -3356,6 +3466,8 @@ impl Tensor {
     pub fn clamp_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_(min, max))
     }
+    /// Every element, limited to the range from `min` to `max`.
+    ///
     /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     pub fn try_clamp_(
         &self,
@@ -3656,6 +3768,8 @@ impl Tensor {
     pub fn try_not_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::not_equal_scalar(self, other.into())
     }
+    /// Every element, or zero if that is larger.
+    ///
     /// `aten::relu(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -3664,10 +3778,14 @@ impl Tensor {
     pub fn relu(&self) -> Tensor {
         expect_ok(self.try_relu())
     }
+    /// Every element, or zero if that is larger.
+    ///
     /// `aten::relu(Tensor self) -> Tensor`
     pub fn try_relu(&self) -> Result<Tensor> {
         ops::relu(self)
     }
+    /// Every element, or zero if that is larger.
+    ///
     /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
@@ -3676,6 +3794,8 @@ impl Tensor {
     pub fn relu_(&self) -> &Tensor {
         expect_ok(self.try_relu_())
     }
+    /// Every element, or zero if that is larger.
+    ///
     /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_relu_(&self) -> Result<&Tensor> {
         ops::relu_(self)
@@ -3800,6 +3920,8 @@ impl Tensor {
     pub fn try_hardswish_(&self) -> Result<&Tensor> {
         ops::hardswish_(self)
     }
+    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     ///
     /// # Panics
@@ -3808,10 +3930,14 @@ impl Tensor {
     pub fn gelu(&self) -> Tensor {
         expect_ok(self.try_gelu())
     }
+    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     pub fn try_gelu(&self) -> Result<Tensor> {
         ops::gelu(self, "none")
     }
+    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     ///
     /// # Panics
@@ -3820,6 +3946,8 @@ impl Tensor {
     pub fn gelu_(&self) -> &Tensor {
         expect_ok(self.try_gelu_())
     }
+    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     pub fn try_gelu_(&self) -> Result<&Tensor> {
         ops::gelu_(self, "none")
@@ -4216,6 +4344,8 @@ impl Tensor {
     pub fn try_glu(&self, dim: i64) -> Result<Tensor> {
         ops::glu(self, dim)
     }
+    /// The sum of all elements; integers and bools add up in i64.
+    ///
     /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -4224,10 +4354,14 @@ impl Tensor {
     pub fn sum(&self) -> Tensor {
         expect_ok(self.try_sum())
     }
+    /// The sum of all elements; integers and bools add up in i64.
+    ///
     /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     pub fn try_sum(&self) -> Result<Tensor> {
         ops::sum(self, None)
     }
+    /// The sum over some dimensions, or over all if none is named.
+    ///
     /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -4236,10 +4370,14 @@ impl Tensor {
     pub fn sum_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_sum_dim(dim, keepdim))
     }
+    /// The sum over some dimensions, or over all if none is named.
+    ///
     /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     pub fn try_sum_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::sum_dim(self, dim, keepdim, None)
     }
+    /// The mean of all elements.
+    ///
     /// `aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -4248,10 +4386,14 @@ impl Tensor {
     pub fn mean(&self) -> Tensor {
         expect_ok(self.try_mean())
     }
+    /// The mean of all elements.
+    ///
     /// `aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     pub fn try_mean(&self) -> Result<Tensor> {
         ops::mean(self, None)
     }
+    /// The mean over some dimensions, or over all if none is named.
+    ///
     /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -4260,6 +4402,8 @@ impl Tensor {
     pub fn mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_mean_dim(dim, keepdim))
     }
+    /// The mean over some dimensions, or over all if none is named.
+    ///
     /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     pub fn try_mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::mean_dim(self, dim, keepdim, None)
@@ -4336,6 +4480,8 @@ impl Tensor {
     pub fn try_min(&self) -> Result<Tensor> {
         ops::min(self)
     }
+    /// The largest element along a dimension, and where it is.
+    ///
     /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
@@ -4344,6 +4490,8 @@ impl Tensor {
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_max_dim(dim, keepdim))
     }
+    /// The largest element along a dimension, and where it is.
+    ///
     /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     pub fn try_max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::max_dim(self, dim, keepdim)
@@ -4396,6 +4544,8 @@ impl Tensor {
     pub fn try_aminmax(&self) -> Result<(Tensor, Tensor)> {
         ops::aminmax(self, None, false)
     }
+    /// Where the largest element is: along a dimension, or in the flattened tensor.
+    ///
     /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
@@ -4404,6 +4554,8 @@ impl Tensor {
     pub fn argmax(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_argmax(dim, keepdim))
     }
+    /// Where the largest element is: along a dimension, or in the flattened tensor.
+    ///
     /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
     pub fn try_argmax(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
         ops::argmax(self, dim, keepdim)
@@ -5047,6 +5199,8 @@ impl Tensor {
     pub fn try_cov(&self) -> Result<Tensor> {
         ops::cov(self, 1, None, None)
     }
+    /// Exponentials divided by their sum along a dimension.
+    ///
     /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -5055,10 +5209,14 @@ impl Tensor {
     pub fn softmax(&self, dim: i64) -> Tensor {
         expect_ok(self.try_softmax(dim))
     }
+    /// Exponentials divided by their sum along a dimension.
+    ///
     /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     pub fn try_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::softmax(self, dim, None)
     }
+    /// The logarithm of the softmax along a dimension.
+    ///
     /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -5067,6 +5225,8 @@ impl Tensor {
     pub fn log_softmax(&self, dim: i64) -> Tensor {
         expect_ok(self.try_log_softmax(dim))
     }
+    /// The logarithm of the softmax along a dimension.
+    ///
     /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     pub fn try_log_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::log_softmax(self, dim, None)
@@ -5107,6 +5267,8 @@ impl Tensor {
     pub fn _try_safe_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::_safe_softmax(self, dim, None)
     }
+    /// The product of two matrices.
+    ///
     /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
     ///
     /// # Panics
@@ -5115,10 +5277,14 @@ impl Tensor {
     pub fn mm(&self, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_mm(mat2))
     }
+    /// The product of two matrices.
+    ///
     /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
     pub fn try_mm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::mm(self, mat2)
     }
+    /// The products of two batches of matrices.
+    ///
     /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
     ///
     /// # Panics
@@ -5127,6 +5293,8 @@ impl Tensor {
     pub fn bmm(&self, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_bmm(mat2))
     }
+    /// The products of two batches of matrices.
+    ///
     /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
     pub fn try_bmm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::bmm(self, mat2)
@@ -5251,6 +5419,8 @@ impl Tensor {
     pub fn try_addr(&self, vec1: &Tensor, vec2: &Tensor) -> Result<Tensor> {
         ops::addr(self, vec1, vec2, Scalar::Int(1), Scalar::Int(1))
     }
+    /// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
+    ///
     /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
@@ -5259,6 +5429,8 @@ impl Tensor {
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_matmul(other))
     }
+    /// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
+    ///
     /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
     pub fn try_matmul(&self, other: &Tensor) -> Result<Tensor> {
         ops::matmul(self, other)
@@ -6871,6 +7043,8 @@ impl Tensor {
     pub fn try_alias(&self) -> Result<Tensor> {
         ops::alias(self)
     }
+    /// The same memory in another shape.
+    ///
     /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
     ///
     /// # Panics
@@ -6879,6 +7053,8 @@ impl Tensor {
     pub fn view(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_view(size))
     }
+    /// The same memory in another shape.
+    ///
     /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
     pub fn try_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::view(self, &size.into_sizes())
@@ -6895,6 +7071,8 @@ impl Tensor {
     pub fn try_t(&self) -> Result<Tensor> {
         ops::t(self)
     }
+    /// A view with two dimensions exchanged.
+    ///
     /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
     ///
     /// # Panics
@@ -6903,10 +7081,14 @@ impl Tensor {
     pub fn transpose(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_transpose(dim0, dim1))
     }
+    /// A view with two dimensions exchanged.
+    ///
     /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
     pub fn try_transpose(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         ops::transpose(self, dim0, dim1)
     }
+    /// A view with the dimensions in another order.
+    ///
     /// `aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)`
     ///
     /// # Panics
@@ -6915,6 +7097,8 @@ impl Tensor {
     pub fn permute(&self, dims: &[i64]) -> Tensor {
         expect_ok(self.try_permute(dims))
     }
+    /// A view with the dimensions in another order.
+    ///
     /// `aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)`
     pub fn try_permute(&self, dims: &[i64]) -> Result<Tensor> {
         ops::permute(self, dims)
@@ -6931,6 +7115,8 @@ impl Tensor {
     pub fn try_expand(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::expand(self, &size.into_sizes(), false)
     }
+    /// A view with a dimension of size one more.
+    ///
     /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
     ///
     /// # Panics
@@ -6939,6 +7125,8 @@ impl Tensor {
     pub fn unsqueeze(&self, dim: i64) -> Tensor {
         expect_ok(self.try_unsqueeze(dim))
     }
+    /// A view with a dimension of size one more.
+    ///
     /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
     pub fn try_unsqueeze(&self, dim: i64) -> Result<Tensor> {
         ops::unsqueeze(self, dim)
@@ -7221,6 +7409,8 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::unsafe_split(self, split_size.into(), dim)
     }
+    /// The same elements in another shape: a view if the memory allows it, otherwise a copy.
+    ///
     /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
     ///
     /// # Panics
@@ -7229,6 +7419,8 @@ impl Tensor {
     pub fn reshape(&self, shape: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reshape(shape))
     }
+    /// The same elements in another shape: a view if the memory allows it, otherwise a copy.
+    ///
     /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
     pub fn try_reshape(&self, shape: impl IntoSizes) -> Result<Tensor> {
         ops::reshape(self, &shape.into_sizes())
@@ -8362,6 +8554,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::new_full(self, &size.into_sizes(), fill_value.into(), None, None)
     }
+    /// Elements along a dimension, each at the index given for its place.
+    ///
     /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
     ///
     /// # Panics
@@ -8370,6 +8564,8 @@ impl Tensor {
     pub fn gather(&self, dim: i64, index: &Tensor) -> Tensor {
         expect_ok(self.try_gather(dim, index))
     }
+    /// Elements along a dimension, each at the index given for its place.
+    ///
     /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
     pub fn try_gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::gather(self, dim, index, false)
@@ -8771,6 +8967,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::unsafe_index_put(self, indices, values, accumulate)
     }
+    /// Slices along a dimension, by index.
+    ///
     /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
     ///
     /// # Panics
@@ -8779,6 +8977,8 @@ impl Tensor {
     pub fn index_select(&self, dim: i64, index: &Tensor) -> Tensor {
         expect_ok(self.try_index_select(dim, index))
     }
+    /// Slices along a dimension, by index.
+    ///
     /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
     pub fn try_index_select(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::index_select(self, dim, index)
