@@ -5,7 +5,7 @@
 The calls are the first samples of every op in golden/opinfo, with their floating point tensors in f32, in bf16, and with the
 first one in f32 and the others in bf16. `listed` are the ops of schema/ops.yaml that PyTorch's CPU autocast has a rule for, read
 from its dispatcher; `rows` gives, for each sample (file:line) and each of the three, the dtypes of the results, or null where
-PyTorch refuses the call.
+PyTorch refuses the call. A result that is none is null.
 """
 
 import json
@@ -52,7 +52,7 @@ def results(op, row, first, rest):
             outs = flat(op(*args, **kwargs))
     except Exception:
         return None
-    return [NAME[o.dtype] for o in outs if isinstance(o, torch.Tensor)]
+    return [NAME[o.dtype] if isinstance(o, torch.Tensor) else None for o in outs if o is None or isinstance(o, torch.Tensor)]
 
 
 def main():

@@ -50,6 +50,7 @@ fn columns(op: Op) -> [(&'static str, &'static str); 6] {
         Autocast::Lower => "lower",
         Autocast::Full => "full",
         Autocast::Widest => "widest",
+        Autocast::Whole => "whole",
         Autocast::AsIs if info.derivative == Derivative::Composite => "parts",
         Autocast::AsIs => "as_is",
     };

@@ -109,6 +109,8 @@ pub enum Autocast {
     Full,
     /// Casts them to the widest dtype among them.
     Widest,
+    /// Nothing, and the op is not opened: PyTorch's has no products inside.
+    Whole,
 }
 
 /// What computing an op a second time costs.
@@ -170,6 +172,7 @@ tags! {
     6 DYNAMIC_OUTPUT_SHAPE "dynamic_output_shape" "The shape of the result depends on values."
     7 DATA_DEPENDENT_OUTPUT "data_dependent_output" "The result is read from values."
     8 FACTORY "factory" "Makes a tensor of sizes and options."
+    9 FOREACH "foreach" "Runs another op for every tensor of its lists."
 }
 
 impl Tags {
@@ -267,7 +270,7 @@ impl Autocast {
     /// The dtype that floats are cast to in a region of `lower`; `is_f32` says whether one of them is f32.
     pub(crate) fn dtype(self, lower: DType, is_f32: impl FnOnce() -> bool) -> Option<DType> {
         match self {
-            Autocast::AsIs => None,
+            Autocast::AsIs | Autocast::Whole => None,
             Autocast::Lower => Some(lower),
             Autocast::Full => Some(DType::F32),
             Autocast::Widest => Some(if is_f32() { DType::F32 } else { lower }),

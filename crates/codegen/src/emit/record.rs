@@ -241,8 +241,10 @@ fn entry(plans: &[Plan<'_>], k: usize, forms: &Forms, lists: &mut Lists) -> Resu
         field(name, form[k].map(|j| format!("Some(Op::{})", plans[j].op.constant())));
     }
     let mut tags = native.tags.clone();
-    if matches!(op.rust.implementation, Implementation::View(_)) {
-        tags.insert("view".to_owned());
+    match op.rust.implementation {
+        Implementation::View(_) => drop(tags.insert("view".to_owned())),
+        Implementation::Foreach(_) => drop(tags.insert("foreach".to_owned())),
+        _ => {}
     }
     let tags = tags.iter().map(|tag| format!("Tags::{}", tag.to_uppercase()));
     field("tags", tags.reduce(|all, tag| format!("{all}.and({tag})")));
@@ -256,13 +258,7 @@ fn entry(plans: &[Plan<'_>], k: usize, forms: &Forms, lists: &mut Lists) -> Resu
     };
     field("derivative", derivative);
     field("forward", forward.then(|| "true".to_owned()));
-    field(
-        "autocast",
-        match record.autocast {
-            Autocast::AsIs => None,
-            other => Some(format!("Autocast::{other:?}")),
-        },
-    );
+    field("autocast", autocast(plan)?);
     field("vmap", vmap(plans, k, forms)?);
     field("cost", cost(plan)?);
     field("decomposition", decomposition(plan, forms.functional[k].is_some())?);
@@ -310,6 +306,17 @@ fn is_made_of_others(plan: &Plan<'_>) -> bool {
 
 fn redundant<T>(plan: &Plan<'_>, key: &str, why: &str) -> Result<T> {
     Err(plan.op.error(Kind::FieldValue, format!("remove `{key}`: {why}")))
+}
+
+/// What autocast does with its arguments.
+fn autocast(plan: &Plan<'_>) -> Result<Option<String>> {
+    match plan.op.rust.record.autocast {
+        Autocast::AsIs => Ok(None),
+        Autocast::Whole if !is_made_of_others(plan) => {
+            redundant(plan, "autocast", "only a composite op would be opened")
+        }
+        other => Ok(Some(format!("Autocast::{other:?}"))),
+    }
 }
 
 /// How it is batched.

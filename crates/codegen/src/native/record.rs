@@ -20,6 +20,8 @@ pub enum Autocast {
     Full,
     /// Casts to the widest dtype among them.
     Widest,
+    /// Nothing, and a composite op is not opened.
+    Whole,
 }
 
 /// How an op runs on a batch of samples. Numbers are positions of arguments.
@@ -118,7 +120,12 @@ fn word<T: Copy>(fields: &mut Fields<'_>, key: &str, known: &[(&str, T)]) -> Che
 
 /// Reads the keys of the record.
 pub(super) fn record(fields: &mut Fields<'_>, func: &FunctionSchema) -> Check<Record> {
-    let autocast = [("lower", Autocast::Lower), ("full", Autocast::Full), ("widest", Autocast::Widest)];
+    let autocast = [
+        ("lower", Autocast::Lower),
+        ("full", Autocast::Full),
+        ("widest", Autocast::Widest),
+        ("whole", Autocast::Whole),
+    ];
     let cost = [("cheap", Cost::Cheap), ("heavy", Cost::Heavy)];
     let decomposition =
         [("kept", Decomposition::Kept), ("rule", Decomposition::Rule), ("refused", Decomposition::Refused)];

@@ -191,26 +191,131 @@ fn an_entry_that_is_not_clear_is_refused() {
 fn a_record_that_is_not_clear_is_refused() {
     let rule = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
     let with = |keys: &str| format!("{SCALE}{keys}");
-    refused(SCALE, &rule, Kind::RecordIncomplete, expect![[r#""#]]);
-    refused(&with("  vmap: sideways\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
-    refused(&with("  vmap: along(dim)\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
-    refused(&with("  vmap: loop\n  autocast: half\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
-    refused(&with("  vmap: loop\n  cost: heavy\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
-    refused(&with("  tags: [pointwise]\n  vmap: pointwise\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
-    refused(&with("  vmap: loop\n  devices: [elsewhere]\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
-    refused(&with("  vmap: loop\n  doc: Scales\n"), &rule, Kind::FieldValue, expect![[r#""#]]);
+    refused(
+        SCALE,
+        &rule,
+        Kind::RecordIncomplete,
+        expect![[r#"
+        ops.yaml:1: says nothing of batches: add `vmap:` with the arguments that name dimensions, a rule, or `loop`; the tag `pointwise` is an answer too (native/record_incomplete)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: sideways\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:4: `vmap: sideways` is not known; it is one of pointwise, along(argument, …), merge(dimensions), random, refuse, loop, or a function of func::rules such as norm::layer_norm (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: along(dim)\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:4: `vmap`: there is no argument `dim`; there are self, by (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: loop\n  autocast: half\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:5: the field `autocast` must be one of `lower`, `full`, `widest` (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: loop\n  cost: heavy\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:1: remove `cost`: ops that are not pointwise are heavy (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  tags: [pointwise]\n  vmap: pointwise\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:1: remove `vmap`: the tag `pointwise` says so (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: loop\n  devices: [elsewhere]\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:5: `devices`: there is no argument `elsewhere`; there are self, by (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: loop\n  doc: Scales\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:5: the field `doc` must be one sentence that ends with a full stop (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
     let composite = "- func: mix(Tensor self) -> Tensor\n  composite: mix\n  vmap: loop\n";
-    refused(composite, "", Kind::FieldValue, expect![[r#""#]]);
+    refused(
+        composite,
+        "",
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:1: remove `vmap`: an op that is made of others is batched by them (native/field_value)
+          in mix(Tensor self) -> Tensor
+    "#]],
+    );
     let drops = "- func: drop(Tensor self, bool train) -> Tensor\n  composite: drop\n";
-    refused(drops, "", Kind::RecordIncomplete, expect![[r#""#]]);
+    refused(
+        drops,
+        "",
+        Kind::RecordIncomplete,
+        expect![[r#"
+        ops.yaml:1: says nothing of its flag `train`: add `training: train`, or `training: fixed` (native/record_incomplete)
+          in drop(Tensor self, bool train) -> Tensor
+    "#]],
+    );
 }
 
 /// Derivatives in the declaration itself: errors name the file they stand in.
 #[test]
 fn an_inline_derivative_is_checked_like_any_other() {
     let inline = |formulas: &str| format!("{SCALE}  tags: [pointwise]\n  derivative:\n{formulas}");
-    refused(&inline("    self: grad * othr\n    by: grad\n"), "", Kind::FormulaUnknownName, expect![[r#""#]]);
-    refused(&inline("    self: grad\n"), "", Kind::LostGradient, expect![[r#""#]]);
+    refused(
+        &inline("    self: grad * othr\n    by: grad\n"),
+        "",
+        Kind::FormulaUnknownName,
+        expect![[r#"
+        ops.yaml:6: unknown name `othr`; in scope are by, grad, grad_result, result, self
+            grad * othr (derivatives/formula_unknown_name)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &inline("    self: grad\n"),
+        "",
+        Kind::LostGradient,
+        expect![[r#"
+        ops.yaml:6: could lose a gradient silently: `by` has no formula; add one or say `by: non_differentiable` (derivatives/lost_gradient)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
     let both = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
-    refused(&inline("    self: grad\n    by: grad\n"), &both, Kind::DuplicateSchema, expect![[r#""#]]);
+    refused(
+        &inline("    self: grad\n    by: grad\n"),
+        &both,
+        Kind::DuplicateSchema,
+        expect![[r#"
+        ops.yaml:6: this op has an entry already (derivatives/duplicate_schema)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
 }

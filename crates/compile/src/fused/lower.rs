@@ -14,9 +14,7 @@ use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
 use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};
 use firebrand_graph::interpret::{Call, NodeRunner, Outlined, Value, boxed_arguments};
-use firebrand_graph::ir::{
-    Argument, Attribute, Function, GraphModule, Hop, Kind, Name, Node, NodeId, OpOverload, Target,
-};
+use firebrand_graph::ir::{Argument, Attribute, Function, GraphModule, Hop, Kind, Name, Node, NodeId, Target};
 use firebrand_kernels::pointwise::{self as kernel, Sink, Source, Value as Number};
 use smallvec::smallvec;
 use std::collections::HashMap;

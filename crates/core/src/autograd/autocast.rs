@@ -5,7 +5,7 @@
 //! composite op that is on no list is opened: the ops inside it are looked at.
 //! Casts of parameters are kept until the outermost region ends, so that a weight used ten times is cast once.
 
-use crate::dispatch::{Args, Derivative, Op, Outputs, Value};
+use crate::dispatch::{Args, Autocast, Derivative, Op, OpInfo, Outputs, Tags, Value};
 use crate::state::{self, ModeGuard};
 use crate::tensor::WeakTensor;
 use crate::warnings::warn;
@@ -123,7 +123,7 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     let info = op.info();
     match target(op, args, region.dtype) {
         Some(to) => (info.call)(&Args::new(info.name, &casts(args, |t| cast(t, to, &region))?)),
-        None if info.derivative == Derivative::Composite => open(op, args),
+        None if opens(info) => open(op, args),
         None => (info.call)(&Args::new(info.name, args)),
     }
 }
@@ -132,7 +132,7 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
 /// The caller has hidden the upper layers.
 pub fn call_traced(op: Op, args: &[Value]) -> Result<Outputs> {
     let to = target(op, args, autocast_dtype());
-    if to.is_none() && op.info().derivative == Derivative::Composite {
+    if to.is_none() && opens(op.info()) {
         return open(op, args);
     }
     let _off = AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() });
@@ -158,6 +158,11 @@ fn target(op: Op, args: &[Value], lower: DType) -> Option<DType> {
             _ => false,
         })
     })
+}
+
+/// Whether an op is looked into. Ops on lists are not: none of those they run is on a list of autocast.
+fn opens(info: &OpInfo) -> bool {
+    info.autocast == Autocast::AsIs && info.derivative == Derivative::Composite && !info.tags.has(Tags::FOREACH)
 }
 
 /// Opens a composite op: what it is made of comes back here.

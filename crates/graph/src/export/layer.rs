@@ -166,7 +166,9 @@ impl Interpreter for Whole {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
         match (self.stays)(op) {
             // Its casts are ops of their own, and it comes back here outside the region.
-            true if is_autocast_enabled() && op.info().autocast != Autocast::AsIs => autocast::call_traced(op, args),
+            true if is_autocast_enabled() && !matches!(op.info().autocast, Autocast::AsIs | Autocast::Whole) => {
+                autocast::call_traced(op, args)
+            }
             true => self.layer.call(op, args, next),
             false => next.call(op, args),
         }

@@ -235,6 +235,11 @@ pub(crate) fn tensordot(a: &Tensor, b: &Tensor, dims_a: &[i64], dims_b: &[i64]) 
     let dims = |first: &[usize], then: &[usize]| first.iter().chain(then).map(|&d| d as i64).collect::<Vec<_>>();
     let sizes = |t: &Tensor, dims: &[usize]| dims.iter().map(|&d| t.shape()[d]).collect::<Vec<_>>();
     let (rows, columns) = (sizes(&a, &free_a), sizes(&b, &free_b));
+    if free_a.is_empty() && free_b.is_empty() {
+        // A product of vectors; as in PyTorch, autocast leaves it alone.
+        let flat = |t: &Tensor, over: &[usize]| reshape(&ops::permute(t, &dims(over, &[]))?, &[depth]);
+        return ops::dot(&flat(&a, &over_a)?, &flat(&b, &over_b)?);
+    }
     let left = reshape(&ops::permute(&a, &dims(&free_a, &over_a))?, &[rows.iter().product(), depth])?;
     let right = reshape(&ops::permute(&b, &dims(&over_b, &free_b))?, &[depth, columns.iter().product()])?;
     reshape(&ops::mm(&left, &right)?, &joined(&rows, &columns))
