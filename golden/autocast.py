@@ -49,9 +49,10 @@ def results(op, row, first, rest):
         return "same"
     try:
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            outs = flat(op(*args, **kwargs))
+            made = op(*args, **kwargs)
     except Exception:
         return None
+    outs = [] if made is None else flat(made)
     return [NAME[o.dtype] if isinstance(o, torch.Tensor) else None for o in outs if o is None or isinstance(o, torch.Tensor)]
 
 

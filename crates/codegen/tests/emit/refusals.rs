@@ -223,9 +223,9 @@ fn a_record_that_is_not_clear_is_refused() {
         &rule,
         Kind::FieldValue,
         expect![[r#"
-        ops.yaml:5: the field `autocast` must be one of `lower`, `full`, `widest` (native/field_value)
-          in scale(Tensor self, Tensor by) -> Tensor
-    "#]],
+            ops.yaml:5: the field `autocast` must be one of `lower`, `full`, `widest`, `whole` (native/field_value)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
     );
     refused(
         &with("  vmap: loop\n  cost: heavy\n"),
