@@ -17,7 +17,7 @@ usage: cargo xtask conformance <what>
 
 what:
   accuracy [--venv DIR]   f32 results and gradients are as near to f64 truth as PyTorch's, op by op and for ten models
-  add-op                  the op that schema/README.md adds works, in a scratch copy of the workspace
+  add-op                  the ops that schema/README.md adds work, in a scratch copy of the workspace
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
   pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
   sanitizers [miri|address|thread]
