@@ -212,7 +212,7 @@ impl Trace {
         };
         let bucket = self.below.as_ref()?.get(&tensor.untyped_storage().addr())?;
         // Not by an alias without history: derivatives mean the value that the op gave.
-        let detached = |n: NodeId| self.module.graph[n].target().is_some_and(|t| t.is_aten("detach"));
+        let detached = |n: NodeId| self.module.graph[n].target().is_some_and(|t| t.is_op(Op::DETACH));
         let alike = || bucket.iter().rev().filter(|(t, _)| same(t)).map(|(_, n)| *n);
         let node = alike().find(|n| !detached(*n)).or_else(|| alike().next())?;
         note(&mut self.module.graph, node, SAVED_RESULT);

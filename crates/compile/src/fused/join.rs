@@ -7,6 +7,7 @@
 
 use super::ir::{BufferId, Load};
 use super::lower::{Known, Placed};
+use firebrand_core::dispatch::Op as Aten;
 use firebrand_core::layout::Dims;
 use firebrand_core::{Layout, fusion};
 use firebrand_graph::interpret::Value;
@@ -28,7 +29,7 @@ impl Joins {
     /// The stacks of a graph that fit.
     pub(super) fn of(graph: &Graph) -> Joins {
         let mut joins = Joins::default();
-        for n in graph.nodes().filter(|&n| graph[n].target().is_some_and(|t| t.is_aten("stack"))) {
+        for n in graph.nodes().filter(|&n| graph[n].target().is_some_and(|t| t.is_op(Aten::STACK))) {
             if let Some(copies) = copies_behind(graph, n).filter(|_| is_only_reader(graph, n)) {
                 joins.stacks.insert(n);
                 joins.copies.extend(copies);
@@ -78,12 +79,12 @@ impl Joins {
 
 /// The copies to row-major order that are all that becomes of a value, turned or not.
 fn copies_behind(graph: &Graph, n: NodeId) -> Option<Vec<NodeId>> {
-    let turns = |u: NodeId| graph[u].target().is_some_and(|t| t.is_aten("permute") || t.is_aten("transpose.int"));
+    let turns = |u: NodeId| graph[u].target().is_some_and(|t| t.is_op(Aten::PERMUTE) || t.is_op(Aten::TRANSPOSE_INT));
     let copies = |u: NodeId| {
         let dense = |(name, value): &(Name, Argument)| {
             &**name == "memory_format" && *value == Argument::MemoryFormat(MemoryFormat::Contiguous)
         };
-        graph[u].target().is_some_and(|t| t.is_aten("clone")) && graph[u].kwargs().iter().any(dense)
+        graph[u].target().is_some_and(|t| t.is_op(Aten::CLONE)) && graph[u].kwargs().iter().any(dense)
     };
     let mut found = Vec::new();
     for user in graph.users(n) {

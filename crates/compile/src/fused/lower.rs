@@ -10,7 +10,7 @@ use super::{Fused, FusedGraph, FusedOptions, rules};
 use crate::backend::same_list;
 use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
-use firebrand_core::dispatch::Value as Boxed;
+use firebrand_core::dispatch::{Op as Aten, Value as Boxed};
 use firebrand_core::layout::Dims;
 use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};
 use firebrand_graph::interpret::{Call, NodeRunner, Outlined, Value, boxed_arguments};
@@ -116,7 +116,7 @@ impl Known {
 
 /// A call of an op whose arguments are known, as the rules see it.
 pub(super) struct OpCall<'a> {
-    pub(super) op: firebrand_core::dispatch::Op,
+    pub(super) op: Aten,
     /// One per argument of the schema.
     pub(super) boxed: &'a [Boxed],
     /// Every tensor among the arguments.
@@ -327,10 +327,10 @@ impl Lowering<'_> {
             }
             let (id, boxed) = boxed_arguments(op, &call.args, &call.kwargs, Some(Device::Meta))?;
             let call = OpCall { op: id, boxed: &boxed, tensors: &tensors, results: &results };
-            if op.is("aten::copy_") && self.write_whole(node.name(), &call) {
+            if op.is(Aten::COPY_) && self.write_whole(node.name(), &call) {
                 return Ok(args[0].clone());
             }
-            if op.is("aten::native_batch_norm")
+            if op.is(Aten::NATIVE_BATCH_NORM)
                 && let Some(normed) = self.batch_norm(n, &call)
             {
                 return Ok(normed);

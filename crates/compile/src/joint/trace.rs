@@ -13,6 +13,7 @@ use crate::joint::partition::{self, Joint};
 use firebrand_core::autograd::{
     AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
 };
+use firebrand_core::dispatch::Op;
 use firebrand_core::state::ThreadState;
 use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
 use firebrand_graph::InnerTrace;
@@ -212,7 +213,7 @@ fn drop_aliases(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let order: Vec<NodeId> = graph.nodes().collect();
     for n in order {
-        let alias = graph[n].target().is_some_and(|t| t.is_aten("detach") || t.is_aten("alias"));
+        let alias = graph[n].target().is_some_and(|t| t.is_op(Op::DETACH) || t.is_op(Op::ALIAS));
         if let (true, Some(Argument::Node(of))) = (alias, graph[n].args().first().cloned()) {
             graph.replace_all_uses_with(n, of);
             graph.erase(n)?;

@@ -79,9 +79,9 @@ impl OpOverload {
         (namespace, base, overload)
     }
 
-    /// Whether it is this op, written as `aten::add.Tensor` without `.default`.
-    pub fn is(&self, qualified: &str) -> bool {
-        self.qualified() == qualified
+    /// Whether it is this op.
+    pub fn is(&self, op: Op) -> bool {
+        self.op() == Some(op)
     }
 }
 
@@ -274,9 +274,9 @@ impl Target {
         }
     }
 
-    /// Whether it is this op of ATen, written as `add.Tensor` without `.default`.
-    pub fn is_aten(&self, name: &str) -> bool {
-        self.overload().is_some_and(|op| op.qualified().strip_prefix("aten::") == Some(name))
+    /// Whether it is this op.
+    pub fn is_op(&self, op: Op) -> bool {
+        self.overload().is_some_and(|overload| overload.is(op))
     }
 
     /// Whether it is this plain function.

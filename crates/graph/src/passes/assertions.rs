@@ -5,6 +5,7 @@ use super::{Context, Report};
 use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::program::{ExportedProgram, ValueRange};
+use firebrand_core::dispatch::Op;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
@@ -92,7 +93,7 @@ fn insert(
 /// Symbols that an assertion of a comparison with a number guards.
 fn guarded(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
-    for n in graph.nodes().filter(|&n| graph[n].target().is_some_and(|t| t.is_aten("_assert_scalar"))) {
+    for n in graph.nodes().filter(|&n| graph[n].target().is_some_and(|t| t.is_op(Op::_ASSERT_SCALAR))) {
         let Some(test) = graph[n].args().first().and_then(Argument::node) else { continue };
         let compares = matches!(graph[test].target(), Some(Target::Function(Function::Le | Function::Ge)));
         if let ([Argument::Node(value), Argument::Int(_)], true) = (graph[test].args(), compares)

@@ -33,7 +33,7 @@ pub fn replace_view_ops_with_view_copy_ops_pass(
 }
 
 fn copying_form(op: &OpOverload, node: &str) -> Result<Option<OpOverload>> {
-    if op.is("aten::_unsafe_view") {
+    if op.is(Op::_UNSAFE_VIEW) {
         return Ok(Some(OpOverload::new("aten::view_copy")));
     }
     let aliases = op.schema().is_some_and(|s| s.args.first().is_some_and(|a| a.aliased && !a.written));

@@ -22,6 +22,7 @@ use crate::ir::*;
 use crate::program::{Dialect, ExportedProgram};
 use crate::signature::*;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
+use firebrand_core::dispatch::Op;
 use firebrand_core::{Device, Layout, Spec, Tensor};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -245,7 +246,7 @@ pub(super) fn writes(program: &ExportedProgram) -> bool {
 
 /// Ops that write running statistics without saying so in their schema, when they train.
 fn writes_statistics(op: &OpOverload) -> bool {
-    op.is("aten::batch_norm") || op.is("aten::native_batch_norm") || op.is("aten::instance_norm")
+    op.is(Op::BATCH_NORM) || op.is(Op::NATIVE_BATCH_NORM) || op.is(Op::INSTANCE_NORM)
 }
 
 fn hides_writes(module: &GraphModule) -> bool {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::interpret::{Call, Eager, Value, materialize, run_call};
 use crate::ir::*;
 use crate::schema::{Constant, Schema, Type};
+use firebrand_core::dispatch::Op;
 use firebrand_core::{Device, Tensor};
 
 /// A call in the new graph.
@@ -16,13 +17,13 @@ impl Walk {
     pub(super) fn op(&mut self, module: &GraphModule, scope: &Scope, n: NodeId, op: &OpOverload) -> Result<Slot> {
         let node = &module.graph[n];
         let Some(schema) = op.schema() else { return self.plain(module, scope, n) };
-        if writes_statistics(op) || op.is("aten::_native_batch_norm_legit") || op.is("aten::_batch_norm_with_update") {
+        if writes_statistics(op) || op.is(Op::_NATIVE_BATCH_NORM_LEGIT) || op.is(Op::_BATCH_NORM_WITH_UPDATE) {
             return self.batch_norm(module, scope, n, op);
         }
         if !schema.mutates() {
             return self.plain(module, scope, n);
         }
-        if op.is("aten::detach_") {
+        if op.is(Op::DETACH_) {
             return self.detach_in_place(module, scope, n);
         }
         let Some(Slot::Tensor(first)) = node.args().first().and_then(Argument::node).map(|a| scope.slots[&a].clone())
@@ -82,13 +83,13 @@ impl Walk {
             let named = node.kwargs().iter().find(|(k, _)| &**k == name).map(|(_, a)| a);
             schema.position(name).and_then(|i| node.args().get(i)).or(named).cloned().unwrap_or(Argument::None)
         };
-        let flag = if op.is("aten::instance_norm") { "use_input_stats" } else { "training" };
-        let trains = op.is("aten::_batch_norm_with_update") || at(flag) != Argument::Bool(false);
+        let flag = if op.is(Op::INSTANCE_NORM) { "use_input_stats" } else { "training" };
+        let trains = op.is(Op::_BATCH_NORM_WITH_UPDATE) || at(flag) != Argument::Bool(false);
         let statistics = [at("running_mean"), at("running_var")];
         if !trains || statistics.contains(&Argument::None) {
             return self.plain(module, scope, n);
         }
-        if op.is("aten::instance_norm") {
+        if op.is(Op::INSTANCE_NORM) {
             return refuse(node, "instance_norm with running statistics has no pure form");
         }
         let names = ["input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps"];
