@@ -6,7 +6,6 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::dispatch::{self, Op, Value};
 use firebrand_core::races::{ENABLED, Role, Use};
 use firebrand_core::{DType, ErrorKind, Result, Tensor, ops};
-use firebrand_opinfo::schema::forms;
 use firebrand_opinfo::{Argument, Call, FAMILIES, Family, Place};
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
@@ -189,8 +188,8 @@ fn every_op_is_checked() {
             .map(Value::Tensor)
             .collect();
         let mut calls = vec![(op, call.args.clone())];
-        calls.extend(forms(op).inplace.map(|op| (op, call.args.clone())));
-        calls.extend(forms(op).out.map(|op| (op, [call.args.clone(), outs].concat())));
+        calls.extend(op.info().in_place.map(|op| (op, call.args.clone())));
+        calls.extend(op.info().out.map(|op| (op, [call.args.clone(), outs].concat())));
         for (op, args) in calls {
             let tensors = operands(&args);
             if tensors.is_empty() || !seen.insert(op.name()) {

@@ -146,8 +146,8 @@ fn is_mask(t: &Tensor) -> bool {
 
 /// The outlines of the positions that a mask names in dimensions from `at` on, one list for each.
 fn positions(op: Op, of: &Tensor, at: usize, mask: &Tensor) -> Result<Vec<Option<Tensor>>> {
-    races::op!(base(op), mask);
-    super::cpu::index::need_mask(base(op), of, at, mask)?;
+    races::op!(op.base(), mask);
+    super::cpu::index::need_mask(op.base(), of, at, mask)?;
     let found = super::cpu::index::nonzero(mask)?.shape()[0];
     (0..mask.ndim()).map(|_| Tensor::try_empty(Spec::new(&[found], DType::I64, Device::Meta)?).map(Some)).collect()
 }

@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn pieces_follow_each_other() {
         let out = Tensor::try_empty(Spec::new(&[3, 5000], DType::I32, Device::Cpu).unwrap()).unwrap();
-        write(&out, 0i64..);
+        write(&out, 0i64..).unwrap();
         assert!(out.to_vec::<i64>().into_iter().eq(0..15_000));
     }
 }

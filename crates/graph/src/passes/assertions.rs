@@ -9,12 +9,12 @@ use firebrand_core::dispatch::Op;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
-const REMOVED: &[&str] = &[
-    "_assert_async.msg",
-    "_assert_scalar",
-    "sym_constrain_range",
-    "sym_constrain_range_for_size",
-    "_assert_tensor_metadata",
+const REMOVED: &[Op] = &[
+    Op::_ASSERT_ASYNC_MSG,
+    Op::_ASSERT_SCALAR,
+    Op::SYM_CONSTRAIN_RANGE,
+    Op::SYM_CONSTRAIN_RANGE_FOR_SIZE,
+    Op::_ASSERT_TENSOR_METADATA,
 ];
 
 /// Erases assertions nobody uses. What they compared stays until dead code elimination.
@@ -23,7 +23,7 @@ pub fn remove_runtime_assertions(program: &ExportedProgram, _: &Context) -> Resu
         let graph = &mut module.graph;
         let is = |n: &NodeId| {
             let node = &graph[*n];
-            node.num_users() == 0 && node.target().is_some_and(|t| REMOVED.iter().any(|name| t.is_aten(name)))
+            node.num_users() == 0 && node.target().is_some_and(|t| REMOVED.iter().any(|&op| t.is_op(op)))
         };
         let found: Vec<NodeId> = graph.nodes().filter(is).collect();
         for &n in &found {

@@ -6,8 +6,7 @@ use super::{Context, Report};
 use crate::error::Result;
 use crate::ir::*;
 use crate::program::ExportedProgram;
-
-const ASSERTION: &str = "_assert_tensor_metadata";
+use firebrand_core::dispatch::Op;
 
 /// Puts `_assert_tensor_metadata` before each call of these ops, one for every tensor argument, positional ones first.
 pub fn insert_custom_op_guards(program: &ExportedProgram, ops: &[OpOverload]) -> Result<(ExportedProgram, Report)> {
@@ -31,14 +30,14 @@ pub fn insert_conversion_guards_pass(program: &ExportedProgram, _: &Context) -> 
         let graph = &mut module.graph;
         let converts = |n: &NodeId| {
             let target = graph[*n].target();
-            target.is_some_and(|t| ["to.device", "to.dtype", "to.dtype_layout"].iter().any(|op| t.is_aten(op)))
+            target.is_some_and(|t| [Op::TO_DEVICE, Op::TO_DTYPE, Op::TO_DTYPE_LAYOUT].into_iter().any(|op| t.is_op(op)))
         };
         let calls: Vec<NodeId> = graph.nodes().filter(converts).collect();
         let mut inserted = 0;
         for call in calls {
             let Some(tensor) = graph[call].args().first().and_then(Argument::node) else { continue };
             let checked = graph.prev(call).is_some_and(|p| {
-                graph[p].target().is_some_and(|t| t.is_aten(ASSERTION))
+                graph[p].target().is_some_and(|t| t.is_op(Op::_ASSERT_TENSOR_METADATA))
                     && graph[p].args().first() == Some(&tensor.into())
             });
             if !checked {
@@ -58,7 +57,7 @@ fn assert_metadata(graph: &mut Graph, before: NodeId, tensor: NodeId) {
         ("device".into(), meta.device.clone().into()),
         ("layout".into(), meta.layout.into()),
     ];
-    let kind = Kind::CallFunction(Target::aten(&format!("{ASSERTION}.default")));
+    let kind = Kind::CallFunction(Target::aten("_assert_tensor_metadata.default"));
     let new = graph.inserting(InsertPoint::Before(before), |g| g.create_node(kind, [tensor.into()], kwargs, None));
     node_metadata_hook(graph, new);
 }

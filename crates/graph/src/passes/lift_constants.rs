@@ -6,6 +6,7 @@ use crate::ir::*;
 use crate::program::{Constant, ExportedProgram};
 use crate::signature::{GraphSignature, InputKind, InputSpec, SpecArg};
 use firebrand_core::Tensor;
+use firebrand_core::dispatch::Op;
 use std::sync::Arc;
 
 const PASS: &str = "lift_constants_pass";
@@ -109,13 +110,13 @@ impl Lift<'_> {
     fn erase_unused_chain(&mut self, n: NodeId) -> Result<bool> {
         let graph = &mut self.module.graph;
         let only_user = |graph: &Graph, n: NodeId| graph.users(n).next().filter(|_| graph[n].num_users() == 1);
-        let calls = |graph: &Graph, n: NodeId, names: &[&str]| {
-            graph[n].target().is_some_and(|t| names.iter().any(|name| t.is_aten(name)))
+        let calls = |graph: &Graph, n: NodeId, ops: [Op; 2]| {
+            graph[n].target().is_some_and(|t| ops.into_iter().any(|op| t.is_op(op)))
         };
-        let Some(lift) = only_user(graph, n).filter(|&u| calls(graph, u, &["lift_fresh", "lift_fresh_copy"])) else {
+        let Some(lift) = only_user(graph, n).filter(|&u| calls(graph, u, [Op::LIFT_FRESH, Op::LIFT_FRESH_COPY])) else {
             return Ok(false);
         };
-        let detach = only_user(graph, lift).filter(|&u| calls(graph, u, &["detach", "detach_"]));
+        let detach = only_user(graph, lift).filter(|&u| calls(graph, u, [Op::DETACH, Op::DETACH_]));
         let dead = match detach {
             Some(detach) if graph[detach].num_users() == 0 => vec![detach, lift, n],
             None if graph[lift].num_users() == 0 => vec![lift, n],

@@ -4,15 +4,16 @@ use super::{Context, Report};
 use crate::error::Result;
 use crate::ir::*;
 use crate::program::ExportedProgram;
+use firebrand_core::dispatch::Op;
 use std::sync::Arc;
 
 fn functional(target: &Target) -> Option<&'static str> {
     [
-        ("sym_constrain_range", "_functional_sym_constrain_range.default"),
-        ("_assert_async.msg", "_functional_assert_async.msg"),
+        (Op::SYM_CONSTRAIN_RANGE, "_functional_sym_constrain_range.default"),
+        (Op::_ASSERT_ASYNC_MSG, "_functional_assert_async.msg"),
     ]
     .into_iter()
-    .find_map(|(name, functional)| target.is_aten(name).then_some(functional))
+    .find_map(|(op, functional)| target.is_op(op).then_some(functional))
 }
 
 /// Runs the pass on the top graph: each op takes the token before it and makes the next; the last one is returned.

@@ -1,6 +1,6 @@
 //! Gradients of reductions: spreading over what was reduced.
 
-use super::base::{cast, sum_to_size, sym};
+use super::base::{sum_to_size, sym};
 use crate::layout::Dims;
 use crate::ops::shape::wrap_dims;
 use crate::sym::SymInt;
