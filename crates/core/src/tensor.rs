@@ -45,6 +45,12 @@ pub(crate) const WRAPPED: u32 = 1 << 9;
 pub(crate) const SYMBOLIC: u32 = 1 << 10;
 /// Cut off its history in place, and not given a new one since.
 pub(crate) const DETACHED: u32 = 1 << 11;
+/// On which device it is, one bit each, at the place of the device's number: ops compare these (`ops::devices`).
+pub(crate) const DEVICES: u32 = 3 << 12;
+/// The bit of a device in [`DEVICES`].
+const fn device_bit(device: Device) -> u32 {
+    1 << (12 + device as u32)
+}
 /// The transforms a tensor was born under, at the bits of the mode word (`state::DEPTH`, `state::LEVEL`).
 const BIRTH: u32 = state::DEPTH | state::LEVEL;
 
@@ -386,7 +392,7 @@ impl Tensor {
         Tensor(Arc::new(Inner {
             storage,
             spec,
-            flags: AtomicU32::new(flags | inference | word & BIRTH),
+            flags: AtomicU32::new(flags | device_bit(spec.device) | inference | word & BIRTH),
             grad_fn: None,
             extras: OnceLock::new(),
         }))
@@ -557,7 +563,7 @@ impl Tensor {
     /// Whether it has no data.
     #[inline]
     pub fn is_meta(&self) -> bool {
-        self.spec().device == Device::Meta
+        self.flags() & device_bit(Device::Meta) != 0
     }
 
     /// Whether the elements lie in row-major order without gaps.
@@ -698,8 +704,10 @@ impl Tensor {
     pub(crate) fn replace_data(&self, storage: Storage, spec: Spec) {
         // The version belongs to the tensor and its views, not to the new storage.
         self.extras().own_version.get_or_init(|| VersionCounter::Memory(self.0.storage.clone()));
+        let device = device_bit(spec.device);
         self.extras().replaced.get_or_init(|| Box::new(Replaced::new(storage.clone()))).set(storage, spec);
-        self.set_flag(REPLACED | OWN_VERSION);
+        self.set_flag(REPLACED | OWN_VERSION | device);
+        self.clear_flag(DEVICES & !device);
     }
 
     // ---- versions
@@ -798,7 +806,7 @@ impl Tensor {
         let alias = Tensor(Arc::new(Inner {
             storage: self.storage().clone(),
             spec,
-            flags: AtomicU32::new(kept),
+            flags: AtomicU32::new(kept | device_bit(spec.device)),
             grad_fn: None,
             extras: OnceLock::new(),
         }));

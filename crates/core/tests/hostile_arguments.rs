@@ -209,6 +209,11 @@ fn operands_without_elements_and_odd_dtypes() {
         assert!(ops::random_(&t).is_err() && ops::random_to_(&t, 5).is_err() && ops::geometric_(&t, 0.5).is_err());
         assert!(ops::bernoulli_(&t, 0.5).is_err());
     }
+    for sizes in [&[0][..], &[2, 0]] {
+        let message = ops::multinomial(&empty(sizes, DType::F32), 1.into(), true).unwrap_err().to_string();
+        assert!(message.contains("no categories"), "{message}");
+    }
+    assert_eq!(ops::multinomial(&empty(&[0, 3], DType::F32), 1.into(), true).unwrap().shape(), [0, 1]);
     let point = empty(&[], DType::C64);
     assert!(ops::fft_c2r(&point, &[0], 0, 1.into()).is_err() && ops::fft_c2c(&point, &[0.into()], 0, true).is_err());
     assert!(ops::fft_c2r(&empty(&[4], DType::C64), &[], 0, 1.into()).is_err(), "no dimension to transform");

@@ -7,33 +7,33 @@
 
 use crate::dispatch::{Args, Op, Outputs, Value};
 use crate::record::{Devices, Tags};
-use crate::tensor::WRAPPED_NUMBER;
+use crate::tensor::{DEVICES, WRAPPED_NUMBER};
 use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races};
 
 /// The bits of both devices.
-pub(crate) const MIXED: u8 = 3;
+pub(crate) const MIXED: u32 = DEVICES;
 
 /// The bit of a tensor's device.
 #[inline(always)]
-pub(crate) fn of(t: &Tensor) -> u8 {
-    1 << t.device() as u8
+pub(crate) fn of(t: &Tensor) -> u32 {
+    t.flags() & DEVICES
 }
 
 /// The bit of an optional tensor's device.
 #[inline(always)]
-pub(crate) fn of_opt(t: Option<&Tensor>) -> u8 {
+pub(crate) fn of_opt(t: Option<&Tensor>) -> u32 {
     t.map_or(0, of)
 }
 
 /// The bits of the devices of a list.
 #[inline]
-pub(crate) fn of_list(ts: &[Tensor]) -> u8 {
+pub(crate) fn of_list(ts: &[Tensor]) -> u32 {
     ts.iter().fold(0, |bits, t| bits | of(t))
 }
 
 /// The bits of the devices of a list with gaps.
 #[inline]
-pub(crate) fn of_opts(ts: &[Option<Tensor>]) -> u8 {
+pub(crate) fn of_opts(ts: &[Option<Tensor>]) -> u32 {
     ts.iter().fold(0, |bits, t| bits | of_opt(t.as_ref()))
 }
 

@@ -184,6 +184,9 @@ pub(crate) fn multinomial(self_: &Tensor, num_samples: SymInt, replacement: bool
     if !replacement && n > categories {
         return wrong(format!("{n} samples without replacement from {categories} categories"));
     }
+    if rows > 0 && categories == 0 {
+        return wrong(format!("there are no categories to draw from, found shape {:?}", self_.shape()));
+    }
     let sizes = if self_.ndim() == 1 { vec![n] } else { vec![rows, n] };
     let out = Tensor::try_empty(Spec::new(&sizes, DType::I64, self_.device())?)?;
     if out.is_meta() {
