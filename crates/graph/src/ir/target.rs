@@ -279,6 +279,12 @@ impl Target {
         self.overload().is_some_and(|overload| overload.is(op))
     }
 
+    /// Whether it is the op of ATen with this name, such as `add.Tensor` without `.default`: for ops that programs name and
+    /// this build may not have.
+    pub fn is_aten(&self, name: &str) -> bool {
+        self.overload().is_some_and(|op| op.qualified().strip_prefix("aten::") == Some(name))
+    }
+
     /// Whether it is this plain function.
     pub fn is_function(&self, function: &Function) -> bool {
         matches!(self, Target::Function(f) if f == function)
