@@ -113,36 +113,50 @@ pub fn scatter_reduce(
     assert_eq!(src.dtype(), out.dtype());
     need_fit(index, dim, out.sizes(), src.sizes());
     Indices::new(index).check(out.sizes()[dim], Negative::Refuse)?;
-    with_element!(out.dtype(), T => match reduce {
-        Reduce::Sum => combine::<T>(out, dim, index, src, (!include_self).then_some(T::ZERO), T::plus),
-        Reduce::Prod => combine::<T>(out, dim, index, src, (!include_self).then_some(T::ONE), T::times),
-        Reduce::Amax => combine::<T>(out, dim, index, src, (!include_self).then_some(T::LOWEST), T::larger),
-        Reduce::Amin => combine::<T>(out, dim, index, src, (!include_self).then_some(T::HIGHEST), T::smaller),
+    with_element!(out.dtype(), T => {
+        let (start, f): (T, fn(T, T) -> T) = match reduce {
+            Reduce::Sum if include_self => return { add::<T>(out, dim, index, src); Ok(()) },
+            Reduce::Sum => (T::ZERO, T::plus),
+            Reduce::Prod => (T::ONE, T::times),
+            Reduce::Amax => (T::LOWEST, T::larger),
+            Reduce::Amin => (T::HIGHEST, T::smaller),
+        };
+        combine::<T>(out, dim, index, src, (!include_self).then_some(start), f)
     });
     Ok(())
 }
 
-fn combine<T: Arithmetic>(
-    out: &ViewMut,
-    dim: usize,
-    index: &View,
-    src: &View,
-    start: Option<T>,
-    f: impl Fn(T, T) -> T + Sync,
-) {
+/// What [`pairs`] calls where an element costs more than the call: one loop for all types.
+type Visit<'a> = dyn Fn(usize, usize) + Sync + 'a;
+
+/// `scatter_add`, which gradients are made of.
+fn add<T: Arithmetic>(out: &ViewMut, dim: usize, index: &View, src: &View) {
+    let (from, to) = (*src, *out);
+    pairs(index, dim, (out.sizes()[dim], out.strides()), src.strides(), |named, own| {
+        // SAFETY: as in `scatter`; lanes are not shared between threads.
+        unsafe {
+            let p = to.ptr::<T>().add(named);
+            p.write(p.read().plus(from.ptr::<T>().add(own).read()))
+        }
+    });
+}
+
+fn combine<T: Arithmetic>(out: &ViewMut, dim: usize, index: &View, src: &View, start: Option<T>, f: fn(T, T) -> T) {
     let (from, to) = (*src, *out);
     let named_dim = (out.sizes()[dim], out.strides());
     if let Some(start) = start {
-        pairs(index, dim, named_dim, src.strides(), |named, _| {
+        let write = |named: usize, _: usize| {
             // SAFETY: as in `scatter`.
             unsafe { to.ptr::<T>().add(named).write(start) }
-        });
+        };
+        pairs(index, dim, named_dim, src.strides(), &write as &Visit);
     }
-    pairs(index, dim, named_dim, src.strides(), |named, own| {
+    let join = |named: usize, own: usize| {
         // SAFETY: as in `scatter`; lanes are not shared between threads.
         unsafe {
             let p = to.ptr::<T>().add(named);
             p.write(f(p.read(), from.ptr::<T>().add(own).read()))
         }
-    });
+    };
+    pairs(index, dim, named_dim, src.strides(), &join as &Visit);
 }

@@ -19,15 +19,67 @@ pub(crate) fn fill<T: Element>(out: &ViewMut, mut draw: impl FnMut() -> T) {
     });
 }
 
-/// As [`fill`], with one input of the same sizes per output.
-fn map<P: Element, T: Element>(input: &View, out: &ViewMut, mut draw: impl FnMut(P) -> T) {
+/// Stores one value as an element of some type: draws cost more than the call, so most loops are compiled once and not
+/// once a dtype.
+///
+/// # Safety
+/// The pointer is that of a writable element of that type.
+type Write<V> = unsafe fn(*mut u8, V);
+
+/// # Safety
+/// As for [`Write`].
+unsafe fn write_narrow<T: Element>(p: *mut u8, v: f64) {
+    // SAFETY: the caller's promise.
+    unsafe { p.cast::<T>().write(narrow(v)) }
+}
+
+/// # Safety
+/// As for [`Write`].
+unsafe fn write_int<T: Element>(p: *mut u8, v: i64) {
+    // SAFETY: the caller's promise.
+    unsafe { p.cast::<T>().write(T::from_i64(v)) }
+}
+
+/// # Safety
+/// The pointer is that of a readable element of type `T`.
+unsafe fn read_float<T: Element>(p: *const u8) -> f64 {
+    // SAFETY: the caller's promise.
+    unsafe { p.cast::<T>().read() }.to_f64()
+}
+
+/// As [`fill`], for numbers that are stored as [`narrow`] says.
+pub(super) fn fill_floats(out: &ViewMut, draw: impl FnMut() -> f64) {
+    fill_as(out, with_element!(out.dtype(), T => write_narrow::<T> as Write<f64>), draw)
+}
+
+/// As [`fill`], for whole numbers.
+fn fill_ints(out: &ViewMut, draw: impl FnMut() -> i64) {
+    fill_as(out, with_element!(out.dtype(), T => write_int::<T> as Write<i64>), draw)
+}
+
+/// `write` is the one of the dtype of `out`.
+fn fill_as<V>(out: &ViewMut, write: Write<V>, mut draw: impl FnMut() -> V) {
+    let (p, size, step) = (out.as_ptr(), out.dtype().size(), last(out.strides()));
+    for_runs(out.sizes(), [out.strides()], 0..out.numel(), |[at], len| {
+        for i in 0..len {
+            // SAFETY: the walk stays within the view's sizes.
+            unsafe { write(p.add((at + i * step) * size), draw()) }
+        }
+    });
+}
+
+/// As [`fill_ints`], with one float of the same sizes per output.
+fn map_ints(input: &View, out: &ViewMut, mut draw: impl FnMut(f64) -> i64) {
     assert_eq!(input.sizes(), out.sizes());
-    let (p, q) = (input.ptr::<P>(), out.ptr::<T>());
+    let read = with_element!(input.dtype(), P => read_float::<P> as unsafe fn(*const u8) -> f64);
+    let write = with_element!(out.dtype(), T => write_int::<T> as Write<i64>);
+    let (p, q) = (input.as_ptr(), out.as_ptr());
     let (s, t) = (last(input.strides()), last(out.strides()));
+    let (from, to) = (input.dtype().size(), out.dtype().size());
     for_runs(out.sizes(), [input.strides(), out.strides()], 0..out.numel(), |[a, b], len| {
         for i in 0..len {
-            // SAFETY: the walk stays within the sizes, which both views share.
-            unsafe { q.add(b + i * t).write(draw(p.add(a + i * s).read())) }
+            // SAFETY: the walk stays within the sizes, which both views share; reader and writer are those of their dtypes.
+            unsafe { write(q.add((b + i * t) * to), draw(read(p.add((a + i * s) * from)))) }
         }
     });
 }
@@ -71,15 +123,15 @@ impl Generator {
         assert!(low < high, "an empty range from {low} to {high}");
         // A small range takes the remainder of 32 bits. PyTorch moved the border down to 2^28 to lessen the bias.
         let wide = range >= 1 << 28;
-        with_element!(out.dtype(), T => fill::<T>(out, || {
+        fill_ints(out, || {
             let v = if wide { self.random64() } else { u64::from(self.random()) };
-            T::from_i64((v % range).wrapping_add(low as u64) as i64)
-        }))
+            (v % range).wrapping_add(low as u64) as i64
+        })
     }
 
     /// Any 64-bit integer, as `random_(i64::MIN, None)`.
     pub fn random_full(&mut self, out: &ViewMut) {
-        with_element!(out.dtype(), T => fill::<T>(out, || T::from_i64(self.random64() as i64)))
+        fill_ints(out, || self.random64() as i64)
     }
 
     /// Non-negative integers up to the largest the dtype has, or up to which a float counts exactly, as `random_()`.
@@ -97,10 +149,10 @@ impl Generator {
             DType::F64 => (true, (1 << 53) + 1),
             DType::C64 | DType::C128 => unreachable!("whole numbers are drawn for real dtypes"),
         };
-        with_element!(out.dtype(), T => fill::<T>(out, || {
+        fill_ints(out, || {
             let v = if wide { self.random64() } else { u64::from(self.random()) };
-            T::from_i64((v % count) as i64)
-        }))
+            (v % count) as i64
+        })
     }
 
     /// A random permutation of `0..n`, as `randperm`; `out` has one dimension.
@@ -108,14 +160,17 @@ impl Generator {
         assert_eq!(out.ndim(), 1, "a permutation has one dimension");
         let n = out.numel();
         let step = last(out.strides());
+        let mut next = 0;
+        fill_ints(out, || {
+            next += 1;
+            next - 1
+        });
         with_element!(out.dtype(), T => {
             let p = out.ptr::<T>();
-            let mut next = 0;
             // SAFETY: every index below is less than n, the size of the only dimension.
             unsafe {
                 // Beyond this PyTorch draws 64 bits, against bias, and builds the permutation from the front.
                 if n < u32::MAX as usize / 20 {
-                    fill::<T>(out, || { next += 1; T::from_i64(next - 1) });
                     for i in 0..n.saturating_sub(1) {
                         let j = i + self.random() as usize % (n - i);
                         p.add(i * step).swap(p.add(j * step));
@@ -133,38 +188,34 @@ impl Generator {
 
     /// 1 with probability `p`, else 0, as `bernoulli_(p)`. Dropout's mask is this with `1 - p`.
     pub fn bernoulli(&mut self, out: &ViewMut, p: f64) {
-        with_element!(out.dtype(), T => fill::<T>(out, || T::from_i64((self.uniform_f64() < p).into())))
+        match out.dtype() {
+            // Dropout's.
+            DType::F32 => fill::<f32>(out, || f32::from(self.uniform_f64() < p)),
+            _ => fill_ints(out, || (self.uniform_f64() < p).into()),
+        }
     }
 
     /// As [`Generator::bernoulli`] with a probability per element (floating point, the sizes of `out`).
     pub fn bernoulli_tensor(&mut self, out: &ViewMut, p: &View) {
-        with_element!(out.dtype(), T => match p.dtype() {
-            DType::F64 => map::<f64, T>(p, out, |p| T::from_i64((self.uniform_f64() < p).into())),
-            narrower => with_element!(narrower, P => map::<P, T>(p, out, |p| {
-                T::from_i64((self.uniform_f32() < p.to_f64() as f32).into())
-            })),
-        })
+        match p.dtype() {
+            DType::F64 => map_ints(p, out, |p| (self.uniform_f64() < p).into()),
+            _ => map_ints(p, out, |p| (self.uniform_f32() < p as f32).into()),
+        }
     }
 
     /// Waiting times at rate `lambda`, as `exponential_`.
     pub fn exponential(&mut self, out: &ViewMut, lambda: f64) {
-        with_element!(out.dtype(), T => fill::<T>(out, || {
-            narrow(-1.0 / lambda * (-self.uniform_f64()).ln_1p())
-        }))
+        fill_floats(out, || -1.0 / lambda * (-self.uniform_f64()).ln_1p())
     }
 
     /// Trials up to the first success of probability `p`, as `geometric_`.
     pub fn geometric(&mut self, out: &ViewMut, p: f64) {
-        with_element!(out.dtype(), T => fill::<T>(out, || {
-            narrow((self.uniform_f64().ln() / (-p).ln_1p()).ceil())
-        }))
+        fill_floats(out, || (self.uniform_f64().ln() / (-p).ln_1p()).ceil())
     }
 
     /// The Cauchy distribution, as `cauchy_`.
     pub fn cauchy(&mut self, out: &ViewMut, median: f64, sigma: f64) {
-        with_element!(out.dtype(), T => fill::<T>(out, || {
-            narrow(median + sigma * (std::f64::consts::PI * (self.uniform_f64() - 0.5)).tan())
-        }))
+        fill_floats(out, || median + sigma * (std::f64::consts::PI * (self.uniform_f64() - 0.5)).tan())
     }
 
     /// Rows of category numbers drawn with replacement, as `multinomial(weights, n, replacement=True)`.

@@ -8,10 +8,10 @@
 #![allow(unsafe_code)]
 
 use super::Generator;
-use super::distributions::{fill, narrow};
+use super::distributions::{fill_floats, narrow};
 use super::vector_math::{ln, sin_cos};
 use crate::cpu::{Isa, isa};
-use crate::{DType, Element, ViewMut, bf16, f16, with_element};
+use crate::{DType, Element, ViewMut, bf16, f16};
 use std::f64::consts::TAU;
 
 const BLOCK: usize = 16;
@@ -34,7 +34,7 @@ impl Generator {
     pub fn normal(&mut self, out: &ViewMut, mean: f64, std: f64) {
         let n = out.numel();
         if n < BLOCK || !out.is_contiguous() {
-            return with_element!(out.dtype(), T => fill::<T>(out, || narrow(self.normal_f64() * std + mean)));
+            return fill_floats(out, || self.normal_f64() * std + mean);
         }
         match out.dtype() {
             DType::F32 => {
@@ -60,7 +60,7 @@ impl Generator {
 
     /// Exponentials of normal numbers, as `log_normal_`.
     pub fn log_normal(&mut self, out: &ViewMut, mean: f64, std: f64) {
-        with_element!(out.dtype(), T => fill::<T>(out, || narrow((self.normal_f64() * std + mean).exp())))
+        fill_floats(out, || (self.normal_f64() * std + mean).exp())
     }
 }
 
