@@ -391,8 +391,8 @@ impl Tensor {
         let inference = if word & state::INFERENCE != 0 { INFERENCE } else { 0 };
         Tensor(Arc::new(Inner {
             storage,
-            spec,
             flags: AtomicU32::new(flags | device_bit(spec.device) | inference | word & BIRTH),
+            spec,
             grad_fn: None,
             extras: OnceLock::new(),
         }))
@@ -805,8 +805,8 @@ impl Tensor {
         let kept = self.flags() & (INFERENCE | BIRTH | WRAPPED);
         let alias = Tensor(Arc::new(Inner {
             storage: self.storage().clone(),
-            spec,
             flags: AtomicU32::new(kept | device_bit(spec.device)),
+            spec,
             grad_fn: None,
             extras: OnceLock::new(),
         }));
