@@ -201,7 +201,10 @@ fn our_own_declarations_are_in_order() {
 fn a_refused_declaration_writes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");
-    write("ops.yaml", "- func: scale(Tensor self) -> Tensor\n  shape: unary\n  kernel: pointwise::scale\n");
+    write(
+        "ops.yaml",
+        "- func: scale(Tensor self) -> Tensor\n  shape: unary\n  kernel: pointwise::scale\n  tags: [pointwise]\n",
+    );
     let emit = |derivatives: &str| {
         write("derivatives.yaml", derivatives);
         let files = ["--ops", "ops.yaml", "--derivatives", "derivatives.yaml", "--out", "generated"];
