@@ -5,7 +5,8 @@
 The calls are the first samples of every op in golden/opinfo, with their floating point tensors in f32, in bf16, and with the
 first one in f32 and the others in bf16. `listed` are the ops of schema/ops.yaml that PyTorch's CPU autocast has a rule for, read
 from its dispatcher; `rows` gives, for each sample (file:line) and each of the three, the dtypes of the results, or null where
-PyTorch refuses the call. A result that is none is null.
+PyTorch refuses the call. A result that is none is null. `calls` has the same for listed ops that the table samples only with
+complex tensors, or under another name: each is called with one matrix, twos on the diagonal and ones elsewhere.
 """
 
 import json
@@ -18,6 +19,7 @@ from check_opinfo import NAME, flat, value
 
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLES = 2
+MATRIX_CALLS = ["fft_hfft", "fft_fft2", "fft_ifft2", "fft_irfft2", "fft_irfftn", "svd", "linalg_eigh", "linalg_svd"]
 SKIPPED = {"dtype", "promote", "noncontiguous", "random"}
 VARIANTS = {"f32": (torch.float32, torch.float32), "bf16": (torch.bfloat16, torch.bfloat16), "mixed": (torch.float32, torch.bfloat16)}
 
@@ -56,6 +58,15 @@ def results(op, row, first, rest):
     return [NAME[o.dtype] if isinstance(o, torch.Tensor) else None for o in outs if o is None or isinstance(o, torch.Tensor)]
 
 
+def of_matrix(name, dtype):
+    try:
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            made = getattr(torch.ops.aten, name).default((torch.ones(4, 4) + torch.eye(4)).to(dtype))
+    except Exception:
+        return None
+    return [NAME[o.dtype] for o in flat(made)]
+
+
 def main():
     ours = re.findall(r"^- func: ['\"]?([^(]+)\(", (HERE.parent / "schema/ops.yaml").read_text(), re.M)
     listed = [n for n in ours if torch._C._dispatch_has_kernel("aten::" + n) and torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + n, "AutocastCPU")]
@@ -71,8 +82,9 @@ def main():
                 continue
             seen[row["op"]] = seen.get(row["op"], 0) + 1
             rows[f"{path.stem}:{n + 2}"] = {"op": row["op"]} | {k: v for k, v in found.items() if v != "same"}
+    calls = {n: {k: of_matrix(n, v[0]) for k, v in VARIANTS.items() if k != "mixed"} for n in MATRIX_CALLS}
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items())
-    (HERE / "autocast.json").write_text('{"listed": ' + json.dumps(sorted(listed)) + ',\n"rows": {\n' + lines + "\n}}\n")
+    (HERE / "autocast.json").write_text('{"listed": ' + json.dumps(sorted(listed)) + ',\n"calls": ' + json.dumps(calls) + ',\n"rows": {\n' + lines + "\n}}\n")
     print(len(listed), "ops on PyTorch's lists,", len(rows), "samples of", len(seen), "ops")
 
 

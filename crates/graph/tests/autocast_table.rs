@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use firebrand_core::autograd::{autocast, no_grad};
-use firebrand_core::dispatch::{Autocast, Op, Outputs, Value};
+use firebrand_core::dispatch::{self, Autocast, Op, Outputs, Value};
 use firebrand_core::{DType, Result, Tensor};
 use firebrand_graph::{ExportedProgram, export};
 use firebrand_opinfo::{Call, Family, Place};
@@ -139,6 +139,25 @@ fn eager_and_programs_give_the_dtypes_that_pytorch_gives() {
                 fail("a program computes", "other values than eager".to_string());
             }
         }
+    }
+    for (name, row) in golden["calls"].as_object().unwrap() {
+        let op = Op::from_name(&format!("aten::{name}")).unwrap();
+        for (variant, dtype) in [("f32", DType::F32), ("bf16", DType::BF16)] {
+            let matrix = [(Tensor::ones([4, 4], DType::F32) + Tensor::eye(4, DType::F32)).to_dtype(dtype)];
+            let region = |x: &[Tensor]| {
+                autocast(DType::BF16, || Ok(tensors(dispatch::call(op, &[Value::Tensor(x[0].clone())])?)))
+            };
+            let eager = no_grad(|| region(&matrix)).unwrap();
+            let program = no_grad(|| export(region, &matrix, &[])).unwrap();
+            let ran = no_grad(|| program.module().and_then(|m| m.run(&matrix))).unwrap();
+            let found: Vec<Tensor> = ran.iter().filter_map(|v| v.tensor().ok().cloned()).collect();
+            for (who, list) in [("eager", &eager), ("a program", &found)] {
+                if !agree(&dtypes(list), &expected(&row[variant]).unwrap()) {
+                    wrong.push(format!("{name} {variant}: {who} gives {:?}", dtypes(list)));
+                }
+            }
+        }
+        covered.insert(op);
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(regions > 1000, "{regions} programs with a region");

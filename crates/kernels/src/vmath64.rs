@@ -384,7 +384,7 @@ pub fn zeta<const F: bool>(s: f64, q: f64) -> f64 {
     if q < -10.0 {
         // The terms below zero are those of two series above it, mirrored: as many as you like in one step.
         let (f, sign) = (q - q.floor(), if s % 2.0 == 0.0 { 1.0 } else { -1.0 });
-        return sign * (zeta::<F>(s, 1.0 - f) - zeta::<F>(s, 1.0 - q)) + zeta::<F>(s, f);
+        return (zeta::<F>(s, f) + sign * zeta::<F>(s, 1.0 - f)) - sign * zeta::<F>(s, 1.0 - q);
     }
     let (mut q, mut y) = (q, 0.0);
     while q < 10.0 {
