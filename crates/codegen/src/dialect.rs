@@ -3,6 +3,8 @@
 //! PyTorch's files hold C++ formulas and are read as PyTorch reads them. Our own files hold Rust formulas:
 //! they are parsed when loaded and read by tokens. The model built from either is the same.
 
+#[cfg(any(test, not(feature = "emit")))]
+mod operands;
 mod rust;
 
 use crate::api::{self, Binding, cpp};
@@ -11,6 +13,21 @@ use crate::error::Refusal;
 use crate::formula::{self, tokens::Lexed};
 use crate::model::SavedAttribute;
 use crate::native::NativeFunction;
+
+/// Words that are no names in Rust.
+const KEYWORDS: &[&str] = &[
+    "_", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "if", "impl", "in", "let", "loop", "macro", "match",
+    "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "Self", "self", "static", "struct", "super",
+    "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+/// Whether a text is a name in Rust.
+pub(crate) fn is_ident(text: &str) -> bool {
+    let mut chars = text.chars();
+    let begins = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
+    begins && chars.all(|c| c == '_' || c.is_alphanumeric()) && !KEYWORDS.contains(&text)
+}
 
 /// The language of formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,6 +29,7 @@ pub mod coverage;
 pub mod ctype;
 pub mod dialect;
 mod dump;
+#[cfg(feature = "emit")]
 pub mod emit;
 pub mod error;
 mod foreach;

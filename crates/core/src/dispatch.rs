@@ -7,15 +7,21 @@
 //! Autocast acts below the upper stack; the wrapping levels of `func` act below the inner one, and hide both stacks of
 //! their caller until they descend to it.
 
+mod lent;
+mod typed;
+
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
-use crate::ops::devices;
+use crate::library;
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
 use std::sync::Arc;
 
+pub(crate) use crate::record::Run;
 pub use crate::record::{Autocast, Cost, Decomposition, Derivative, Kind, Op, OpInfo, Tags};
+pub(crate) use lent::{Lent, apart, inner, layers, one_tensor, tensors, values};
+pub(crate) use typed::{Boxed, Given, Unbox};
 
 /// A boxed argument or result.
 #[derive(Clone, Debug, Default)]
@@ -143,12 +149,26 @@ pub type Outputs = smallvec::SmallVec<[Value; 1]>;
 pub struct Args<'a> {
     op: &'static str,
     values: &'a [Value],
+    defaults: &'static [(u8, Given)],
 }
 
 impl<'a> Args<'a> {
     /// Arguments for the op of this name.
     pub fn new(op: &'static str, values: &'a [Value]) -> Args<'a> {
-        Args { op, values }
+        Args { op, values, defaults: &[] }
+    }
+
+    /// What stands for argument `k` if it was left out.
+    fn default(&self, k: usize) -> Option<Given> {
+        if !self.is_none(k) {
+            return None;
+        }
+        self.defaults.iter().find(|(at, _)| *at as usize == k).map(|(_, given)| *given)
+    }
+
+    /// Argument `k` as a typed function takes it.
+    pub(crate) fn get<T: Unbox<'a>>(&self, k: usize) -> Result<T> {
+        T::unbox(self, k)
     }
 
     /// The name of the op called.
@@ -164,6 +184,9 @@ impl<'a> Args<'a> {
     #[cold]
     pub(crate) fn wrong<T>(&self, k: usize, name: &str, expected: &str) -> Result<T> {
         let found = self.values.get(k).map_or("nothing", Value::kind);
+        // Generated calls leave the name to the schema.
+        let of_schema = || Some(Op::from_name(self.op)?.info().schema.args.get(k)?.name);
+        let name = if name.is_empty() { of_schema().unwrap_or(name) } else { name };
         Err(Error::from(ErrorKind::ArgumentType {
             op: self.op.to_string(),
             position: k,
@@ -372,53 +395,6 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Takes results out of a boxed call; the generated code knows what its schema returns.
-pub(crate) fn one_tensor(mut o: Outputs) -> Result<Tensor> {
-    match o.pop() {
-        Some(Value::Tensor(t)) if o.is_empty() => Ok(t),
-        other => Err(Error::argument("dispatch", format!("a layer returned {other:?} where one tensor is due"))),
-    }
-}
-
-/// As [`one_tensor`], for a truth value.
-pub(crate) fn one_bool(mut o: Outputs) -> Result<bool> {
-    match o.pop() {
-        Some(Value::Bool(b)) if o.is_empty() => Ok(b),
-        other => Err(Error::argument("dispatch", format!("a layer returned {other:?} where a bool is due"))),
-    }
-}
-
-/// As [`one_tensor`], for a list.
-pub(crate) fn one_list(mut o: Outputs) -> Result<Vec<Tensor>> {
-    match o.pop() {
-        Some(Value::Tensors(t)) if o.is_empty() => Ok(t),
-        other => Err(Error::argument("dispatch", format!("a layer returned {other:?} where a list of tensors is due"))),
-    }
-}
-
-/// As [`one_tensor`], for several.
-pub(crate) fn tensors<const N: usize>(o: Outputs) -> Result<[Tensor; N]> {
-    let list: Vec<Tensor> =
-        o.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
-    let n = list.len();
-    list.try_into().map_err(|_| Error::argument("dispatch", format!("a layer returned {n} tensors where {N} are due")))
-}
-
-/// As [`one_tensor`], for a number.
-pub(crate) fn one_scalar(o: Outputs) -> Result<Scalar> {
-    Args::new("dispatch", &o).scalar(0, "result")
-}
-
-/// As [`one_tensor`], for an integer.
-pub(crate) fn one_int(o: Outputs) -> Result<i64> {
-    Args::new("dispatch", &o).int(0, "result")
-}
-
-/// As [`one_tensor`], for a size.
-pub(crate) fn one_sym_int(o: Outputs) -> Result<SymInt> {
-    Args::new("dispatch", &o).sym_int(0, "result")
-}
-
 /// A layer that sees every op.
 pub trait Interpreter: Send + Sync {
     /// Handles one call; `next.call(..)` goes one layer down.
@@ -469,8 +445,7 @@ impl Next<'_> {
             None if !self.inner && autocast::is_autocast_enabled() => autocast::call(op, args),
             None => {
                 let info = op.info();
-                let run = if self.inner { info.below } else { info.call };
-                run(&Args::new(info.name, args))
+                if self.inner { info.below(args) } else { info.call(args) }
             }
         }
     }
@@ -487,7 +462,7 @@ fn call_stack(inner: bool, op: Op, args: &[Value]) -> Result<Outputs> {
     Next { below: &stack, inner }.call(op, args)
 }
 
-/// Runs an op through the layers above autograd (generated functions come here when the word says so).
+/// Runs an op through the layers above autograd.
 #[cold]
 pub(crate) fn call_layers(op: Op, args: &[Value]) -> Result<Outputs> {
     let replaced = functional_call::replaced(args);
@@ -500,19 +475,13 @@ pub(crate) fn call_inner(op: Op, args: &[Value]) -> Result<Outputs> {
     call_stack(true, op, args)
 }
 
-/// Below autograd, for a call that is not plain: to the layers, or to the rules for operands on different devices.
-#[cold]
-pub(crate) fn call_apart(word: u32, op: Op, args: &[Value]) -> Result<Outputs> {
-    if word & state::INNER != 0 { call_inner(op, args) } else { devices::settle(op, args) }
-}
-
 /// Calls an op with boxed arguments, through every layer: what a loaded program or an interpreter does.
 pub fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     let info = op.info();
     if state::is(state::LAYERS) {
         return call_layers(op, args);
     }
-    (info.call)(&Args::new(info.name, args))
+    info.call(args)
 }
 
 /// Calls an op by its ATen name, such as `aten::add.Tensor`.
@@ -543,5 +512,23 @@ pub struct LayerGuard {
 impl Drop for LayerGuard {
     fn drop(&mut self) {
         state::stacks(|s| if self.inner { s.inner.pop() } else { s.layers.pop() });
+    }
+}
+
+impl OpInfo {
+    /// Full call: autograd and everything below it.
+    pub(crate) fn call(&self, values: &[Value]) -> Result<Outputs> {
+        match &self.run {
+            Run::Typed(typed, defaults) => typed.call(&Args { op: self.name, values, defaults }, false),
+            Run::Library => library::call(&Args::new(self.name, values)),
+        }
+    }
+
+    /// Call below autograd.
+    pub(crate) fn below(&self, values: &[Value]) -> Result<Outputs> {
+        match &self.run {
+            Run::Typed(typed, defaults) => typed.call(&Args { op: self.name, values, defaults }, true),
+            Run::Library => library::below(&Args::new(self.name, values)),
+        }
     }
 }

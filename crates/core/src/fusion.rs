@@ -3,7 +3,7 @@
 //! [`formula`] runs the eager kernel of an op with recording on, so a compiled op means what the eager one does, to the bit.
 //! [`run`] runs a program on parts of tensors. Nothing here records gradients; the caller is below autograd.
 
-use crate::dispatch::{Args, Op, Tags, Value};
+use crate::dispatch::{Op, Tags, Value};
 use crate::layout::Layout;
 use crate::state::{self, ModeGuard};
 use crate::tensor::WRAPPED_NUMBER;
@@ -51,7 +51,7 @@ pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
         });
     }
     let _plain = ModeGuard::new(0, state::GRAD | state::LAYERS | state::INNER);
-    let (outputs, tape) = pointwise::record(|| (info.call)(&Args::new(info.name, &stand_ins)));
+    let (outputs, tape) = pointwise::record(|| info.call(&stand_ins));
     let number = |s: Source| match s {
         Source::Memory(at) => numbers.get(&at).map(|&k| Source::Memory(k)),
         other => Some(other),

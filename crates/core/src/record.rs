@@ -4,12 +4,12 @@
 //! for every op; those of ops registered at run time are made by [`crate::library`]. A record is plain data: reading one is
 //! an index into a static table. Rules of graph passes and back ends are not here, only what they must answer.
 
-use crate::dispatch::{Args, Outputs};
+use crate::dispatch::Given;
 use crate::func::rules::Rule;
 use crate::library;
-use crate::ops::generated::schema::TABLE;
+use crate::ops::generated::{boxed, schema::TABLE};
 use crate::schema::Schema;
-use crate::{DType, Result};
+use crate::DType;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -47,10 +47,8 @@ pub struct OpInfo {
     pub training: Option<u8>,
     /// Which operands may be on other devices than the rest.
     pub(crate) devices: Devices,
-    /// Full call: autograd and everything below it.
-    pub(crate) call: fn(&Args<'_>) -> Result<Outputs>,
-    /// Call below autograd.
-    pub(crate) below: fn(&Args<'_>) -> Result<Outputs>,
+    /// How it is called with boxed arguments.
+    pub(crate) run: Run,
 }
 
 /// What the generated records leave out, and what holds for ops registered at run time.
@@ -70,9 +68,16 @@ pub(crate) const PLAIN: OpInfo = OpInfo {
     decomposition: Decomposition::Rule,
     training: None,
     devices: Devices::Same,
-    call: |_| Ok(Outputs::new()),
-    below: |_| Ok(Outputs::new()),
+    run: Run::Library,
 };
+
+/// How an op is called with boxed arguments.
+pub(crate) enum Run {
+    /// By the typed functions of a generated op; with defaults by position.
+    Typed(boxed::Typed, &'static [(u8, Given)]),
+    /// By what `library` registered.
+    Library,
+}
 
 /// What an op does with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,13 +12,31 @@ use std::ops::Range;
 /// Refuses text that is no Rust expression, and points at the place.
 pub(super) fn check(formula: &str) -> Result<(), Refusal> {
     check_size(formula)?;
-    let Err(error) = syn::parse_str::<syn::Expr>(formula) else { return Ok(()) };
-    let start = error.span().start();
-    let shown = formula.lines().nth(start.line.saturating_sub(1)).unwrap_or(formula);
-    let caret = format!("{}^", " ".repeat(start.column));
-    let place = format!("line {} column {}", start.line, start.column + 1);
-    let message = format!("the formula is no Rust expression: {error} ({place})\n    {shown}\n    {caret}");
+    let Err((message, line, column)) = parse(formula) else { return Ok(()) };
+    let shown = formula.lines().nth(line.saturating_sub(1)).unwrap_or(formula);
+    let caret = format!("{}^", " ".repeat(column));
+    let place = format!("line {line} column {}", column + 1);
+    let message = format!("the formula is no Rust expression: {message} ({place})\n    {shown}\n    {caret}");
     Err(Refusal::new(Kind::FormulaSyntax, message))
+}
+
+/// What is wrong with a formula, and the line (from 1) and column (from 0) of the place.
+#[cfg(feature = "emit")]
+fn parse(formula: &str) -> Result<(), (String, usize, usize)> {
+    syn::parse_str::<syn::Expr>(formula).map(drop).map_err(|error| {
+        let start = error.span().start();
+        (error.to_string(), start.line, start.column)
+    })
+}
+
+/// As above, without a parser of Rust: brackets match, and operands and operators take turns.
+#[cfg(not(feature = "emit"))]
+fn parse(formula: &str) -> Result<(), (String, usize, usize)> {
+    super::operands::check(formula).map_err(|(message, at)| {
+        let before = &formula[..at];
+        let column = before.chars().rev().take_while(|c| *c != '\n').count();
+        (message, 1 + before.matches('\n').count(), column)
+    })
 }
 
 /// More tokens than any formula needs; the parser is recursive, so its input must be bounded.

@@ -6,7 +6,7 @@
 
 use super::derive::{Derivative, Differentiation, Saved};
 use super::foreach;
-use super::op::Returns;
+use super::op::{Arg, Returns};
 use super::text::{Plan, file, join};
 use super::types::Ty;
 use crate::native::{Form, Implementation};
@@ -20,11 +20,10 @@ use super::{below, forward, nodes};
 use crate::autograd::forward::{any_tangent, set_tangent, set_tangent_inplace};
 use crate::autograd::node::Edges;
 use crate::autograd::record;
-use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
-use crate::dispatch::{self, MemoryFormat, Value};
+use crate::autograd::saved::SavedTensor;
+use crate::dispatch::{self, Lent, MemoryFormat};
 use crate::ops::{composite, devices, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
-use smallvec::smallvec;
 ";
     let items: Vec<String> = plans.iter().map(function).collect();
     file("The typed function of every op: layers, recording, tangents.", uses, &items)
@@ -35,7 +34,7 @@ pub(super) fn below(plans: &[Plan<'_>]) -> String {
     let uses = "\
 use super::schema::Op;
 use crate::autograd::view::CreationKind;
-use crate::dispatch::{self, MemoryFormat, Value};
+use crate::dispatch::{self, Lent, MemoryFormat};
 use crate::ops::{cpu, devices, inplace, shape};
 use crate::{DType, Device, Result, Scalar, SymInt, Tensor, races, state};
 ";
@@ -46,17 +45,15 @@ use crate::{DType, Device, Result, Scalar, SymInt, Tensor, races, state};
 fn function(plan: &Plan<'_>) -> String {
     let (op, rust) = (plan.op, &plan.op.rust.name);
     let (generics, parameters, ret) = (plan.generics(), plan.parameters(), plan.return_type());
-    let call = format!("dispatch::call_layers(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
-    let layers = format!("if word & state::LAYERS != 0 {{ {} }}", plan.return_unboxed(&call));
+    let layers = format!("if word & state::LAYERS != 0 {{ {} }}", plan.leave("layers("));
     let body = match (&op.rust.implementation, op.rust.form) {
         (Implementation::Composite(f), _) => format!("{} {}", device_check(plan), handed("composite", f, plan)),
         (Implementation::Foreach(_), _) => op.foreach.as_ref().map_or(String::new(), |call| foreach::body(plan, call)),
         (Implementation::Manual(f, _), _) => {
             // What is written by hand records itself; a layer below autograd sees the whole of it. Levels it knows itself.
-            let call = format!("dispatch::call_inner(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
             let inner = "word & state::INNER != 0 && word & state::LEVEL == 0";
             let (devices, handed) = (device_check(plan), handed("manual", f, plan));
-            format!("if {inner} {{ {} }} {devices} {handed}", plan.return_unboxed(&call))
+            format!("if {inner} {{ {} }} {devices} {handed}", plan.leave("inner("))
         }
         (_, Form::Declared) => functional(plan),
         (_, Form::Inplace) => inplace(plan),
@@ -72,8 +69,8 @@ fn function(plan: &Plan<'_>) -> String {
 /// computes with, so it decides in the ops this one is made of.
 fn device_check(plan: &Plan<'_>) -> String {
     plan.mixed_devices().map_or(String::new(), |mixed| {
-        let (op, boxed) = (plan.op.constant(), plan.boxed_arguments());
-        format!("if word & state::INNER == 0 && {mixed} {{ devices::check(Op::{op}, &[{boxed}])?; }}")
+        let (op, lent) = (plan.op.constant(), plan.lent_arguments());
+        format!("if word & state::INNER == 0 && {mixed} {{ devices::check(Op::{op}, &[{lent}])?; }}")
     })
 }
 
@@ -103,7 +100,7 @@ fn functional(plan: &Plan<'_>) -> String {
     };
     let single = plan.op.returns == Returns::Tensor;
     let differentiable = if single { " && result.dtype().is_differentiable()" } else { "" };
-    let saved = if d.saved.is_empty() { String::new() } else { saved_struct(d, &save_field) };
+    let saved = if d.saved.is_empty() { String::new() } else { saved_tuple(d, &save_field) };
     let finish = match (&plan.op.returns, d.outputs.as_slice()) {
         (Returns::List, _) => format!("record::finish_list(&mut result, edges, {})?;", node_box(d)),
         (_, [only]) => format!("record::finish(&mut {}, edges, {})?;", names[*only], node_box(d)),
@@ -155,15 +152,16 @@ fn inplace(plan: &Plan<'_>) -> String {
         (None, true, Some(_)) => "SavedTensor::optional(original.as_ref())?".to_owned(),
         _ => save_field(d, s),
     };
-    let (bound, value) = match d.saved.is_empty() {
-        true => ("edges", "edges"),
-        false if d.saved.iter().any(|s| s.output.is_some()) => ("(edges, mut saved)", "(edges, saved)"),
-        false => ("(edges, saved)", "(edges, saved)"),
+    // What needs nothing of the result is a node at once.
+    let patched = d.saved.iter().any(|s| s.output.is_some());
+    let (bound, value, ty) = match patched {
+        true => ("(edges, mut saved)", "(edges, saved)".to_owned(), ""),
+        false => ("(edges, formula)", format!("(edges, {})", node_box(d)), ": record::Before"),
     };
-    let saved = if d.saved.is_empty() { String::new() } else { saved_struct(d, &before) };
+    let saved = if d.saved.is_empty() { String::new() } else { saved_tuple(d, &before) };
     write!(
         text,
-        "let recorded = if word & state::GRAD != 0 && {} && self_.dtype().is_differentiable() {{
+        "let recorded{ty} = if word & state::GRAD != 0 && {} && self_.dtype().is_differentiable() {{
             self_.check_inplace({name:?})?; {} {copy} {saved} Some({value})
         }} else {{ None }};",
         requires_grad(plan, d),
@@ -175,24 +173,15 @@ fn inplace(plan: &Plan<'_>) -> String {
         text += "let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };";
     }
     write!(text, "below::{rust}(word, {arguments})?;").expect("writing to a string");
-    let after: String = d
-        .saved
-        .iter()
-        .filter(|s| s.output.is_some())
-        .map(|s| {
-            format!(
-                "saved.{} = {};",
-                s.field(),
-                save_field(d, s).replace("&result", "self_").replace("result", "self_")
-            )
+    let after: String = (d.saved.iter().enumerate())
+        .filter(|(_, s)| s.output.is_some())
+        .map(|(k, s)| {
+            format!("saved.{k} = {};", save_field(d, s).replace("&result", "self_").replace("result", "self_"))
         })
         .collect();
-    write!(
-        text,
-        "if let Some({bound}) = recorded {{ {after} record::finish_inplace(self_, edges, {})?; }}",
-        node_box(d)
-    )
-    .expect("writing to a string");
+    let formula = if patched { node_box(d) } else { "formula".to_owned() };
+    write!(text, "if let Some({bound}) = recorded {{ {after} record::finish_inplace(self_, edges, {formula})?; }}")
+        .expect("writing to a string");
     let old = if primal { "primal.as_ref().unwrap_or(self_)" } else { "self_" };
     let all = join(plan.op.args().map(|a| if a.name == "self" { old.to_owned() } else { a.ident.clone() }));
     text += &tangent_step(plan, d, &format!("{all}, self_"), "set_tangent_inplace(self_, t)?;");
@@ -242,8 +231,12 @@ fn edges(d: &Derivative) -> String {
         Ty::Tensor => format!("record::edge({x})?"),
         _ => format!("record::edge_opt({x})?"),
     };
+    if d.inputs.iter().all(|a| a.ty == Ty::Tensor) {
+        return format!("let edges = record::edges([{}])?;", join(d.inputs.iter().map(|a| a.ident.clone())));
+    }
     if d.list_input().is_none() {
-        return format!("let edges: Edges = smallvec![{}];", join(d.inputs.iter().map(|a| edge(a.ty, &a.ident))));
+        let some = |a: &Arg| if a.ty == Ty::Tensor { format!("Some({})", a.ident) } else { a.ident.clone() };
+        return format!("let edges = record::edges_opt(&[{}])?;", join(d.inputs.iter().map(some)));
     }
     let mut text = String::from("let mut edges = Edges::new();");
     for a in &d.inputs {
@@ -256,12 +249,9 @@ fn edges(d: &Derivative) -> String {
     text
 }
 
-fn saved_struct(d: &Derivative, field: &dyn Fn(&Derivative, &Saved) -> String) -> String {
-    let fields = join(d.saved.iter().map(|s| {
-        let (name, value) = (s.field(), field(d, s));
-        if name == value { name } else { format!("{name}: {value}") }
-    }));
-    format!("let saved = nodes::{}Saved {{ {fields} }};", d.node)
+fn saved_tuple(d: &Derivative, field: &dyn Fn(&Derivative, &Saved) -> String) -> String {
+    let fields: String = d.saved.iter().map(|s| field(d, s) + ",").collect();
+    format!("let saved = ({fields});")
 }
 
 /// Text that makes a kept value.
@@ -302,10 +292,11 @@ fn save_empty(s: &Saved) -> String {
 }
 
 fn node_box(d: &Derivative) -> String {
-    if d.saved.is_empty() {
-        format!("Box::new(nodes::{})", d.node)
-    } else {
-        format!("Box::new(nodes::{}({}::new(saved)))", d.node, super::nodes::slot(d))
+    let node = &d.node;
+    match (d.saved.is_empty(), super::nodes::keeps_tensors(d)) {
+        (true, _) => format!("Box::new(nodes::{node})"),
+        (_, true) => format!("nodes::{node}.keep(saved)"),
+        (_, false) => format!("nodes::{node}.keep_plain(saved)"),
     }
 }
 
@@ -359,7 +350,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         },
         (Implementation::Structured { shape, kernel }, Form::Inplace) => format!(
             "let spec = shape::{shape}({name:?}{shape_arguments})?;
-             inplace::{}({name:?}, self_, spec, {}, |out| {})",
+             inplace::{}({name:?}, self_, spec.into(), {}, &|out| {})",
             writer("write"),
             plan.tensor_inputs(),
             run(format!("cpu::{kernel}({})", with("out")))
@@ -369,7 +360,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
             match op.outs.as_slice() {
                 [only] => format!(
                     "let spec = shape::{shape}({name:?}{shape_arguments})?;
-                     inplace::{}({name:?}, {}, spec, {inputs}, |out| {})",
+                     inplace::{}({name:?}, {}, spec.into(), {inputs}, &|out| {})",
                     writer("write_out"),
                     only.ident,
                     run(format!("cpu::{kernel}({})", with("out")))
@@ -379,7 +370,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
                     let outs = join(several.iter().map(|a| a.ident.clone()));
                     format!(
                         "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?;
-                         inplace::write_outs({name:?}, [{outs}], [{specs}], {inputs}, |[{outs}]| {})",
+                         inplace::write_outs({name:?}, [{outs}], [{specs}], {inputs}, &|[{outs}]| {})",
                         run(format!("cpu::{kernel}({})", with(&outs)))
                     )
                 }
@@ -415,11 +406,10 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     let ret = if back { "()".to_owned() } else { plan.return_type() };
     // What is no plain call leaves by one door: to the layers, or to where operands on different devices are refused.
     let (apart, door) = match plan.mixed_devices() {
-        Some(mixed) => (format!("word & state::INNER != 0 || {mixed}"), "call_apart(word, "),
-        None => ("word & state::INNER != 0".to_owned(), "call_inner("),
+        Some(mixed) => (format!("word & state::INNER != 0 || {mixed}"), "apart(word, "),
+        None => ("word & state::INNER != 0".to_owned(), "inner("),
     };
-    let call = format!("dispatch::{door}Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
-    let inner = if back { format!("return {call}.map(drop);") } else { plan.return_unboxed(&call) };
+    let inner = format!("return dispatch::{door}Op::{}, &[{}]);", op.constant(), plan.lent_arguments());
     let parameters = plan.parameters().replace("&'a ", "&");
     Some(format!(
         "pub(crate) fn {rust}(word: u32, {parameters}) -> Result<{ret}> {{

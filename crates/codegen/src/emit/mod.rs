@@ -6,6 +6,7 @@
 //! input gives equal text. An op that could lose a gradient is an error here, not at run time. Whether shape functions,
 //! kernels and helpers exist is left to the Rust compiler.
 
+mod boxed;
 mod derive;
 mod foreach;
 mod formula;
@@ -15,7 +16,6 @@ mod nodes;
 mod op;
 mod record;
 mod rewrite;
-mod table;
 mod text;
 mod types;
 
@@ -54,16 +54,16 @@ pub fn generate(ops: Source<'_>, derivatives: Source<'_>) -> Result<Vec<Generate
     let differentiations = derive::derive(&model, &declared).map_err(named)?;
     let plans: Vec<Plan<'_>> =
         declared.iter().zip(differentiations).map(|(op, differentiation)| Plan { op, differentiation }).collect();
+    let signatures = boxed::Signatures::new(&plans);
     let file = |name, text| GeneratedFile { name, text };
     Ok(vec![
-        file("api.rs", methods::api(&plans)),
         file("below.rs", functions::below(&plans)),
-        file("boxed.rs", table::boxed(&plans)),
+        file("boxed.rs", signatures.text()),
         file("forward.rs", nodes::forward(&plans)),
         file("functions.rs", functions::functions(&plans)),
         file("methods.rs", methods::methods(&plans)),
         file("mod.rs", text::module()),
         file("nodes.rs", nodes::nodes(&plans)),
-        file("schema.rs", record::schema(&plans).map_err(|e| named(e.in_file(NATIVE_FILE)))?),
+        file("schema.rs", record::schema(&plans, &signatures).map_err(|e| named(e.in_file(NATIVE_FILE)))?),
     ])
 }

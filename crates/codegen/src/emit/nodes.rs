@@ -18,11 +18,12 @@ fn owned<'a>(plans: &'a [Plan<'a>]) -> impl Iterator<Item = (&'a Plan<'a>, &'a D
 pub(super) fn nodes(plans: &[Plan<'_>]) -> String {
     let uses = "\
 use super::functions as ops;
+use crate::autograd::formula::Formula;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
-use crate::autograd::saved::{PlainSlot, SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue};
-use crate::autograd::saved_visit::{SavedVisitor, Visit};
+use crate::autograd::saved::SavedTensor;
+use crate::autograd::saved_visit::SavedVisitor;
 use crate::dispatch::MemoryFormat;
-use crate::ops::formulas::{self, IntoGrad, IntoGrads};
+use crate::ops::formulas::{self, put, put_all};
 use crate::ops::arith;
 use crate::sym::SymInts;
 use crate::{DType, Device, Layout, Result, Scalar, Spec, SymInt, Tensor};
@@ -39,63 +40,37 @@ fn node(d: &Derivative) -> String {
             "pub(crate) struct {name};
              impl Backward for {name} {{
                 fn name(&self) -> &str {{ {name:?} }}
-                {}
+                fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {{
+                    let mut gradients: Gradients = smallvec![None; needs.len()];
+                    {}
+                    Ok(gradients)
+                }}
                 fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {{ Ok(true) }}
              }}",
-            apply(d)
+            apply(d, "return Ok(gradients)")
         );
     }
-    let fields = join(d.saved.iter().map(|s| format!("pub(crate) {}: {}", s.field(), s.ty.owned())));
-    let shown = join(d.saved.iter().filter_map(|s| Some(format!("({:?}, {})", s.name, shown(s)?))));
-    let hooked: String = d
-        .saved
-        .iter()
-        .filter(|s| is_tensor(s))
-        .map(|s| match s.ty {
-            Ty::Tensor | Ty::OptTensor => format!("({:?}, None) => Some(&mut s.{}),", s.name, s.field()),
-            _ => format!("({:?}, Some(k)) => s.{}.get_mut(k),", s.name, s.field()),
-        })
-        .collect();
-    let hook = if hooked.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "fn hook_saved(&self, at: SavedAt<'_>, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {{
-                self.0.hook(hooks, |s| match at {{ {hooked} _ => None }})
-            }}"
-        )
-    };
-    let visited: String = d.saved.iter().map(|s| format!("s.{}.visit(visitor)?;", s.field())).collect();
-    let outlined = outlined(d);
-    let slot = slot(d);
-    let release = if slot == "SavedSlot" {
-        "fn release(&self) { self.0.release() }
-         fn takes_saved(&self) -> bool { true }"
-    } else {
-        ""
-    };
+    let names = join(d.saved.iter().map(|s| format!("{:?}", s.name)));
+    let fields: String = d.saved.iter().map(|s| s.field() + ",").collect();
     format!(
-        "#[derive(Clone)]
-         pub(crate) struct {name}Saved {{ {fields} }}
-         pub(crate) struct {name}(pub(crate) {slot}<{name}Saved>);
-         impl Backward for {name} {{
-            fn name(&self) -> &str {{ {name:?} }}
-            {}
-            {release}
-            fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {{
-                let saved = self.0.get(node)?;
-                Ok(Vec::from([{shown}]))
-            }}
-            fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {{
-                let s = self.0.get(node)?;
-                {visited}
-                Ok(true)
-            }}
-            {outlined}
-            {hook}
-         }}",
-        apply(d)
+        "pub(crate) static {name}: Formula<{}> = Formula {{
+            name: {name:?},
+            names: &[{names}],
+            apply: |node, ({fields}), grads, needs, gradients| {{ {} Ok(()) }},
+         }};",
+        saved_type(d),
+        apply(d, "return Ok(())")
     )
+}
+
+/// The tuple that a node keeps.
+fn saved_type(d: &Derivative) -> String {
+    format!("({})", d.saved.iter().map(|s| s.ty.owned() + ",").collect::<String>())
+}
+
+/// Whether it keeps tensors: plain values are never released, so a node without tensors can run again.
+pub(super) fn keeps_tensors(d: &Derivative) -> bool {
+    d.saved.iter().any(is_tensor)
 }
 
 /// Whether a kept value is a tensor, or several.
@@ -103,68 +78,19 @@ fn is_tensor(s: &Saved) -> bool {
     s.read.is_none() && matches!(s.ty, Ty::Tensor | Ty::OptTensor | Ty::Tensors | Ty::OptTensors)
 }
 
-/// The node with other tensors in place of those kept; nothing for one that keeps none.
-fn outlined(d: &Derivative) -> String {
-    let name = &d.node;
-    let mut fields = d.saved.iter().filter(|s| is_tensor(s)).peekable();
-    if fields.peek().is_none() {
-        return String::new();
-    }
-    let replaced: String = fields
-        .map(|s| match s.ty {
-            Ty::Tensor | Ty::OptTensor => format!("s.{0} = outline(&s.{0})?;", s.field()),
-            _ => format!("for t in &mut s.{} {{ *t = outline(t)?; }}", s.field()),
-        })
-        .collect();
-    format!(
-        "fn outlined(
-            &self,
-            node: &Node,
-            outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
-        ) -> Result<Option<Box<dyn Backward>>> {{
-            let mut s = self.0.get(node)?;
-            {replaced}
-            Ok(Some(Box::new({name}({}::new(s)))))
-        }}",
-        slot(d)
-    )
-}
-
-/// Which slot holds the saved values: plain values are never released, so a node without tensors can run again.
-pub(super) fn slot(d: &Derivative) -> &'static str {
-    if d.saved.iter().any(is_tensor) { "SavedSlot" } else { "PlainSlot" }
-}
-
-fn shown(s: &Saved) -> Option<String> {
-    let x = format!("saved.{}", s.field());
-    match s.ty {
-        Ty::Tensor | Ty::OptTensor => Some(format!("{x}.unpack(node)?.into()")),
-        Ty::Tensors | Ty::OptTensors => {
-            Some(format!("{x}.into_iter().map(|t| t.unpack(node)).collect::<Result<Vec<_>>>()?.into()"))
-        }
-        ty => ty.show(&x),
-    }
-}
-
-fn apply(d: &Derivative) -> String {
+/// Statements that store the gradients; `done` leaves early.
+fn apply(d: &Derivative, done: &str) -> String {
     let mut text = String::new();
-    let node = if d.saved.is_empty() { "_" } else { "node" };
-    write!(
-        text,
-        "fn apply(&self, {node}: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {{
-            let mut gradients: Gradients = smallvec![None; needs.len()];"
-    )
-    .expect("writing to a string");
     if d.uses_grad {
-        text += "let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(gradients) };";
+        write!(text, "let Some(grad) = grads.first().and_then(Option::as_ref) else {{ {done} }};").expect("a string");
     } else {
-        text += "let grads = &grads[..]; if grads.iter().all(Option::is_none) { return Ok(gradients); }";
+        if d.saved.is_empty() {
+            write!(text, "let grads = &grads[..]; if grads.iter().all(Option::is_none) {{ {done}; }}")
+                .expect("a string");
+        }
         for (name, slot) in &d.named_gradients {
             write!(text, "let {name} = grads.get({slot}).and_then(Option::as_ref);").expect("a string");
         }
-    }
-    if !d.saved.is_empty() {
-        text += "let saved = self.0.take_or_clone(node, needs)?;";
     }
     for s in d.saved.iter().filter(|s| s.guard.is_none()) {
         text += &unpack(s);
@@ -172,12 +98,12 @@ fn apply(d: &Derivative) -> String {
     for step in &d.steps {
         text += &self::step(d, step);
     }
-    text + "Ok(gradients) }"
+    text
 }
 
 /// Binds a kept value under its name in formulas.
 fn unpack(s: &Saved) -> String {
-    let (name, x) = (s.field(), format!("saved.{}", s.field()));
+    let (name, x) = (s.field(), s.field());
     match s.ty {
         Ty::Tensor => format!("let {name} = &{x}.unpack_some(node)?;"),
         Ty::OptTensor => format!("let {name} = {x}.unpack(node)?; let {name} = {name}.as_ref();"),
@@ -221,18 +147,11 @@ fn step(d: &Derivative, step: &Step) -> String {
     let guarded: String = d.saved.iter().filter(|s| s.guard.is_some_and(|k| step.inputs == [k])).map(unpack).collect();
     let value = expr(&step.expr);
     let store = |input: usize, value: &str| match place(d, input) {
-        (range, true) => {
-            format!("for (slot, g) in gradients[{range}].iter_mut().zip({value}.into_grads()) {{ *slot = g; }}")
-        }
-        (index, false) => format!("gradients[{index}] = {value}.into_grad();"),
+        (range, true) => format!("put_all(&mut gradients[{range}], {value});"),
+        (index, false) => format!("put(&mut gradients[{index}], {value});"),
     };
     if let [only] = step.inputs.as_slice() {
         let mask = if step.uses_mask { format!("let grad_input_mask = [{}];", need(d, *only)) } else { String::new() };
-        let value = if matches!(step.expr, syn::Expr::Call(_) | syn::Expr::Try(_) | syn::Expr::Path(_)) {
-            value
-        } else {
-            format!("({value})")
-        };
         return format!("if {} {{ {guarded} {mask} {} }}", need(d, *only), store(*only, &value));
     }
     let needs: Vec<String> = step.inputs.iter().map(|k| need(d, *k)).collect();

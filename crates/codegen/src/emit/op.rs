@@ -5,6 +5,7 @@
 use super::foreach;
 use super::types::Ty;
 use crate::api::rust::is_dropped;
+use crate::dialect::is_ident;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::native::{Form, NativeFunction, RustFunction};
 use crate::schema::{Argument, FunctionSchema, Return, Type};
@@ -20,6 +21,8 @@ pub(super) struct Arg {
     pub(super) ty: Ty,
     /// The default in Rust.
     pub(super) default: Option<String>,
+    /// The default as data, if there is one other than none.
+    pub(super) given: Option<String>,
     pub(super) keyword: bool,
 }
 
@@ -55,10 +58,6 @@ pub(super) fn ident(name: &str) -> String {
         }
         _ => name.to_owned(),
     }
-}
-
-fn is_ident(text: &str) -> bool {
-    syn::parse_str::<syn::Ident>(text).is_ok()
 }
 
 fn constant(schema: &FunctionSchema) -> String {
@@ -168,7 +167,9 @@ fn argument(a: &Argument, keyword: bool) -> Result<Arg, Refusal> {
         },
         _ => None,
     };
-    Ok(Arg { name: a.name.clone(), ident: ident(&a.name), ty, default, keyword })
+    let given = a.default.as_deref().filter(|text| *text != "None" && ty != Ty::Dropped);
+    let given = given.and_then(|text| ty.given(text, size));
+    Ok(Arg { name: a.name.clone(), ident: ident(&a.name), ty, default, given, keyword })
 }
 
 fn returns(schema: &FunctionSchema) -> Result<Returns, Refusal> {

@@ -4,6 +4,7 @@
 //! tags and functional form; where nothing follows, or where an entry says what follows anyway, that is an error. Knows
 //! the names of core's types, and of rules only what entries call them.
 
+use super::boxed::Signatures;
 use super::derive::Differentiation;
 use super::text::{Plan, file, join};
 use crate::error::{Kind, Result};
@@ -13,11 +14,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 /// `schema.rs`.
-pub(super) fn schema(plans: &[Plan<'_>]) -> Result<String> {
+pub(super) fn schema(plans: &[Plan<'_>], signatures: &Signatures) -> Result<String> {
     let uses = "\
-use super::boxed;
-use crate::dispatch::MemoryFormat;
+use super::{below, boxed, functions};
+use crate::dispatch::{Given, MemoryFormat, Run};
 use crate::func::rules::{self, Rule};
+use crate::ops::composite;
 use crate::record::{Autocast, Cost, Decomposition, Derivative, Devices, Kind, OpInfo, PLAIN, Tags};
 use crate::schema::{Constant, Schema, SchemaArg, Type, arg};
 use crate::DType;
@@ -33,7 +35,8 @@ use crate::DType;
         .collect();
     let forms = Forms::find(plans)?;
     let mut lists = Lists::default();
-    let entries = (0..plans.len()).map(|k| entry(plans, k, &forms, &mut lists)).collect::<Result<String>>()?;
+    let entries =
+        (0..plans.len()).map(|k| entry(plans, k, signatures, &forms, &mut lists)).collect::<Result<String>>()?;
     let table = format!("pub(crate) static TABLE: [OpInfo; {}] = [\n{entries}];", plans.len());
     let about = "One record per op: name, schema, forms, tags, derivative, rules, calls.";
     // The table is wide: a formatter that gives every field a line would make it four times as long.
@@ -223,7 +226,7 @@ fn constant(text: &str) -> Option<String> {
 }
 
 /// One record: what is as in `PLAIN` is left out.
-fn entry(plans: &[Plan<'_>], k: usize, forms: &Forms, lists: &mut Lists) -> Result<String> {
+fn entry(plans: &[Plan<'_>], k: usize, signatures: &Signatures, forms: &Forms, lists: &mut Lists) -> Result<String> {
     let plan = &plans[k];
     let (op, native) = (plan.op, &plan.op.native);
     let record = &op.rust.record;
@@ -273,8 +276,7 @@ fn entry(plans: &[Plan<'_>], k: usize, forms: &Forms, lists: &mut Lists) -> Resu
             }
         },
     );
-    let rust = &op.rust.name;
-    fields.push(format!("call: |a| boxed::{rust}(a, false), below: |a| boxed::{rust}(a, true)"));
+    fields.push(format!("run: {}", signatures.run(k, plan)));
     let name = format!("aten::{}", op.name());
     Ok(format!("    OpInfo {{ name: {name:?},\n        {}\n        ..PLAIN }},\n", wrapped(&fields).join("\n        ")))
 }

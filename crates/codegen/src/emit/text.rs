@@ -19,14 +19,19 @@ impl Plan<'_> {
 
     /// Parameters of the typed function; `'a` on what is handed back.
     pub(super) fn parameters(&self) -> String {
-        let mut list: Vec<String> = Vec::new();
-        for a in self.op.args() {
-            let lifetime = self.returns_self() && a.name == "self";
-            let ty = if lifetime { "&'a Tensor".to_owned() } else { a.ty.typed() };
-            list.push(format!("{}: {ty}", a.ident));
-        }
-        list.extend(self.op.outs.iter().map(|a| format!("{}: &'a Tensor", a.ident)));
-        list.join(", ")
+        join(self.typed_parameters().map(|(a, ty)| format!("{}: {ty}", a.ident)))
+    }
+
+    /// The types of [`Plan::parameters`].
+    pub(super) fn parameter_types(&self) -> String {
+        join(self.typed_parameters().map(|(_, ty)| ty))
+    }
+
+    fn typed_parameters(&self) -> impl Iterator<Item = (&Arg, String)> {
+        let back = |a: &Arg| self.returns_self() && a.name == "self";
+        let ty = move |a: &Arg| if back(a) { "&'a Tensor".to_owned() } else { a.ty.typed() };
+        let outs = self.op.outs.iter().map(|a| (a, "&'a Tensor".to_owned()));
+        self.op.args().map(move |a| (a, ty(a))).chain(outs)
     }
 
     /// `<'a>` if the parameters need it.
@@ -54,24 +59,18 @@ impl Plan<'_> {
         join(self.op.args().chain(&self.op.outs).map(|a| a.ident.clone()))
     }
 
-    /// The arguments boxed, one per argument of the schema.
-    pub(super) fn boxed_arguments(&self) -> String {
-        join(self.op.all_args.iter().chain(&self.op.outs).map(|a| a.ty.boxed(&a.ident)))
+    /// The arguments as `Lent`, one per argument of the schema.
+    pub(super) fn lent_arguments(&self) -> String {
+        join(self.op.all_args.iter().chain(&self.op.outs).map(|a| a.ty.lent(&a.ident)))
     }
 
-    /// Statements that return the results of the boxed call `call`, whose type is `Result<Outputs>`.
-    pub(super) fn return_unboxed(&self, call: &str) -> String {
-        if let Some(back) = self.handed_back() {
-            return format!("{call}?; return Ok({back});");
+    /// Statements that leave for `dispatch::{door}`, whose result is generic, and return what comes back.
+    pub(super) fn leave(&self, door: &str) -> String {
+        let call = format!("Op::{}, &[{}])", self.op.constant(), self.lent_arguments());
+        match self.handed_back() {
+            Some(back) => format!("dispatch::{}{call}?; return Ok({back});", door.replacen('(', "::<()>(", 1)),
+            None => format!("return dispatch::{door}{call};"),
         }
-        let value = match &self.op.returns {
-            Returns::Nothing => format!("{call}.map(drop)"),
-            Returns::Tensor => format!("dispatch::one_tensor({call}?)"),
-            Returns::List => format!("dispatch::one_list({call}?)"),
-            Returns::Tensors(names) => format!("dispatch::tensors({call}?).map(|[{0}]| ({0}))", names.join(", ")),
-            Returns::Value(ty) => format!("dispatch::one_{}({call}?)", ty.getter()),
-        };
-        format!("return {value};")
     }
 
     /// The arguments that the op hands back, as one value.
@@ -163,9 +162,8 @@ fn format_item(item: &str) -> String {
 /// `mod.rs`.
 pub(super) fn module() -> String {
     let modules = [
-        ("api", "pub "),
         ("below", "pub(crate) "),
-        ("boxed", ""),
+        ("boxed", "pub(crate) "),
         ("forward", "pub(crate) "),
         ("functions", "pub "),
         ("methods", ""),
@@ -176,7 +174,7 @@ pub(super) fn module() -> String {
         "//! What `cargo xtask codegen` makes from `schema/ops.yaml` and `schema/derivatives.yaml`; do not edit.\n\
          // Each file imports whatever some op may need, and text is written to be uniform rather than short;\n\
          // names of arguments are ATen's.\n\
-         #![allow(unused_imports, unused_variables, non_snake_case, clippy::all)]\n\n",
+         #![allow(unused_imports, unused_variables, non_snake_case, non_upper_case_globals, clippy::all)]\n\n",
     );
     for (name, visibility) in modules {
         text += &format!("#[rustfmt::skip]\n{visibility}mod {name};\n");

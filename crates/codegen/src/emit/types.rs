@@ -230,68 +230,24 @@ impl Ty {
         }
     }
 
-    /// Text that shows a kept value to users of a node; `None` if there is no form for it. Not for tensors.
-    pub(super) fn show(self, x: &str) -> Option<String> {
+    /// Text that makes a `Lent` of a passed value.
+    pub(super) fn lent(self, x: &str) -> String {
         match self {
-            Ty::Scalars
-            | Ty::Device
-            | Ty::OptDevice
-            | Ty::MemoryFormat
-            | Ty::OptMemoryFormat
-            | Ty::Spec
-            | Ty::Layout => None,
-            Ty::Bools(_) => Some(format!("{x}.to_vec().into()")),
-            _ => Some(format!("{x}.into()")),
-        }
-    }
-
-    /// Text that boxes a passed value.
-    pub(super) fn boxed(self, x: &str) -> String {
-        match self {
-            Ty::Dropped => "Value::None".into(),
+            Ty::Dropped => "Lent::None".into(),
             Ty::Bools(_) => format!("(&{x}[..]).into()"),
             _ => format!("{x}.into()"),
         }
     }
 
-    /// The accessor of boxed arguments.
-    pub(super) fn getter(self) -> String {
-        let text = match self {
-            Ty::Tensor => "tensor",
-            Ty::OptTensor => "opt_tensor",
-            Ty::Tensors => "tensors",
-            Ty::OptTensors => "opt_tensors",
-            Ty::Scalar => "scalar",
-            Ty::OptScalar => "opt_scalar",
-            Ty::Scalars => "scalars",
-            Ty::Int => "int",
-            Ty::OptInt => "opt_int",
-            Ty::Ints => "ints",
-            Ty::OptInts => "opt_ints",
-            Ty::SymInt => "sym_int",
-            Ty::OptSymInt => "opt_sym_int",
-            Ty::SymInts => "sym_ints",
-            Ty::OptSymInts => "opt_sym_ints",
-            Ty::Float => "float",
-            Ty::OptFloat => "opt_float",
-            Ty::Floats => "floats",
-            Ty::OptFloats => "opt_floats",
-            Ty::Bool => "bool",
-            Ty::OptBool => "opt_bool",
-            Ty::Bools(n) => return format!("bools::<{n}>"),
-            Ty::Str => "str",
-            Ty::OptStr => "opt_str",
-            Ty::DType => "dtype",
-            Ty::OptDType => "opt_dtype",
-            Ty::Device => "device",
-            Ty::OptDevice => "opt_device",
-            Ty::MemoryFormat => "memory_format",
-            Ty::OptMemoryFormat => "opt_memory_format",
-            Ty::Dropped | Ty::Usize | Ty::Spec | Ty::Layout | Ty::SizesList | Ty::DTypes => {
-                unreachable!("not an argument that is passed boxed")
-            }
-        };
-        text.to_owned()
+    /// What `Args::get` makes of a boxed value.
+    pub(super) fn unboxed_type(self) -> String {
+        match self {
+            Ty::Tensors => "Vec<Tensor>".into(),
+            Ty::OptTensors => "Vec<Option<Tensor>>".into(),
+            Ty::Str | Ty::OptStr => self.typed(),
+            _ if self.is_tensor() => self.typed(),
+            other => other.owned(),
+        }
     }
 
     /// Text that passes an unboxed value on.
@@ -300,6 +256,45 @@ impl Ty {
             Ty::Tensors | Ty::OptTensors | Ty::Scalars | Ty::Ints | Ty::SymInts | Ty::Floats => format!("&{x}"),
             Ty::OptInts | Ty::OptSymInts | Ty::OptFloats => format!("{x}.as_deref()"),
             _ => x.to_owned(),
+        }
+    }
+
+    /// A schema default that is not `None` as data: a `Given`. `None` if there is no form for it.
+    pub(super) fn given(self, text: &str, size: Option<u64>) -> Option<String> {
+        let list = |variant: &str, item: &dyn Fn(&str) -> String| -> Option<String> {
+            let items: Vec<String> = match text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+                Some(inner) => inner.split(',').map(str::trim).filter(|t| !t.is_empty()).map(item).collect(),
+                None => vec![item(text); usize::try_from(size?).ok()?],
+            };
+            Some(format!("Given::{variant}(&[{}])", items.join(", ")))
+        };
+        let float = |t: &str| if t.parse::<i64>().is_ok() { format!("{t}.0") } else { t.to_owned() };
+        let number = |t: &str| match t {
+            "True" | "False" => format!("Given::Bool({})", t.to_lowercase()),
+            "Mean" => "Given::Int(1)".to_owned(),
+            "Sum" => "Given::Int(2)".to_owned(),
+            t if t.parse::<i64>().is_ok() => format!("Given::Int({t})"),
+            t => format!("Given::Float({t})"),
+        };
+        match self {
+            Ty::Ints | Ty::OptInts | Ty::SymInts | Ty::OptSymInts | Ty::Tensors | Ty::OptTensors => {
+                list("Ints", &str::to_owned)
+            }
+            Ty::Floats | Ty::OptFloats | Ty::Scalars => list("Floats", &float),
+            Ty::Float | Ty::OptFloat => Some(format!("Given::Float({})", float(text))),
+            Ty::Scalar | Ty::OptScalar | Ty::Int | Ty::OptInt | Ty::SymInt | Ty::OptSymInt | Ty::Bool | Ty::OptBool => {
+                Some(number(text))
+            }
+            Ty::Str | Ty::OptStr => Some(format!("Given::Str({})", text.replace('\'', "\""))),
+            Ty::DType | Ty::OptDType => {
+                let spelled = Ty::DType.default(text, size)?;
+                Some(format!("Given::DType({spelled})"))
+            }
+            Ty::MemoryFormat | Ty::OptMemoryFormat => {
+                let spelled = Ty::MemoryFormat.default(text, size)?;
+                Some(format!("Given::MemoryFormat({spelled})"))
+            }
+            _ => None,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::fail;
 use crate::api::{cpp, rust};
+use crate::dialect::is_ident;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::model::{DifferentiabilityInfo, Infos};
 use crate::native::NativeFunction;
@@ -44,7 +45,7 @@ pub(super) fn check_entry<'a>(func: &NativeFunction, entry: &'a Node) -> Result<
         return Err(Refusal::new(Kind::EntryDispatchKey, message).on(node.line));
     }
     let Some(node) = entry.get("node") else { return Ok(None) };
-    let name = node.as_str().filter(|text| syn::parse_str::<syn::Ident>(text).is_ok());
+    let name = node.as_str().filter(|text| is_ident(text));
     name.map(Some).ok_or_else(|| Refusal::new(Kind::FieldValue, "`node` is a Rust name").on(node.line))
 }
 

@@ -10,6 +10,7 @@ use super::dispatch::{COMPOSITE_IMPLICIT, DispatchKey};
 use super::forms;
 use super::read::{Check, Fields, refuse, split_namespace};
 use super::record::{Record, record};
+use crate::dialect::is_ident;
 use crate::error::{CodegenError, Kind, Result, Stage};
 use crate::schema::FunctionSchema;
 use crate::yaml::Node;
@@ -149,7 +150,7 @@ pub(super) fn declaration(
     let tags = fields.tags(&func, namespace, known_tags)?;
     let implementation = implementation(&mut fields)?;
     let name = fields.text("rust")?.map_or_else(|| default_rust_name(&func), str::to_owned);
-    if syn::parse_str::<syn::Ident>(&name).is_err() {
+    if !is_ident(&name) {
         return refuse(Kind::FieldValue, format!("`{name}` is no Rust name; choose one with `rust:`"));
     }
     let is_foreach = matches!(implementation, Implementation::Foreach(_));
@@ -218,11 +219,7 @@ fn implementation(fields: &mut Fields<'_>) -> Check<Implementation> {
         0 => return refuse(Kind::ImplementationUnclear, format!("nothing implements this op: give {ONE}")),
         _ => return refuse(Kind::ImplementationUnclear, format!("more than one implementation: keep {ONE}")),
     };
-    let is_path = |path: &str| {
-        let path = syn::parse_str::<syn::Path>(path);
-        path.is_ok_and(|p| p.leading_colon.is_none() && p.segments.iter().all(|s| s.arguments.is_none()))
-    };
-    match one.paths().into_iter().find(|path| !is_path(path)) {
+    match one.paths().into_iter().find(|path| !path.split("::").all(is_ident)) {
         Some(path) => refuse(Kind::FieldValue, format!("`{path}` is no path of a Rust function")),
         None => Ok(one),
     }

@@ -10,62 +10,62 @@ fn a_foreach_op_runs_its_reference_for_every_position() {
         "functions.rs",
         "pub fn foreach_blend_scalars(",
         expect![[r#"
-        pub fn foreach_blend_scalars(
-            self_: &[Tensor],
-            other: &Tensor,
-            scalars: &[Scalar],
-        ) -> Result<Vec<Tensor>> {
-            let word = state::word();
-            if word & state::LAYERS != 0 {
-                return dispatch::one_list(
-                    dispatch::call_layers(
+            pub fn foreach_blend_scalars(
+                self_: &[Tensor],
+                other: &Tensor,
+                scalars: &[Scalar],
+            ) -> Result<Vec<Tensor>> {
+                let word = state::word();
+                if word & state::LAYERS != 0 {
+                    return dispatch::layers(
                         Op::_FOREACH_BLEND_SCALARLIST,
                         &[self_.into(), other.into(), scalars.into()],
-                    )?,
-                );
+                    );
+                }
+                foreach::check("_foreach_blend", &[self_.len(), scalars.len()], &[other])?;
+                (0..self_.len()).map(|i| blend(&self_[i], other, scalars[i])).collect()
             }
-            foreach::check("_foreach_blend", &[self_.len(), scalars.len()], &[other])?;
-            (0..self_.len()).map(|i| blend(&self_[i], other, scalars[i])).collect()
-        }
-    "#]],
+        "#]],
     );
     check(
         "functions.rs",
         "pub fn foreach_blend_scalars_(",
         expect![[r#"
-        pub fn foreach_blend_scalars_(
-            self_: &[Tensor],
-            other: &Tensor,
-            scalars: &[Scalar],
-        ) -> Result<()> {
-            let word = state::word();
-            if word & state::LAYERS != 0 {
-                return dispatch::call_layers(
+            pub fn foreach_blend_scalars_(
+                self_: &[Tensor],
+                other: &Tensor,
+                scalars: &[Scalar],
+            ) -> Result<()> {
+                let word = state::word();
+                if word & state::LAYERS != 0 {
+                    return dispatch::layers(
                         Op::_FOREACH_BLEND__SCALARLIST,
                         &[self_.into(), other.into(), scalars.into()],
-                    )
-                    .map(drop);
+                    );
+                }
+                foreach::check("_foreach_blend_", &[self_.len(), scalars.len()], &[other])?;
+                for i in 0..self_.len() {
+                    blend_(&self_[i], other, scalars[i])?;
+                }
+                Ok(())
             }
-            foreach::check("_foreach_blend_", &[self_.len(), scalars.len()], &[other])?;
-            for i in 0..self_.len() {
-                blend_(&self_[i], other, scalars[i])?;
-            }
-            Ok(())
-        }
-    "#]],
+        "#]],
     );
     check(
         "boxed.rs",
-        "pub(super) fn foreach_blend_scalars_(",
+        "fn s7(",
         expect![[r#"
-        pub(super) fn foreach_blend_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
-            let self_ = a.tensors(0, "self")?;
-            let other = a.tensor(1, "other")?;
-            let scalars = a.scalars(2, "scalars")?;
-            functions::foreach_blend_scalars_(&self_, other, &scalars)?;
-            Ok(smallvec![])
-        }
-    "#]],
+            fn s7(
+                a: &Args<'_>,
+                f: fn(&[Tensor], &Tensor, &[Scalar]) -> Result<()>,
+            ) -> Result<Outputs> {
+                let x0: Vec<Tensor> = a.get(0)?;
+                let x1: &Tensor = a.get(1)?;
+                let x2: Vec<Scalar> = a.get(2)?;
+                let result = f(&x0, x1, &x2)?;
+                Ok(result.boxed())
+            }
+        "#]],
     );
 }
 

@@ -24,73 +24,61 @@ fn the_example_of_the_readme_is_generated() {
         "functions.rs",
         "pub fn cube(",
         expect![[r#"
-        pub fn cube(self_: &Tensor) -> Result<Tensor> {
-            let word = state::word();
-            if word & state::LAYERS != 0 {
-                return dispatch::one_tensor(dispatch::call_layers(Op::CUBE, &[self_.into()])?);
+            pub fn cube(self_: &Tensor) -> Result<Tensor> {
+                let word = state::word();
+                if word & state::LAYERS != 0 {
+                    return dispatch::layers(Op::CUBE, &[self_.into()]);
+                }
+                let mut result = below::cube(word, self_)?;
+                if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+                    && result.dtype().is_differentiable()
+                {
+                    let edges = record::edges([self_])?;
+                    let saved = (SavedTensor::input(self_)?,);
+                    record::finish(&mut result, edges, nodes::CubeBackward0.keep(saved))?;
+                }
+                if word & state::DUAL != 0 && let Some(t) = forward::cube(self_, &result)? {
+                    set_tangent(&result, t)?;
+                }
+                Ok(result)
             }
-            let mut result = below::cube(word, self_)?;
-            if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
-                && result.dtype().is_differentiable()
-            {
-                let edges: Edges = smallvec![record::edge(self_)?];
-                let saved = nodes::CubeBackward0Saved {
-                    self_: SavedTensor::input(self_)?,
-                };
-                record::finish(
-                    &mut result,
-                    edges,
-                    Box::new(nodes::CubeBackward0(SavedSlot::new(saved))),
-                )?;
-            }
-            if word & state::DUAL != 0 && let Some(t) = forward::cube(self_, &result)? {
-                set_tangent(&result, t)?;
-            }
-            Ok(result)
-        }
-    "#]],
+        "#]],
     );
     check(
         "functions.rs",
         "pub fn cube_<",
         expect![[r#"
-        pub fn cube_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
-            let word = state::word();
-            if word & state::LAYERS != 0 {
-                dispatch::call_layers(Op::CUBE_, &[self_.into()])?;
-                return Ok(self_);
-            }
-            self_.check_writable("cube_")?;
-            let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
-                && self_.dtype().is_differentiable()
-            {
-                self_.check_inplace("cube_")?;
-                let edges: Edges = smallvec![record::edge(self_)?];
-                let original = clone(self_, None)?;
-                let saved = nodes::CubeBackward0Saved {
-                    self_: SavedTensor::input(&original)?,
+            pub fn cube_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+                let word = state::word();
+                if word & state::LAYERS != 0 {
+                    dispatch::layers::<()>(Op::CUBE_, &[self_.into()])?;
+                    return Ok(self_);
+                }
+                self_.check_writable("cube_")?;
+                let recorded: record::Before = if word & state::GRAD != 0
+                    && record::any_requires_grad(&[self_]) && self_.dtype().is_differentiable()
+                {
+                    self_.check_inplace("cube_")?;
+                    let edges = record::edges([self_])?;
+                    let original = clone(self_, None)?;
+                    let saved = (SavedTensor::input(&original)?,);
+                    Some((edges, nodes::CubeBackward0.keep(saved)))
+                } else {
+                    None
                 };
-                Some((edges, saved))
-            } else {
-                None
-            };
-            let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
-            below::cube_(word, self_)?;
-            if let Some((edges, saved)) = recorded {
-                record::finish_inplace(
-                    self_,
-                    edges,
-                    Box::new(nodes::CubeBackward0(SavedSlot::new(saved))),
-                )?;
+                let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+                below::cube_(word, self_)?;
+                if let Some((edges, formula)) = recorded {
+                    record::finish_inplace(self_, edges, formula)?;
+                }
+                if word & state::DUAL != 0
+                    && let Some(t) = forward::cube(primal.as_ref().unwrap_or(self_), self_)?
+                {
+                    set_tangent_inplace(self_, t)?;
+                }
+                Ok(self_)
             }
-            if word & state::DUAL != 0
-                && let Some(t) = forward::cube(primal.as_ref().unwrap_or(self_), self_)?
-            {
-                set_tangent_inplace(self_, t)?;
-            }
-            Ok(self_)
-        }
-    "#]],
+        "#]],
     );
     check(
         "below.rs",
@@ -100,8 +88,7 @@ fn the_example_of_the_readme_is_generated() {
                 if word & state::INNER != 0
                     || devices::of(self_) | devices::of(out) == devices::MIXED
                 {
-                    return dispatch::call_apart(word, Op::CUBE_OUT, &[self_.into(), out.into()])
-                        .map(drop);
+                    return dispatch::apart(word, Op::CUBE_OUT, &[self_.into(), out.into()]);
                 }
                 shape::need_real("cube", &[self_])?;
                 races::op!("cube", self_, out);
@@ -109,81 +96,32 @@ fn the_example_of_the_readme_is_generated() {
                 inplace::write_out(
                     "cube",
                     out,
-                    spec,
+                    spec.into(),
                     &[self_],
-                    |out| cpu::pointwise::cube(self_, out),
+                    &|out| cpu::pointwise::cube(self_, out),
                 )
             }
         "#]],
     );
     check(
         "nodes.rs",
-        "impl Backward for CubeBackward0",
+        "pub(crate) static CubeBackward0",
         expect![[r#"
-            impl Backward for CubeBackward0 {
-                fn name(&self) -> &str {
-                    "CubeBackward0"
-                }
-                fn apply(
-                    &self,
-                    node: &Node,
-                    grads: Gradients,
-                    needs: &Needs<'_>,
-                ) -> Result<Gradients> {
-                    let mut gradients: Gradients = smallvec![None; needs.len()];
-                    let Some(grad) = grads.first().and_then(Option::as_ref) else {
-                        return Ok(gradients)
-                    };
-                    let saved = self.0.take_or_clone(node, needs)?;
-                    let self_ = &saved.self_.unpack_some(node)?;
+            pub(crate) static CubeBackward0: Formula<(SavedTensor,)> = Formula {
+                name: "CubeBackward0",
+                names: &["self"],
+                apply: |node, (self_,), grads, needs, gradients| {
+                    let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+                    let self_ = &self_.unpack_some(node)?;
                     if needs.get(0) {
-                        gradients[0] = arith::mul_conj(
-                                &arith::mul(grad, &3.0)?,
-                                &arith::mul(self_, self_)?,
-                            )?
-                            .into_grad();
+                        put(
+                            &mut gradients[0],
+                            arith::mul_conj(&arith::mul(grad, &3.0)?, &arith::mul(self_, self_)?)?,
+                        );
                     }
-                    Ok(gradients)
-                }
-                fn release(&self) {
-                    self.0.release()
-                }
-                fn takes_saved(&self) -> bool {
-                    true
-                }
-                fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                    let saved = self.0.get(node)?;
-                    Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
-                }
-                fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-                    let s = self.0.get(node)?;
-                    s.self_.visit(visitor)?;
-                    Ok(true)
-                }
-                fn outlined(
-                    &self,
-                    node: &Node,
-                    outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
-                ) -> Result<Option<Box<dyn Backward>>> {
-                    let mut s = self.0.get(node)?;
-                    s.self_ = outline(&s.self_)?;
-                    Ok(Some(Box::new(CubeBackward0(SavedSlot::new(s)))))
-                }
-                fn hook_saved(
-                    &self,
-                    at: SavedAt<'_>,
-                    hooks: std::sync::Arc<SavedHooks>,
-                ) -> Result<bool> {
-                    self.0
-                        .hook(
-                            hooks,
-                            |s| match at {
-                                ("self", None) => Some(&mut s.self_),
-                                _ => None,
-                            },
-                        )
-                }
-            }
+                    Ok(())
+                },
+            };
         "#]],
     );
     check(

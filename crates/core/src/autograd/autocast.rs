@@ -5,7 +5,7 @@
 //! composite op that is on no list is opened: the ops inside it are looked at.
 //! Casts of parameters are kept until the outermost region ends, so that a weight used ten times is cast once.
 
-use crate::dispatch::{Args, Autocast, Derivative, Op, OpInfo, Outputs, Tags, Value};
+use crate::dispatch::{Autocast, Derivative, Op, OpInfo, Outputs, Tags, Value};
 use crate::state::{self, ModeGuard};
 use crate::tensor::WeakTensor;
 use crate::warnings::warn;
@@ -122,9 +122,9 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     let region = state::stacks(|s| s.autocast.clone());
     let info = op.info();
     match target(op, args, region.dtype) {
-        Some(to) => (info.call)(&Args::new(info.name, &casts(args, |t| cast(t, to, &region))?)),
+        Some(to) => info.call(&casts(args, |t| cast(t, to, &region))?),
         None if opens(info) => open(op, args),
-        None => (info.call)(&Args::new(info.name, args)),
+        None => info.call(args),
     }
 }
 
@@ -168,8 +168,7 @@ fn opens(info: &OpInfo) -> bool {
 /// Opens a composite op: what it is made of comes back here.
 fn open(op: Op, args: &[Value]) -> Result<Outputs> {
     let _on = ModeGuard::new(state::LAYERS, 0);
-    let info = op.info();
-    (info.below)(&Args::new(info.name, args))
+    op.info().below(args)
 }
 
 fn casts(args: &[Value], cast: impl Fn(&Tensor) -> Result<Tensor>) -> Result<SmallVec<[Value; 8]>> {

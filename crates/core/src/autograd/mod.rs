@@ -7,6 +7,7 @@ mod arrivals;
 pub mod autocast;
 pub mod checkpoint;
 pub mod engine;
+pub(crate) mod formula;
 pub mod forward;
 pub mod function;
 pub(crate) mod grad_slot;

@@ -134,7 +134,7 @@ pub trait Backward: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Which formula it is.
+    /// Which formula it is, together with its name.
     fn kind(&self) -> TypeId {
         TypeId::of::<Self>()
     }

@@ -40,6 +40,20 @@ pub(crate) fn edge_opt(t: Option<&Tensor>) -> Result<Option<Edge>> {
     t.map_or(Ok(None), edge)
 }
 
+/// The edges of the arguments.
+pub(crate) fn edges<const N: usize>(tensors: [&Tensor; N]) -> Result<Edges> {
+    let mut edges = Edges::new();
+    for t in tensors {
+        edges.push(edge(t)?);
+    }
+    Ok(edges)
+}
+
+/// As [`edges`], of arguments that may be absent.
+pub(crate) fn edges_opt(tensors: &[Option<&Tensor>]) -> Result<Edges> {
+    tensors.iter().map(|t| edge_opt(*t)).collect()
+}
+
 /// Adds the edges of a list argument, one per tensor.
 pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
     for t in tensors {
@@ -49,7 +63,7 @@ pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
 }
 
 /// Records an op with one output: `out` was just computed and nobody else has seen it.
-#[inline]
+#[inline(never)]
 pub(crate) fn finish(out: &mut Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
     let node = Node::new(edges, smallvec![InputMetadata::of(out)], formula)?;
     out.set_birth_history(Edge { node, slot: 0 });
@@ -74,6 +88,9 @@ pub(crate) fn finish_list(outs: &mut [Tensor], edges: Edges, formula: Box<dyn Ba
     let mut refs: Vec<&mut Tensor> = outs.iter_mut().collect();
     finish_many(&mut refs, edges, formula)
 }
+
+/// What an in-place op saved before its write.
+pub(crate) type Before = Option<(Edges, Box<dyn Backward>)>;
 
 /// Records an in-place op: `target` was just written and its version counted.
 pub(crate) fn finish_inplace(target: &Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {

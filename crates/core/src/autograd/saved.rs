@@ -357,8 +357,23 @@ impl<T> SavedSlot<T> {
     where
         T: Clone,
     {
-        let mut slot = self.lock();
-        if needs.is_last_run() { slot.take() } else { slot.clone() }.ok_or_else(|| node.freed())
+        if needs.is_last_run() { self.lock().take() } else { self.copied() }.ok_or_else(|| node.freed())
+    }
+
+    /// A copy of the values; an error after release.
+    pub(crate) fn copy(&self, node: &Node) -> Result<T>
+    where
+        T: Clone,
+    {
+        self.copied().ok_or_else(|| node.freed())
+    }
+
+    #[inline(never)]
+    fn copied(&self) -> Option<T>
+    where
+        T: Clone,
+    {
+        self.lock().clone()
     }
 
     /// Moves the values out; an error after release.
@@ -366,26 +381,9 @@ impl<T> SavedSlot<T> {
         self.lock().take().ok_or_else(|| node.freed())
     }
 
-    /// Passes the saved tensor that `pick` finds through hooks from now on; `Ok(false)` if it finds none, an error after
-    /// release. `pack` runs outside the lock: it may read the node, and hook or release its other saved tensors.
-    pub fn hook(
-        &self,
-        hooks: std::sync::Arc<SavedHooks>,
-        pick: impl Fn(&mut T) -> Option<&mut SavedTensor>,
-    ) -> Result<bool> {
-        let released = || Error::from(ErrorKind::SavedHooksAfterFree);
-        let kept = pick(self.lock().as_mut().ok_or_else(released)?).cloned();
-        let Some(kept) = kept else { return Ok(false) };
-        let packed = kept.packed(hooks)?;
-        let mut slot = self.lock();
-        let place = pick(slot.as_mut().ok_or_else(released)?).ok_or_else(released)?;
-        if matches!(place.0, Kept::Packed(_)) {
-            return Err(ErrorKind::SavedHooksTwice.into());
-        }
-        let before = std::mem::replace(place, packed);
-        drop(slot);
-        drop(before);
-        Ok(true)
+    /// Shows the values to `f` under the lock; nothing after release.
+    pub(crate) fn with(&self, f: &mut dyn FnMut(Option<&mut T>)) {
+        f(self.lock().as_mut())
     }
 
     /// Drops the values, outside the lock.
@@ -396,10 +394,34 @@ impl<T> SavedSlot<T> {
     }
 }
 
+/// Shows one saved tensor of a slot to a function, under the slot's lock: none if the slot has no such tensor, nothing at
+/// all after release.
+pub(crate) type SavedPlace<'a> = dyn Fn(&mut dyn FnMut(Option<Option<&mut SavedTensor>>)) + 'a;
+
+/// Passes the saved tensor at `place` through hooks from now on; `Ok(false)` if there is none, an error after release.
+/// `pack` runs outside the lock: it may read the node, and hook or release its other saved tensors.
+pub(crate) fn hook_slot(hooks: std::sync::Arc<SavedHooks>, place: &SavedPlace<'_>) -> Result<bool> {
+    let released = || Error::from(ErrorKind::SavedHooksAfterFree);
+    let mut kept = None;
+    place(&mut |found| kept = found.map(|tensor| tensor.cloned()));
+    let Some(kept) = kept.ok_or_else(released)? else { return Ok(false) };
+    let mut packed = kept.packed(hooks)?;
+    let mut stored = Err(released());
+    place(&mut |found| {
+        stored = match found.flatten() {
+            None => Err(released()),
+            Some(tensor) if matches!(tensor.0, Kept::Packed(_)) => Err(ErrorKind::SavedHooksTwice.into()),
+            // What was there is dropped outside the lock.
+            Some(tensor) => Ok(std::mem::swap(tensor, &mut packed)),
+        }
+    });
+    stored.map(|()| true)
+}
+
 /// Saved values without tensors: never released, so the node can run any number of times.
 pub struct PlainSlot<T>(T);
 
-impl<T: Clone> PlainSlot<T> {
+impl<T> PlainSlot<T> {
     /// Values just saved.
     #[inline]
     pub fn new(values: T) -> PlainSlot<T> {
@@ -408,14 +430,8 @@ impl<T: Clone> PlainSlot<T> {
 
     /// The values.
     #[inline]
-    pub fn get(&self, _: &Node) -> Result<T> {
-        Ok(self.0.clone())
-    }
-
-    /// The values for one run of the node.
-    #[inline]
-    pub fn take_or_clone(&self, _: &Node, _: &super::node::Needs<'_>) -> Result<T> {
-        Ok(self.0.clone())
+    pub fn get(&self) -> &T {
+        &self.0
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn node_name(op: &str) -> String {
 }
 
 /// A full call: autograd and everything below it.
-pub(super) fn call(a: &Args<'_>) -> Result<Outputs> {
+pub(crate) fn call(a: &Args<'_>) -> Result<Outputs> {
     let entry = called(a.op())?;
     let values = complete(entry.info.name, &entry.info.schema, &entry.defaults, a.values())?;
     let (frame, tensors) = Frame::split(&values);
@@ -30,7 +30,7 @@ pub(super) fn call(a: &Args<'_>) -> Result<Outputs> {
 }
 
 /// A call below autograd: the kernel, or on the meta device the shape function.
-pub(super) fn below(a: &Args<'_>) -> Result<Outputs> {
+pub(crate) fn below(a: &Args<'_>) -> Result<Outputs> {
     let entry = called(a.op())?;
     let values = complete(entry.info.name, &entry.info.schema, &entry.defaults, a.values())?;
     let args = Args::new(entry.info.name, &values);

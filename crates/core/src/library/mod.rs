@@ -38,6 +38,7 @@ use crate::autograd::{BatchedOutputs, VmapInfo};
 use crate::dispatch::{self, Args, Op, Outputs, Value};
 use crate::{Error, ErrorKind, Result, Spec, Tensor};
 
+pub(crate) use function::{below, call};
 pub(crate) use registry::{by_id, by_name};
 #[cfg(test)]
 pub(crate) use schema::parse;

@@ -3,7 +3,7 @@
 use super::schema::{is_word, parse};
 use super::{Definition, arguments, function, refused};
 use crate::dispatch::Value;
-use crate::record::{Decomposition, Derivative, Op, OpInfo, PLAIN, Tags};
+use crate::record::{Decomposition, Derivative, Op, OpInfo, PLAIN, Run, Tags};
 use crate::schema::{Schema, Type};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -85,8 +85,7 @@ pub(super) fn register(body: Definition) -> Result<Op> {
         },
         forward: body.jvp.is_some(),
         decomposition: Decomposition::Kept,
-        call: function::call,
-        below: function::below,
+        run: Run::Library,
         ..PLAIN
     };
     let entry: &'static Entry = Box::leak(Box::new(Entry { op, info, defaults, body, saves }));

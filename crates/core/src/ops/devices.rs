@@ -5,7 +5,7 @@
 //! beside meta operands of a pointwise op, CPU indices into a meta tensor, and operands of which only the shape counts.
 //! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix.
 
-use crate::dispatch::{Args, Op, Outputs, Value};
+use crate::dispatch::{Lent, Op, Outputs, Value, values};
 use crate::record::{Devices, Tags};
 use crate::tensor::{DEVICES, WRAPPED_NUMBER};
 use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races};
@@ -106,8 +106,9 @@ fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
 /// Refuses a mix of devices in a call of a composite or hand-written op, unless the op copies between devices or looks at
 /// each tensor alone. Whether a 0-dim CPU tensor passes is for the ops it is made of to say, but for elements of lists.
 #[cold]
-pub(crate) fn check(op: Op, args: &[Value]) -> Result<()> {
-    if op.info().devices == Devices::Any { Ok(()) } else { refuse_unless(op, args, true) }
+#[inline(never)]
+pub(crate) fn check(op: Op, args: &[Lent<'_>]) -> Result<()> {
+    if op.info().devices == Devices::Any { Ok(()) } else { refuse_unless(op, &values(args), true) }
 }
 
 /// Refuses a mix of devices, or runs the call below autograd with every operand on meta.
@@ -115,8 +116,7 @@ pub(crate) fn check(op: Op, args: &[Value]) -> Result<()> {
 pub(crate) fn settle(op: Op, args: &[Value]) -> Result<Outputs> {
     refuse(op, args)?;
     let moved = args.iter().map(|a| on_meta(op, args, a)).collect::<Result<Vec<_>>>()?;
-    let info = op.info();
-    (info.below)(&Args::new(info.name, &moved))
+    op.info().below(&moved)
 }
 
 fn on_meta(op: Op, args: &[Value], value: &Value) -> Result<Value> {

@@ -52,14 +52,13 @@ fn same_dtype(op: &'static str, spec: &Spec, target: &Tensor) -> Result<()> {
 
 /// Writes an op's result into `target`: `kernel(out)` fills `out`, which is the target or a temporary. The caller has
 /// called `check_writable`.
-pub(crate) fn write<'a>(
+pub(crate) fn write(
     op: &'static str,
     target: &Tensor,
-    spec: impl Into<Shape<'a>>,
+    spec: Shape<'_>,
     inputs: &[&Tensor],
-    kernel: impl FnOnce(&Tensor) -> Result<()>,
+    kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    let spec = spec.into();
     same_shape(op, &spec, target)?;
     same_dtype(op, &spec, target)?;
     if !target.is_meta() {
@@ -79,14 +78,13 @@ pub(crate) fn write<'a>(
 
 /// As [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
 /// the target shares memory with an input.
-pub(crate) fn write_through_copy<'a>(
+pub(crate) fn write_through_copy(
     op: &'static str,
     target: &Tensor,
-    spec: impl Into<Shape<'a>>,
+    spec: Shape<'_>,
     inputs: &[&Tensor],
-    kernel: impl FnOnce(&Tensor) -> Result<()>,
+    kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    let spec = spec.into();
     if target.is_meta() || !inputs.iter().any(|i| i.shares_storage(target)) {
         return write(op, target, spec, &[], kernel);
     }
@@ -94,7 +92,7 @@ pub(crate) fn write_through_copy<'a>(
     same_dtype(op, &spec, target)?;
     let temporary = raw(&spec)?;
     kernel(&temporary)?;
-    write(op, target, spec, &[], |out| {
+    write(op, target, spec, &[], &|out| {
         firebrand_kernels::copy(temporary.read()?.view(), out.write()?.view_mut());
         Ok(())
     })
@@ -106,27 +104,25 @@ fn raw(spec: &Spec) -> Result<Tensor> {
 }
 
 /// Writes into an `out=` argument: an empty one takes the result's shape, others must have it.
-pub(crate) fn write_out<'a>(
+pub(crate) fn write_out(
     op: &'static str,
     out: &Tensor,
-    spec: impl Into<Shape<'a>>,
+    spec: Shape<'_>,
     inputs: &[&Tensor],
-    kernel: impl FnOnce(&Tensor) -> Result<()>,
+    kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    let spec = spec.into();
     prepare_out(op, out, &spec, inputs)?;
     write(op, out, spec, inputs, kernel)
 }
 
 /// As [`write_out`], for kernels that read inputs after they began to write.
-pub(crate) fn write_out_through_copy<'a>(
+pub(crate) fn write_out_through_copy(
     op: &'static str,
     out: &Tensor,
-    spec: impl Into<Shape<'a>>,
+    spec: Shape<'_>,
     inputs: &[&Tensor],
-    kernel: impl FnOnce(&Tensor) -> Result<()>,
+    kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    let spec = spec.into();
     prepare_out(op, out, &spec, inputs)?;
     write_through_copy(op, out, spec, inputs, kernel)
 }
@@ -137,7 +133,7 @@ pub(crate) fn write_outs<const N: usize>(
     outs: [&Tensor; N],
     specs: [Spec; N],
     inputs: &[&Tensor],
-    kernel: impl FnOnce([&Tensor; N]) -> Result<()>,
+    kernel: &dyn Fn([&Tensor; N]) -> Result<()>,
 ) -> Result<()> {
     for (out, spec) in outs.iter().zip(&specs) {
         prepare_out(op, out, spec, inputs)?;
@@ -149,7 +145,7 @@ pub(crate) fn write_outs<const N: usize>(
         kernel(std::array::from_fn(|k| &results[k]))?;
     }
     for ((out, spec), result) in outs.iter().zip(specs).zip(&results) {
-        write(op, out, spec, &[], |out| {
+        write(op, out, spec.into(), &[], &|out| {
             firebrand_kernels::copy(result.read()?.view(), out.write()?.view_mut());
             Ok(())
         })?;

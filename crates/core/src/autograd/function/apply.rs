@@ -6,7 +6,7 @@
 use super::mapped::Mapped;
 use super::{BatchedOutputs, Context, Function, VmapInfo};
 use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
-use crate::autograd::saved::{SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved::{SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue, hook_slot};
 use crate::autograd::view::CreationKind;
 use crate::autograd::{SavedVisitor, forward, record};
 use crate::capture;
@@ -112,7 +112,9 @@ impl Backward for FunctionNode {
 
     fn hook_saved(&self, at: SavedAt<'_>, hooks: Arc<SavedHooks>) -> Result<bool> {
         match (at, &self.ctx.saved) {
-            (("tensors", Some(k)), Some(saved)) => saved.hook(hooks, |list| list.get_mut(k)),
+            (("tensors", Some(k)), Some(saved)) => {
+                hook_slot(hooks, &|f| saved.with(&mut |list| f(list.map(|list| list.get_mut(k)))))
+            }
             _ => Ok(false),
         }
     }

@@ -42,6 +42,18 @@ impl IntoGrads for Vec<Tensor> {
     }
 }
 
+/// Stores the gradient of an input.
+pub(crate) fn put(place: &mut Option<Tensor>, grad: impl IntoGrad) {
+    *place = grad.into_grad();
+}
+
+/// Stores the gradients of a list of inputs.
+pub(crate) fn put_all(places: &mut [Option<Tensor>], grads: impl IntoGrads) {
+    for (place, grad) in places.iter_mut().zip(grads.into_grads()) {
+        *place = grad;
+    }
+}
+
 /// The size of one dimension; 1 for a 0-dim tensor.
 pub(crate) fn sym_size(t: &Tensor, dim: i64) -> Result<SymInt> {
     let d = ops::shape::wrap_dim("size", dim, t.ndim())?;

@@ -4,7 +4,7 @@
 
 use super::schema::Op;
 use crate::autograd::view::CreationKind;
-use crate::dispatch::{self, MemoryFormat, Value};
+use crate::dispatch::{self, Lent, MemoryFormat};
 use crate::ops::{cpu, devices, inplace, shape};
 use crate::{DType, Device, Result, Scalar, SymInt, Tensor, races, state};
 
@@ -17,12 +17,10 @@ pub(crate) fn add(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADD_TENSOR,
-                &[self_.into(), other.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADD_TENSOR,
+            &[self_.into(), other.into(), alpha.into()],
         );
     }
     races::op!("add", self_, other);
@@ -42,21 +40,20 @@ pub(crate) fn add_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADD__TENSOR,
-                &[self_.into(), other.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADD__TENSOR,
+            &[self_.into(), other.into(), alpha.into()],
+        );
     }
     races::op!("add_", self_, other);
     let spec = shape::binary_alpha("add_", self_, other, alpha)?;
     inplace::write(
         "add_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::add(self_, other, alpha, out),
+        &|out| cpu::pointwise::add(self_, other, alpha, out),
     )
 }
 
@@ -70,21 +67,20 @@ pub(crate) fn add_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADD_OUT,
-                &[self_.into(), other.into(), alpha.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADD_OUT,
+            &[self_.into(), other.into(), alpha.into(), out.into()],
+        );
     }
     races::op!("add", self_, other, out);
     let spec = shape::binary_alpha("add", self_, other, alpha)?;
     inplace::write_out(
         "add",
         out,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::add(self_, other, alpha, out),
+        &|out| cpu::pointwise::add(self_, other, alpha, out),
     )
 }
 
@@ -95,11 +91,9 @@ pub(crate) fn add_scalar(
     alpha: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ADD_SCALAR,
-                &[self_.into(), other.into(), alpha.into()],
-            )?,
+        return dispatch::inner(
+            Op::ADD_SCALAR,
+            &[self_.into(), other.into(), alpha.into()],
         );
     }
     races::op!("add", self_);
@@ -119,20 +113,19 @@ pub(crate) fn add_scalar_(
     alpha: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::ADD__SCALAR,
-                &[self_.into(), other.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::ADD__SCALAR,
+            &[self_.into(), other.into(), alpha.into()],
+        );
     }
     races::op!("add_", self_);
     let spec = shape::with_scalar_alpha("add_", self_, other, alpha)?;
     inplace::write(
         "add_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::add_scalar(self_, other, alpha, out),
+        &|out| cpu::pointwise::add_scalar(self_, other, alpha, out),
     )
 }
 
@@ -145,12 +138,10 @@ pub(crate) fn sub(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SUB_TENSOR,
-                &[self_.into(), other.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SUB_TENSOR,
+            &[self_.into(), other.into(), alpha.into()],
         );
     }
     races::op!("sub", self_, other);
@@ -170,21 +161,20 @@ pub(crate) fn sub_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SUB__TENSOR,
-                &[self_.into(), other.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SUB__TENSOR,
+            &[self_.into(), other.into(), alpha.into()],
+        );
     }
     races::op!("sub_", self_, other);
     let spec = shape::sub("sub_", self_, other, alpha)?;
     inplace::write(
         "sub_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::sub(self_, other, alpha, out),
+        &|out| cpu::pointwise::sub(self_, other, alpha, out),
     )
 }
 
@@ -198,21 +188,20 @@ pub(crate) fn sub_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SUB_OUT,
-                &[self_.into(), other.into(), alpha.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SUB_OUT,
+            &[self_.into(), other.into(), alpha.into(), out.into()],
+        );
     }
     races::op!("sub", self_, other, out);
     let spec = shape::sub("sub", self_, other, alpha)?;
     inplace::write_out(
         "sub",
         out,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::sub(self_, other, alpha, out),
+        &|out| cpu::pointwise::sub(self_, other, alpha, out),
     )
 }
 
@@ -223,11 +212,9 @@ pub(crate) fn sub_scalar(
     alpha: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SUB_SCALAR,
-                &[self_.into(), other.into(), alpha.into()],
-            )?,
+        return dispatch::inner(
+            Op::SUB_SCALAR,
+            &[self_.into(), other.into(), alpha.into()],
         );
     }
     races::op!("sub", self_);
@@ -245,20 +232,19 @@ pub(crate) fn sub_scalar_(
     alpha: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::SUB__SCALAR,
-                &[self_.into(), other.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::SUB__SCALAR,
+            &[self_.into(), other.into(), alpha.into()],
+        );
     }
     races::op!("sub_", self_);
     let spec = shape::sub_scalar("sub_", self_, other, alpha)?;
     inplace::write(
         "sub_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sub_scalar(self_, other, alpha, out),
+        &|out| cpu::pointwise::sub_scalar(self_, other, alpha, out),
     )
 }
 
@@ -271,12 +257,10 @@ pub(crate) fn rsub(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::RSUB_TENSOR,
-                &[self_.into(), other.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::RSUB_TENSOR,
+            &[self_.into(), other.into(), alpha.into()],
         );
     }
     races::op!("rsub", self_, other);
@@ -294,11 +278,9 @@ pub(crate) fn rsub_scalar(
     alpha: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RSUB_SCALAR,
-                &[self_.into(), other.into(), alpha.into()],
-            )?,
+        return dispatch::inner(
+            Op::RSUB_SCALAR,
+            &[self_.into(), other.into(), alpha.into()],
         );
     }
     races::op!("rsub", self_);
@@ -313,9 +295,7 @@ pub(crate) fn mul(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::MUL_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::MUL_TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("mul", self_, other);
     let result = Tensor::try_empty(shape::binary("mul", self_, other)?)?;
@@ -329,17 +309,16 @@ pub(crate) fn mul_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::MUL__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::MUL__TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("mul_", self_, other);
     let spec = shape::binary("mul_", self_, other)?;
     inplace::write(
         "mul_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::mul(self_, other, out),
+        &|out| cpu::pointwise::mul(self_, other, out),
     )
 }
 
@@ -352,29 +331,26 @@ pub(crate) fn mul_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MUL_OUT,
-                &[self_.into(), other.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MUL_OUT,
+            &[self_.into(), other.into(), out.into()],
+        );
     }
     races::op!("mul", self_, other, out);
     let spec = shape::binary("mul", self_, other)?;
     inplace::write_out(
         "mul",
         out,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::mul(self_, other, out),
+        &|out| cpu::pointwise::mul(self_, other, out),
     )
 }
 
 pub(crate) fn mul_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::MUL_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::MUL_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("mul", self_);
     let result = Tensor::try_empty(shape::with_scalar("mul", self_, other)?)?;
@@ -386,17 +362,16 @@ pub(crate) fn mul_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Ten
 
 pub(crate) fn mul_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::MUL__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::MUL__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("mul_", self_);
     let spec = shape::with_scalar("mul_", self_, other)?;
     inplace::write(
         "mul_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::mul_scalar(self_, other, out),
+        &|out| cpu::pointwise::mul_scalar(self_, other, out),
     )
 }
 
@@ -404,9 +379,7 @@ pub(crate) fn div(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::DIV_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::DIV_TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("div", self_, other);
     let result = Tensor::try_empty(shape::binary_float("div", self_, other)?)?;
@@ -420,17 +393,16 @@ pub(crate) fn div_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::DIV__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::DIV__TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("div_", self_, other);
     let spec = shape::binary_float("div_", self_, other)?;
     inplace::write(
         "div_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::div(self_, other, out),
+        &|out| cpu::pointwise::div(self_, other, out),
     )
 }
 
@@ -443,29 +415,26 @@ pub(crate) fn div_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::DIV_OUT,
-                &[self_.into(), other.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::DIV_OUT,
+            &[self_.into(), other.into(), out.into()],
+        );
     }
     races::op!("div", self_, other, out);
     let spec = shape::binary_float("div", self_, other)?;
     inplace::write_out(
         "div",
         out,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::div(self_, other, out),
+        &|out| cpu::pointwise::div(self_, other, out),
     )
 }
 
 pub(crate) fn div_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::DIV_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::DIV_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("div", self_);
     let result = Tensor::try_empty(shape::with_scalar_float("div", self_, other)?)?;
@@ -477,17 +446,16 @@ pub(crate) fn div_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Ten
 
 pub(crate) fn div_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::DIV__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::DIV__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("div_", self_);
     let spec = shape::with_scalar_float("div_", self_, other)?;
     inplace::write(
         "div_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::div_scalar(self_, other, out),
+        &|out| cpu::pointwise::div_scalar(self_, other, out),
     )
 }
 
@@ -500,12 +468,10 @@ pub(crate) fn div_mode(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::DIV_TENSOR_MODE,
-                &[self_.into(), other.into(), rounding_mode.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::DIV_TENSOR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
         );
     }
     shape::need_real("div", &[self_, other])?;
@@ -528,12 +494,11 @@ pub(crate) fn div_mode_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::DIV__TENSOR_MODE,
-                &[self_.into(), other.into(), rounding_mode.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::DIV__TENSOR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
+        );
     }
     shape::need_real("div_", &[self_, other])?;
     races::op!("div_", self_, other);
@@ -541,9 +506,9 @@ pub(crate) fn div_mode_(
     inplace::write(
         "div_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::div_mode(self_, other, rounding_mode, out),
+        &|out| cpu::pointwise::div_mode(self_, other, rounding_mode, out),
     )
 }
 
@@ -554,11 +519,9 @@ pub(crate) fn div_scalar_mode(
     rounding_mode: Option<&str>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::DIV_SCALAR_MODE,
-                &[self_.into(), other.into(), rounding_mode.into()],
-            )?,
+        return dispatch::inner(
+            Op::DIV_SCALAR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
         );
     }
     shape::need_real("div", &[self_])?;
@@ -580,11 +543,10 @@ pub(crate) fn div_scalar_mode_(
     rounding_mode: Option<&str>,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::DIV__SCALAR_MODE,
-                &[self_.into(), other.into(), rounding_mode.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::DIV__SCALAR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
+        );
     }
     shape::need_real("div_", &[self_])?;
     shape::need_real_number("div_", other)?;
@@ -593,9 +555,9 @@ pub(crate) fn div_scalar_mode_(
     inplace::write(
         "div_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::div_scalar_mode(self_, other, rounding_mode, out),
+        &|out| cpu::pointwise::div_scalar_mode(self_, other, rounding_mode, out),
     )
 }
 
@@ -603,9 +565,7 @@ pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::FLOOR_DIVIDE, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::FLOOR_DIVIDE, &[self_.into(), other.into()]);
     }
     shape::need_real("floor_divide", &[self_, other])?;
     races::op!("floor_divide", self_, other);
@@ -622,12 +582,11 @@ pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::FLOOR_DIVIDE__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::FLOOR_DIVIDE__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("floor_divide_", &[self_, other])?;
     races::op!("floor_divide_", self_, other);
@@ -635,9 +594,9 @@ pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result
     inplace::write(
         "floor_divide_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::floor_divide(self_, other, out),
+        &|out| cpu::pointwise::floor_divide(self_, other, out),
     )
 }
 
@@ -647,9 +606,7 @@ pub(crate) fn floor_divide_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::FLOOR_DIVIDE_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::FLOOR_DIVIDE_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("floor_divide", &[self_])?;
     shape::need_real_number("floor_divide", other)?;
@@ -669,11 +626,7 @@ pub(crate) fn floor_divide_scalar_(
     other: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::FLOOR_DIVIDE__SCALAR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::FLOOR_DIVIDE__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("floor_divide_", &[self_])?;
     shape::need_real_number("floor_divide_", other)?;
@@ -682,9 +635,9 @@ pub(crate) fn floor_divide_scalar_(
     inplace::write(
         "floor_divide_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::floor_divide_scalar(self_, other, out),
+        &|out| cpu::pointwise::floor_divide_scalar(self_, other, out),
     )
 }
 
@@ -692,12 +645,10 @@ pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REMAINDER_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REMAINDER_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("remainder", &[self_, other])?;
@@ -713,12 +664,11 @@ pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::REMAINDER__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::REMAINDER__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("remainder_", &[self_, other])?;
     races::op!("remainder_", self_, other);
@@ -726,9 +676,9 @@ pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()
     inplace::write(
         "remainder_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::remainder(self_, other, out),
+        &|out| cpu::pointwise::remainder(self_, other, out),
     )
 }
 
@@ -738,9 +688,7 @@ pub(crate) fn remainder_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REMAINDER_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::REMAINDER_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("remainder", &[self_])?;
     shape::need_real_number("remainder", other)?;
@@ -756,8 +704,7 @@ pub(crate) fn remainder_scalar(
 
 pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::REMAINDER__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::REMAINDER__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("remainder_", &[self_])?;
     shape::need_real_number("remainder_", other)?;
@@ -766,9 +713,9 @@ pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Res
     inplace::write(
         "remainder_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::remainder_scalar(self_, other, out),
+        &|out| cpu::pointwise::remainder_scalar(self_, other, out),
     )
 }
 
@@ -778,11 +725,9 @@ pub(crate) fn scalar_remainder(
     other: &Tensor,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::REMAINDER_SCALAR_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::inner(
+            Op::REMAINDER_SCALAR_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("remainder", &[other])?;
@@ -799,9 +744,7 @@ pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::FMOD_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::FMOD_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("fmod", &[self_, other])?;
     races::op!("fmod", self_, other);
@@ -816,12 +759,7 @@ pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::FMOD__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::FMOD__TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("fmod_", &[self_, other])?;
     races::op!("fmod_", self_, other);
@@ -829,17 +767,15 @@ pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "fmod_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::fmod(self_, other, out),
+        &|out| cpu::pointwise::fmod(self_, other, out),
     )
 }
 
 pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::FMOD_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::FMOD_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("fmod", &[self_])?;
     shape::need_real_number("fmod", other)?;
@@ -853,8 +789,7 @@ pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Te
 
 pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::FMOD__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::FMOD__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("fmod_", &[self_])?;
     shape::need_real_number("fmod_", other)?;
@@ -863,9 +798,9 @@ pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<(
     inplace::write(
         "fmod_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::fmod_scalar(self_, other, out),
+        &|out| cpu::pointwise::fmod_scalar(self_, other, out),
     )
 }
 
@@ -873,12 +808,10 @@ pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(exponent) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::POW_TENSOR_TENSOR,
-                &[self_.into(), exponent.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::POW_TENSOR_TENSOR,
+            &[self_.into(), exponent.into()],
         );
     }
     races::op!("pow", self_, exponent);
@@ -893,32 +826,22 @@ pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(exponent) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::POW__TENSOR,
-                &[self_.into(), exponent.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::POW__TENSOR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow_", self_, exponent);
     let spec = shape::binary_no_bool("pow_", self_, exponent)?;
     inplace::write(
         "pow_",
         self_,
-        spec,
+        spec.into(),
         &[self_, exponent],
-        |out| cpu::pointwise::pow(self_, exponent, out),
+        &|out| cpu::pointwise::pow(self_, exponent, out),
     )
 }
 
 pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::POW_TENSOR_SCALAR,
-                &[self_.into(), exponent.into()],
-            )?,
-        );
+        return dispatch::inner(Op::POW_TENSOR_SCALAR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow", self_);
     let result = Tensor::try_empty(shape::pow_scalar("pow", self_, exponent)?)?;
@@ -930,25 +853,22 @@ pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<
 
 pub(crate) fn pow_scalar_(word: u32, self_: &Tensor, exponent: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::POW__SCALAR, &[self_.into(), exponent.into()])
-            .map(drop);
+        return dispatch::inner(Op::POW__SCALAR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow_", self_);
     let spec = shape::pow_scalar("pow_", self_, exponent)?;
     inplace::write(
         "pow_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::pow_scalar(self_, exponent, out),
+        &|out| cpu::pointwise::pow_scalar(self_, exponent, out),
     )
 }
 
 pub(crate) fn scalar_pow(word: u32, self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::POW_SCALAR, &[self_.into(), exponent.into()])?,
-        );
+        return dispatch::inner(Op::POW_SCALAR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow", exponent);
     let result = Tensor::try_empty(shape::scalar_with("pow", self_, exponent)?)?;
@@ -969,12 +889,10 @@ pub(crate) fn addcmul(
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADDCMUL,
-                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADDCMUL,
+            &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
         );
     }
     races::op!("addcmul", self_, tensor1, tensor2);
@@ -998,21 +916,20 @@ pub(crate) fn addcmul_(
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADDCMUL_,
-                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADDCMUL_,
+            &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+        );
     }
     races::op!("addcmul_", self_, tensor1, tensor2);
     let spec = shape::addcmul("addcmul_", self_, tensor1, tensor2, value)?;
     inplace::write(
         "addcmul_",
         self_,
-        spec,
+        spec.into(),
         &[self_, tensor1, tensor2],
-        |out| cpu::pointwise::addcmul(self_, tensor1, tensor2, value, out),
+        &|out| cpu::pointwise::addcmul(self_, tensor1, tensor2, value, out),
     )
 }
 
@@ -1027,12 +944,10 @@ pub(crate) fn addcdiv(
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADDCDIV,
-                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADDCDIV,
+            &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
         );
     }
     races::op!("addcdiv", self_, tensor1, tensor2);
@@ -1056,21 +971,20 @@ pub(crate) fn addcdiv_(
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADDCDIV_,
-                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADDCDIV_,
+            &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+        );
     }
     races::op!("addcdiv_", self_, tensor1, tensor2);
     let spec = shape::addcdiv("addcdiv_", self_, tensor1, tensor2, value)?;
     inplace::write(
         "addcdiv_",
         self_,
-        spec,
+        spec.into(),
         &[self_, tensor1, tensor2],
-        |out| cpu::pointwise::addcdiv(self_, tensor1, tensor2, value, out),
+        &|out| cpu::pointwise::addcdiv(self_, tensor1, tensor2, value, out),
     )
 }
 
@@ -1083,12 +997,10 @@ pub(crate) fn lerp_scalar(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(end) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::LERP_SCALAR,
-                &[self_.into(), end.into(), weight.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::LERP_SCALAR,
+            &[self_.into(), end.into(), weight.into()],
         );
     }
     shape::need_real("lerp", &[self_, end])?;
@@ -1110,12 +1022,11 @@ pub(crate) fn lerp_scalar_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(end) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::LERP__SCALAR,
-                &[self_.into(), end.into(), weight.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::LERP__SCALAR,
+            &[self_.into(), end.into(), weight.into()],
+        );
     }
     shape::need_real("lerp_", &[self_, end])?;
     shape::need_real_number("lerp_", weight)?;
@@ -1124,9 +1035,9 @@ pub(crate) fn lerp_scalar_(
     inplace::write(
         "lerp_",
         self_,
-        spec,
+        spec.into(),
         &[self_, end],
-        |out| cpu::pointwise::lerp_scalar(self_, end, weight, out),
+        &|out| cpu::pointwise::lerp_scalar(self_, end, weight, out),
     )
 }
 
@@ -1139,12 +1050,10 @@ pub(crate) fn lerp(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(end) | devices::of(weight) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::LERP_TENSOR,
-                &[self_.into(), end.into(), weight.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::LERP_TENSOR,
+            &[self_.into(), end.into(), weight.into()],
         );
     }
     shape::need_real("lerp", &[self_, end, weight])?;
@@ -1165,12 +1074,11 @@ pub(crate) fn lerp_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(end) | devices::of(weight) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::LERP__TENSOR,
-                &[self_.into(), end.into(), weight.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::LERP__TENSOR,
+            &[self_.into(), end.into(), weight.into()],
+        );
     }
     shape::need_real("lerp_", &[self_, end, weight])?;
     races::op!("lerp_", self_, end, weight);
@@ -1178,9 +1086,9 @@ pub(crate) fn lerp_(
     inplace::write(
         "lerp_",
         self_,
-        spec,
+        spec.into(),
         &[self_, end, weight],
-        |out| cpu::pointwise::lerp(self_, end, weight, out),
+        &|out| cpu::pointwise::lerp(self_, end, weight, out),
     )
 }
 
@@ -1188,9 +1096,7 @@ pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LDEXP_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LDEXP_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("ldexp", &[self_, other])?;
     races::op!("ldexp", self_, other);
@@ -1205,9 +1111,7 @@ pub(crate) fn maximum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::MAXIMUM, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::MAXIMUM, &[self_.into(), other.into()]);
     }
     shape::need_real("maximum", &[self_, other])?;
     races::op!("maximum", self_, other);
@@ -1227,12 +1131,11 @@ pub(crate) fn maximum_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MAXIMUM_OUT,
-                &[self_.into(), other.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MAXIMUM_OUT,
+            &[self_.into(), other.into(), out.into()],
+        );
     }
     shape::need_real("maximum", &[self_, other])?;
     races::op!("maximum", self_, other, out);
@@ -1240,9 +1143,9 @@ pub(crate) fn maximum_out(
     inplace::write_out(
         "maximum",
         out,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::maximum(self_, other, out),
+        &|out| cpu::pointwise::maximum(self_, other, out),
     )
 }
 
@@ -1250,9 +1153,7 @@ pub(crate) fn minimum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::MINIMUM, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::MINIMUM, &[self_.into(), other.into()]);
     }
     shape::need_real("minimum", &[self_, other])?;
     races::op!("minimum", self_, other);
@@ -1272,12 +1173,11 @@ pub(crate) fn minimum_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MINIMUM_OUT,
-                &[self_.into(), other.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MINIMUM_OUT,
+            &[self_.into(), other.into(), out.into()],
+        );
     }
     shape::need_real("minimum", &[self_, other])?;
     races::op!("minimum", self_, other, out);
@@ -1285,9 +1185,9 @@ pub(crate) fn minimum_out(
     inplace::write_out(
         "minimum",
         out,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::minimum(self_, other, out),
+        &|out| cpu::pointwise::minimum(self_, other, out),
     )
 }
 
@@ -1295,9 +1195,7 @@ pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::FMAX, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::FMAX, &[self_.into(), other.into()]);
     }
     shape::need_real("fmax", &[self_, other])?;
     races::op!("fmax", self_, other);
@@ -1312,9 +1210,7 @@ pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::FMIN, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::FMIN, &[self_.into(), other.into()]);
     }
     shape::need_real("fmin", &[self_, other])?;
     races::op!("fmin", self_, other);
@@ -1329,9 +1225,7 @@ pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::HYPOT, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::HYPOT, &[self_.into(), other.into()]);
     }
     shape::need_real("hypot", &[self_, other])?;
     races::op!("hypot", self_, other);
@@ -1346,8 +1240,7 @@ pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::HYPOT_, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::HYPOT_, &[self_.into(), other.into()]);
     }
     shape::need_real("hypot_", &[self_, other])?;
     races::op!("hypot_", self_, other);
@@ -1355,9 +1248,9 @@ pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "hypot_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::hypot(self_, other, out),
+        &|out| cpu::pointwise::hypot(self_, other, out),
     )
 }
 
@@ -1365,9 +1258,7 @@ pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LOGADDEXP, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LOGADDEXP, &[self_.into(), other.into()]);
     }
     shape::need_real("logaddexp", &[self_, other])?;
     races::op!("logaddexp", self_, other);
@@ -1382,9 +1273,7 @@ pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LOGADDEXP2, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LOGADDEXP2, &[self_.into(), other.into()]);
     }
     shape::need_real("logaddexp2", &[self_, other])?;
     races::op!("logaddexp2", self_, other);
@@ -1399,9 +1288,7 @@ pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::ATAN2, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::ATAN2, &[self_.into(), other.into()]);
     }
     shape::need_real("atan2", &[self_, other])?;
     races::op!("atan2", self_, other);
@@ -1416,8 +1303,7 @@ pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::ATAN2_, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::ATAN2_, &[self_.into(), other.into()]);
     }
     shape::need_real("atan2_", &[self_, other])?;
     races::op!("atan2_", self_, other);
@@ -1425,9 +1311,9 @@ pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "atan2_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::atan2(self_, other, out),
+        &|out| cpu::pointwise::atan2(self_, other, out),
     )
 }
 
@@ -1435,13 +1321,7 @@ pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tens
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::COPYSIGN_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
-        );
+        return dispatch::apart(word, Op::COPYSIGN_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("copysign", &[self_, other])?;
     races::op!("copysign", self_, other);
@@ -1456,12 +1336,11 @@ pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()>
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::COPYSIGN__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::COPYSIGN__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("copysign_", &[self_, other])?;
     races::op!("copysign_", self_, other);
@@ -1469,9 +1348,9 @@ pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()>
     inplace::write(
         "copysign_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::copysign(self_, other, out),
+        &|out| cpu::pointwise::copysign(self_, other, out),
     )
 }
 
@@ -1481,9 +1360,7 @@ pub(crate) fn copysign_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::COPYSIGN_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::COPYSIGN_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("copysign", &[self_])?;
     shape::need_real_number("copysign", other)?;
@@ -1497,8 +1374,7 @@ pub(crate) fn copysign_scalar(
 
 pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::COPYSIGN__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::COPYSIGN__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("copysign_", &[self_])?;
     shape::need_real_number("copysign_", other)?;
@@ -1507,9 +1383,9 @@ pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Resu
     inplace::write(
         "copysign_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::copysign_scalar(self_, other, out),
+        &|out| cpu::pointwise::copysign_scalar(self_, other, out),
     )
 }
 
@@ -1517,9 +1393,7 @@ pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::XLOGY_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::XLOGY_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy", &[self_, other])?;
     races::op!("xlogy", self_, other);
@@ -1534,12 +1408,7 @@ pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::XLOGY__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::XLOGY__TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy_", &[self_, other])?;
     races::op!("xlogy_", self_, other);
@@ -1547,17 +1416,15 @@ pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "xlogy_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::xlogy(self_, other, out),
+        &|out| cpu::pointwise::xlogy(self_, other, out),
     )
 }
 
 pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::XLOGY_SCALAR_OTHER, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::XLOGY_SCALAR_OTHER, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy", &[self_])?;
     shape::need_real_number("xlogy", other)?;
@@ -1571,11 +1438,7 @@ pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<T
 
 pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::XLOGY__SCALAR_OTHER,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::XLOGY__SCALAR_OTHER, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy_", &[self_])?;
     shape::need_real_number("xlogy_", other)?;
@@ -1584,17 +1447,15 @@ pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<
     inplace::write(
         "xlogy_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::xlogy_scalar(self_, other, out),
+        &|out| cpu::pointwise::xlogy_scalar(self_, other, out),
     )
 }
 
 pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::XLOGY_SCALAR_SELF, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::XLOGY_SCALAR_SELF, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy", &[other])?;
     shape::need_real_number("xlogy", self_)?;
@@ -1610,9 +1471,7 @@ pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Te
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(values) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::HEAVISIDE, &[self_.into(), values.into()])?,
-        );
+        return dispatch::apart(word, Op::HEAVISIDE, &[self_.into(), values.into()]);
     }
     shape::need_real("heaviside", &[self_, values])?;
     races::op!("heaviside", self_, values);
@@ -1627,8 +1486,7 @@ pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(values) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::HEAVISIDE_, &[self_.into(), values.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::HEAVISIDE_, &[self_.into(), values.into()]);
     }
     shape::need_real("heaviside_", &[self_, values])?;
     races::op!("heaviside_", self_, values);
@@ -1636,15 +1494,15 @@ pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<(
     inplace::write(
         "heaviside_",
         self_,
-        spec,
+        spec.into(),
         &[self_, values],
-        |out| cpu::pointwise::heaviside(self_, values, out),
+        &|out| cpu::pointwise::heaviside(self_, values, out),
     )
 }
 
 pub(crate) fn neg(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::NEG, &[self_.into()])?);
+        return dispatch::inner(Op::NEG, &[self_.into()]);
     }
     races::op!("neg", self_);
     let result = Tensor::try_empty(shape::unary_no_bool("neg", self_)?)?;
@@ -1656,28 +1514,39 @@ pub(crate) fn neg(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn neg_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::NEG_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::NEG_, &[self_.into()]);
     }
     races::op!("neg_", self_);
     let spec = shape::unary_no_bool("neg_", self_)?;
-    inplace::write("neg_", self_, spec, &[self_], |out| cpu::pointwise::neg(self_, out))
+    inplace::write(
+        "neg_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::neg(self_, out),
+    )
 }
 
 pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::NEG_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::NEG_OUT, &[self_.into(), out.into()]);
     }
     races::op!("neg", self_, out);
     let spec = shape::unary_no_bool("neg", self_)?;
-    inplace::write_out("neg", out, spec, &[self_], |out| cpu::pointwise::neg(self_, out))
+    inplace::write_out(
+        "neg",
+        out,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::neg(self_, out),
+    )
 }
 
 pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ABS, &[self_.into()])?);
+        return dispatch::inner(Op::ABS, &[self_.into()]);
     }
     races::op!("abs", self_);
     let result = Tensor::try_empty(shape::unary_to_real("abs", self_)?)?;
@@ -1689,28 +1558,39 @@ pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ABS_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ABS_, &[self_.into()]);
     }
     races::op!("abs_", self_);
     let spec = shape::unary_to_real("abs_", self_)?;
-    inplace::write("abs_", self_, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
+    inplace::write(
+        "abs_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::abs(self_, out),
+    )
 }
 
 pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::ABS_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::ABS_OUT, &[self_.into(), out.into()]);
     }
     races::op!("abs", self_, out);
     let spec = shape::unary_to_real("abs", self_)?;
-    inplace::write_out("abs", out, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
+    inplace::write_out(
+        "abs",
+        out,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::abs(self_, out),
+    )
 }
 
 pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::FLOOR, &[self_.into()])?);
+        return dispatch::inner(Op::FLOOR, &[self_.into()]);
     }
     shape::need_real("floor", &[self_])?;
     races::op!("floor", self_);
@@ -1723,7 +1603,7 @@ pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::FLOOR_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::FLOOR_, &[self_.into()]);
     }
     shape::need_real("floor_", &[self_])?;
     races::op!("floor_", self_);
@@ -1731,15 +1611,15 @@ pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "floor_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::floor(self_, out),
+        &|out| cpu::pointwise::floor(self_, out),
     )
 }
 
 pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::CEIL, &[self_.into()])?);
+        return dispatch::inner(Op::CEIL, &[self_.into()]);
     }
     shape::need_real("ceil", &[self_])?;
     races::op!("ceil", self_);
@@ -1752,7 +1632,7 @@ pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CEIL_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::CEIL_, &[self_.into()]);
     }
     shape::need_real("ceil_", &[self_])?;
     races::op!("ceil_", self_);
@@ -1760,15 +1640,15 @@ pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "ceil_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::ceil(self_, out),
+        &|out| cpu::pointwise::ceil(self_, out),
     )
 }
 
 pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ROUND, &[self_.into()])?);
+        return dispatch::inner(Op::ROUND, &[self_.into()]);
     }
     shape::need_real("round", &[self_])?;
     races::op!("round", self_);
@@ -1781,7 +1661,7 @@ pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ROUND_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ROUND_, &[self_.into()]);
     }
     shape::need_real("round_", &[self_])?;
     races::op!("round_", self_);
@@ -1789,15 +1669,15 @@ pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "round_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::round(self_, out),
+        &|out| cpu::pointwise::round(self_, out),
     )
 }
 
 pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::TRUNC, &[self_.into()])?);
+        return dispatch::inner(Op::TRUNC, &[self_.into()]);
     }
     shape::need_real("trunc", &[self_])?;
     races::op!("trunc", self_);
@@ -1810,7 +1690,7 @@ pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn trunc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::TRUNC_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::TRUNC_, &[self_.into()]);
     }
     shape::need_real("trunc_", &[self_])?;
     races::op!("trunc_", self_);
@@ -1818,9 +1698,9 @@ pub(crate) fn trunc_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "trunc_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::trunc(self_, out),
+        &|out| cpu::pointwise::trunc(self_, out),
     )
 }
 
@@ -1830,9 +1710,7 @@ pub(crate) fn round_decimals(
     decimals: i64,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::ROUND_DECIMALS, &[self_.into(), decimals.into()])?,
-        );
+        return dispatch::inner(Op::ROUND_DECIMALS, &[self_.into(), decimals.into()]);
     }
     shape::need_real("round", &[self_])?;
     races::op!("round", self_);
@@ -1845,11 +1723,7 @@ pub(crate) fn round_decimals(
 
 pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::ROUND__DECIMALS,
-                &[self_.into(), decimals.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::ROUND__DECIMALS, &[self_.into(), decimals.into()]);
     }
     shape::need_real("round_", &[self_])?;
     races::op!("round_", self_);
@@ -1857,15 +1731,15 @@ pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Resul
     inplace::write(
         "round_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::round_decimals(self_, decimals, out),
+        &|out| cpu::pointwise::round_decimals(self_, decimals, out),
     )
 }
 
 pub(crate) fn sgn(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SGN, &[self_.into()])?);
+        return dispatch::inner(Op::SGN, &[self_.into()]);
     }
     races::op!("sgn", self_);
     let result = Tensor::try_empty(shape::unary("sgn", self_)?)?;
@@ -1877,16 +1751,22 @@ pub(crate) fn sgn(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sgn_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SGN_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SGN_, &[self_.into()]);
     }
     races::op!("sgn_", self_);
     let spec = shape::unary("sgn_", self_)?;
-    inplace::write("sgn_", self_, spec, &[self_], |out| cpu::pointwise::sgn(self_, out))
+    inplace::write(
+        "sgn_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::sgn(self_, out),
+    )
 }
 
 pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SIGN, &[self_.into()])?);
+        return dispatch::inner(Op::SIGN, &[self_.into()]);
     }
     shape::need_real("sign", &[self_])?;
     races::op!("sign", self_);
@@ -1899,7 +1779,7 @@ pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SIGN_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SIGN_, &[self_.into()]);
     }
     shape::need_real("sign_", &[self_])?;
     races::op!("sign_", self_);
@@ -1907,15 +1787,15 @@ pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "sign_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sign(self_, out),
+        &|out| cpu::pointwise::sign(self_, out),
     )
 }
 
 pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::FRAC, &[self_.into()])?);
+        return dispatch::inner(Op::FRAC, &[self_.into()]);
     }
     shape::need_real("frac", &[self_])?;
     races::op!("frac", self_);
@@ -1928,7 +1808,7 @@ pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::FRAC_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::FRAC_, &[self_.into()]);
     }
     shape::need_real("frac_", &[self_])?;
     races::op!("frac_", self_);
@@ -1936,17 +1816,15 @@ pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "frac_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::frac(self_, out),
+        &|out| cpu::pointwise::frac(self_, out),
     )
 }
 
 pub(crate) fn conj_physical(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CONJ_PHYSICAL, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::CONJ_PHYSICAL, &[self_.into()]);
     }
     races::op!("conj_physical", self_);
     let result = Tensor::try_empty(shape::unary("conj_physical", self_)?)?;
@@ -1958,16 +1836,16 @@ pub(crate) fn conj_physical(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn conj_physical_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CONJ_PHYSICAL_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::CONJ_PHYSICAL_, &[self_.into()]);
     }
     races::op!("conj_physical_", self_);
     let spec = shape::unary("conj_physical_", self_)?;
     inplace::write(
         "conj_physical_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::conj_physical(self_, out),
+        &|out| cpu::pointwise::conj_physical(self_, out),
     )
 }
 
@@ -1975,27 +1853,22 @@ pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Resu
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CONJ_PHYSICAL_OUT,
-                &[self_.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::CONJ_PHYSICAL_OUT, &[self_.into(), out.into()]);
     }
     races::op!("conj_physical", self_, out);
     let spec = shape::unary("conj_physical", self_)?;
     inplace::write_out(
         "conj_physical",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::conj_physical(self_, out),
+        &|out| cpu::pointwise::conj_physical(self_, out),
     )
 }
 
 pub(crate) fn angle(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ANGLE, &[self_.into()])?);
+        return dispatch::inner(Op::ANGLE, &[self_.into()]);
     }
     races::op!("angle", self_);
     let result = Tensor::try_empty(shape::unary_float_to_real("angle", self_)?)?;
@@ -2009,17 +1882,16 @@ pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::ANGLE_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::ANGLE_OUT, &[self_.into(), out.into()]);
     }
     races::op!("angle", self_, out);
     let spec = shape::unary_float_to_real("angle", self_)?;
     inplace::write_out(
         "angle",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::angle(self_, out),
+        &|out| cpu::pointwise::angle(self_, out),
     )
 }
 
@@ -2027,9 +1899,7 @@ pub(crate) fn complex(word: u32, real: &Tensor, imag: &Tensor) -> Result<Tensor>
     if word & state::INNER != 0
         || devices::of(real) | devices::of(imag) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::COMPLEX, &[real.into(), imag.into()])?,
-        );
+        return dispatch::apart(word, Op::COMPLEX, &[real.into(), imag.into()]);
     }
     shape::need_real("complex", &[real, imag])?;
     races::op!("complex", real, imag);
@@ -2049,12 +1919,11 @@ pub(crate) fn complex_out(
     if word & state::INNER != 0
         || devices::of(real) | devices::of(imag) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::COMPLEX_OUT,
-                &[real.into(), imag.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::COMPLEX_OUT,
+            &[real.into(), imag.into(), out.into()],
+        );
     }
     shape::need_real("complex", &[real, imag])?;
     races::op!("complex", real, imag, out);
@@ -2062,17 +1931,15 @@ pub(crate) fn complex_out(
     inplace::write_out_through_copy(
         "complex",
         out,
-        spec,
+        spec.into(),
         &[real, imag],
-        |out| cpu::run(|| cpu::pointwise::complex(real, imag, out)),
+        &|out| cpu::run(|| cpu::pointwise::complex(real, imag, out)),
     )
 }
 
 pub(crate) fn view_as_real(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::VIEW_AS_REAL, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::VIEW_AS_REAL, &[self_.into()]);
     }
     let layout = shape::view::view_as_real(self_)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -2080,9 +1947,7 @@ pub(crate) fn view_as_real(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn view_as_complex(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::VIEW_AS_COMPLEX, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::VIEW_AS_COMPLEX, &[self_.into()]);
     }
     let layout = shape::view::view_as_complex(self_)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -2090,9 +1955,7 @@ pub(crate) fn view_as_complex(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::RECIPROCAL, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::RECIPROCAL, &[self_.into()]);
     }
     races::op!("reciprocal", self_);
     let result = Tensor::try_empty(shape::unary_float("reciprocal", self_)?)?;
@@ -2104,16 +1967,16 @@ pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn reciprocal_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::RECIPROCAL_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::RECIPROCAL_, &[self_.into()]);
     }
     races::op!("reciprocal_", self_);
     let spec = shape::unary_float("reciprocal_", self_)?;
     inplace::write(
         "reciprocal_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::reciprocal(self_, out),
+        &|out| cpu::pointwise::reciprocal(self_, out),
     )
 }
 
@@ -2121,27 +1984,22 @@ pub(crate) fn reciprocal_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::RECIPROCAL_OUT,
-                &[self_.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::RECIPROCAL_OUT, &[self_.into(), out.into()]);
     }
     races::op!("reciprocal", self_, out);
     let spec = shape::unary_float("reciprocal", self_)?;
     inplace::write_out(
         "reciprocal",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::reciprocal(self_, out),
+        &|out| cpu::pointwise::reciprocal(self_, out),
     )
 }
 
 pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SQRT, &[self_.into()])?);
+        return dispatch::inner(Op::SQRT, &[self_.into()]);
     }
     races::op!("sqrt", self_);
     let result = Tensor::try_empty(shape::unary_float("sqrt", self_)?)?;
@@ -2153,16 +2011,16 @@ pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SQRT_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SQRT_, &[self_.into()]);
     }
     races::op!("sqrt_", self_);
     let spec = shape::unary_float("sqrt_", self_)?;
     inplace::write(
         "sqrt_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sqrt(self_, out),
+        &|out| cpu::pointwise::sqrt(self_, out),
     )
 }
 
@@ -2170,23 +2028,22 @@ pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::SQRT_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::SQRT_OUT, &[self_.into(), out.into()]);
     }
     races::op!("sqrt", self_, out);
     let spec = shape::unary_float("sqrt", self_)?;
     inplace::write_out(
         "sqrt",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sqrt(self_, out),
+        &|out| cpu::pointwise::sqrt(self_, out),
     )
 }
 
 pub(crate) fn rsqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::RSQRT, &[self_.into()])?);
+        return dispatch::inner(Op::RSQRT, &[self_.into()]);
     }
     races::op!("rsqrt", self_);
     let result = Tensor::try_empty(shape::unary_float("rsqrt", self_)?)?;
@@ -2198,22 +2055,22 @@ pub(crate) fn rsqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn rsqrt_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::RSQRT_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::RSQRT_, &[self_.into()]);
     }
     races::op!("rsqrt_", self_);
     let spec = shape::unary_float("rsqrt_", self_)?;
     inplace::write(
         "rsqrt_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::rsqrt(self_, out),
+        &|out| cpu::pointwise::rsqrt(self_, out),
     )
 }
 
 pub(crate) fn exp(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::EXP, &[self_.into()])?);
+        return dispatch::inner(Op::EXP, &[self_.into()]);
     }
     races::op!("exp", self_);
     let result = Tensor::try_empty(shape::unary_float("exp", self_)?)?;
@@ -2225,28 +2082,39 @@ pub(crate) fn exp(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn exp_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::EXP_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::EXP_, &[self_.into()]);
     }
     races::op!("exp_", self_);
     let spec = shape::unary_float("exp_", self_)?;
-    inplace::write("exp_", self_, spec, &[self_], |out| cpu::pointwise::exp(self_, out))
+    inplace::write(
+        "exp_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::exp(self_, out),
+    )
 }
 
 pub(crate) fn exp_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::EXP_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::EXP_OUT, &[self_.into(), out.into()]);
     }
     races::op!("exp", self_, out);
     let spec = shape::unary_float("exp", self_)?;
-    inplace::write_out("exp", out, spec, &[self_], |out| cpu::pointwise::exp(self_, out))
+    inplace::write_out(
+        "exp",
+        out,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::exp(self_, out),
+    )
 }
 
 pub(crate) fn exp2(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::EXP2, &[self_.into()])?);
+        return dispatch::inner(Op::EXP2, &[self_.into()]);
     }
     races::op!("exp2", self_);
     let result = Tensor::try_empty(shape::unary_float("exp2", self_)?)?;
@@ -2258,22 +2126,22 @@ pub(crate) fn exp2(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn exp2_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::EXP2_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::EXP2_, &[self_.into()]);
     }
     races::op!("exp2_", self_);
     let spec = shape::unary_float("exp2_", self_)?;
     inplace::write(
         "exp2_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::exp2(self_, out),
+        &|out| cpu::pointwise::exp2(self_, out),
     )
 }
 
 pub(crate) fn expm1(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::EXPM1, &[self_.into()])?);
+        return dispatch::inner(Op::EXPM1, &[self_.into()]);
     }
     races::op!("expm1", self_);
     let result = Tensor::try_empty(shape::unary_float("expm1", self_)?)?;
@@ -2285,22 +2153,22 @@ pub(crate) fn expm1(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn expm1_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::EXPM1_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::EXPM1_, &[self_.into()]);
     }
     races::op!("expm1_", self_);
     let spec = shape::unary_float("expm1_", self_)?;
     inplace::write(
         "expm1_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::expm1(self_, out),
+        &|out| cpu::pointwise::expm1(self_, out),
     )
 }
 
 pub(crate) fn log(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::LOG, &[self_.into()])?);
+        return dispatch::inner(Op::LOG, &[self_.into()]);
     }
     races::op!("log", self_);
     let result = Tensor::try_empty(shape::unary_float("log", self_)?)?;
@@ -2312,28 +2180,39 @@ pub(crate) fn log(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn log_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOG_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::LOG_, &[self_.into()]);
     }
     races::op!("log_", self_);
     let spec = shape::unary_float("log_", self_)?;
-    inplace::write("log_", self_, spec, &[self_], |out| cpu::pointwise::log(self_, out))
+    inplace::write(
+        "log_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::log(self_, out),
+    )
 }
 
 pub(crate) fn log_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::LOG_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::LOG_OUT, &[self_.into(), out.into()]);
     }
     races::op!("log", self_, out);
     let spec = shape::unary_float("log", self_)?;
-    inplace::write_out("log", out, spec, &[self_], |out| cpu::pointwise::log(self_, out))
+    inplace::write_out(
+        "log",
+        out,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::log(self_, out),
+    )
 }
 
 pub(crate) fn log2(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::LOG2, &[self_.into()])?);
+        return dispatch::inner(Op::LOG2, &[self_.into()]);
     }
     races::op!("log2", self_);
     let result = Tensor::try_empty(shape::unary_float("log2", self_)?)?;
@@ -2345,22 +2224,22 @@ pub(crate) fn log2(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn log2_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOG2_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::LOG2_, &[self_.into()]);
     }
     races::op!("log2_", self_);
     let spec = shape::unary_float("log2_", self_)?;
     inplace::write(
         "log2_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::log2(self_, out),
+        &|out| cpu::pointwise::log2(self_, out),
     )
 }
 
 pub(crate) fn log10(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::LOG10, &[self_.into()])?);
+        return dispatch::inner(Op::LOG10, &[self_.into()]);
     }
     races::op!("log10", self_);
     let result = Tensor::try_empty(shape::unary_float("log10", self_)?)?;
@@ -2372,22 +2251,22 @@ pub(crate) fn log10(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn log10_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOG10_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::LOG10_, &[self_.into()]);
     }
     races::op!("log10_", self_);
     let spec = shape::unary_float("log10_", self_)?;
     inplace::write(
         "log10_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::log10(self_, out),
+        &|out| cpu::pointwise::log10(self_, out),
     )
 }
 
 pub(crate) fn log1p(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::LOG1P, &[self_.into()])?);
+        return dispatch::inner(Op::LOG1P, &[self_.into()]);
     }
     races::op!("log1p", self_);
     let result = Tensor::try_empty(shape::unary_float("log1p", self_)?)?;
@@ -2399,22 +2278,22 @@ pub(crate) fn log1p(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn log1p_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOG1P_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::LOG1P_, &[self_.into()]);
     }
     races::op!("log1p_", self_);
     let spec = shape::unary_float("log1p_", self_)?;
     inplace::write(
         "log1p_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::log1p(self_, out),
+        &|out| cpu::pointwise::log1p(self_, out),
     )
 }
 
 pub(crate) fn sin(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SIN, &[self_.into()])?);
+        return dispatch::inner(Op::SIN, &[self_.into()]);
     }
     races::op!("sin", self_);
     let result = Tensor::try_empty(shape::unary_float("sin", self_)?)?;
@@ -2426,28 +2305,39 @@ pub(crate) fn sin(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sin_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SIN_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SIN_, &[self_.into()]);
     }
     races::op!("sin_", self_);
     let spec = shape::unary_float("sin_", self_)?;
-    inplace::write("sin_", self_, spec, &[self_], |out| cpu::pointwise::sin(self_, out))
+    inplace::write(
+        "sin_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::sin(self_, out),
+    )
 }
 
 pub(crate) fn sin_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::SIN_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::SIN_OUT, &[self_.into(), out.into()]);
     }
     races::op!("sin", self_, out);
     let spec = shape::unary_float("sin", self_)?;
-    inplace::write_out("sin", out, spec, &[self_], |out| cpu::pointwise::sin(self_, out))
+    inplace::write_out(
+        "sin",
+        out,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::sin(self_, out),
+    )
 }
 
 pub(crate) fn cos(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::COS, &[self_.into()])?);
+        return dispatch::inner(Op::COS, &[self_.into()]);
     }
     races::op!("cos", self_);
     let result = Tensor::try_empty(shape::unary_float("cos", self_)?)?;
@@ -2459,28 +2349,39 @@ pub(crate) fn cos(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn cos_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::COS_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::COS_, &[self_.into()]);
     }
     races::op!("cos_", self_);
     let spec = shape::unary_float("cos_", self_)?;
-    inplace::write("cos_", self_, spec, &[self_], |out| cpu::pointwise::cos(self_, out))
+    inplace::write(
+        "cos_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::cos(self_, out),
+    )
 }
 
 pub(crate) fn cos_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::COS_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::COS_OUT, &[self_.into(), out.into()]);
     }
     races::op!("cos", self_, out);
     let spec = shape::unary_float("cos", self_)?;
-    inplace::write_out("cos", out, spec, &[self_], |out| cpu::pointwise::cos(self_, out))
+    inplace::write_out(
+        "cos",
+        out,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::cos(self_, out),
+    )
 }
 
 pub(crate) fn tan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::TAN, &[self_.into()])?);
+        return dispatch::inner(Op::TAN, &[self_.into()]);
     }
     races::op!("tan", self_);
     let result = Tensor::try_empty(shape::unary_float("tan", self_)?)?;
@@ -2492,16 +2393,22 @@ pub(crate) fn tan(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn tan_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::TAN_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::TAN_, &[self_.into()]);
     }
     races::op!("tan_", self_);
     let spec = shape::unary_float("tan_", self_)?;
-    inplace::write("tan_", self_, spec, &[self_], |out| cpu::pointwise::tan(self_, out))
+    inplace::write(
+        "tan_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::tan(self_, out),
+    )
 }
 
 pub(crate) fn asin(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ASIN, &[self_.into()])?);
+        return dispatch::inner(Op::ASIN, &[self_.into()]);
     }
     races::op!("asin", self_);
     let result = Tensor::try_empty(shape::unary_float("asin", self_)?)?;
@@ -2513,22 +2420,22 @@ pub(crate) fn asin(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn asin_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ASIN_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ASIN_, &[self_.into()]);
     }
     races::op!("asin_", self_);
     let spec = shape::unary_float("asin_", self_)?;
     inplace::write(
         "asin_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::asin(self_, out),
+        &|out| cpu::pointwise::asin(self_, out),
     )
 }
 
 pub(crate) fn acos(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ACOS, &[self_.into()])?);
+        return dispatch::inner(Op::ACOS, &[self_.into()]);
     }
     races::op!("acos", self_);
     let result = Tensor::try_empty(shape::unary_float("acos", self_)?)?;
@@ -2540,22 +2447,22 @@ pub(crate) fn acos(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn acos_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ACOS_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ACOS_, &[self_.into()]);
     }
     races::op!("acos_", self_);
     let spec = shape::unary_float("acos_", self_)?;
     inplace::write(
         "acos_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::acos(self_, out),
+        &|out| cpu::pointwise::acos(self_, out),
     )
 }
 
 pub(crate) fn atan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ATAN, &[self_.into()])?);
+        return dispatch::inner(Op::ATAN, &[self_.into()]);
     }
     races::op!("atan", self_);
     let result = Tensor::try_empty(shape::unary_float("atan", self_)?)?;
@@ -2567,22 +2474,22 @@ pub(crate) fn atan(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn atan_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ATAN_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ATAN_, &[self_.into()]);
     }
     races::op!("atan_", self_);
     let spec = shape::unary_float("atan_", self_)?;
     inplace::write(
         "atan_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::atan(self_, out),
+        &|out| cpu::pointwise::atan(self_, out),
     )
 }
 
 pub(crate) fn sinh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SINH, &[self_.into()])?);
+        return dispatch::inner(Op::SINH, &[self_.into()]);
     }
     races::op!("sinh", self_);
     let result = Tensor::try_empty(shape::unary_float("sinh", self_)?)?;
@@ -2594,22 +2501,22 @@ pub(crate) fn sinh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sinh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SINH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SINH_, &[self_.into()]);
     }
     races::op!("sinh_", self_);
     let spec = shape::unary_float("sinh_", self_)?;
     inplace::write(
         "sinh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sinh(self_, out),
+        &|out| cpu::pointwise::sinh(self_, out),
     )
 }
 
 pub(crate) fn cosh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::COSH, &[self_.into()])?);
+        return dispatch::inner(Op::COSH, &[self_.into()]);
     }
     races::op!("cosh", self_);
     let result = Tensor::try_empty(shape::unary_float("cosh", self_)?)?;
@@ -2621,22 +2528,22 @@ pub(crate) fn cosh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn cosh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::COSH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::COSH_, &[self_.into()]);
     }
     races::op!("cosh_", self_);
     let spec = shape::unary_float("cosh_", self_)?;
     inplace::write(
         "cosh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::cosh(self_, out),
+        &|out| cpu::pointwise::cosh(self_, out),
     )
 }
 
 pub(crate) fn tanh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::TANH, &[self_.into()])?);
+        return dispatch::inner(Op::TANH, &[self_.into()]);
     }
     races::op!("tanh", self_);
     let result = Tensor::try_empty(shape::unary_float("tanh", self_)?)?;
@@ -2648,16 +2555,16 @@ pub(crate) fn tanh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn tanh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::TANH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::TANH_, &[self_.into()]);
     }
     races::op!("tanh_", self_);
     let spec = shape::unary_float("tanh_", self_)?;
     inplace::write(
         "tanh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::tanh(self_, out),
+        &|out| cpu::pointwise::tanh(self_, out),
     )
 }
 
@@ -2665,23 +2572,22 @@ pub(crate) fn tanh_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::TANH_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::TANH_OUT, &[self_.into(), out.into()]);
     }
     races::op!("tanh", self_, out);
     let spec = shape::unary_float("tanh", self_)?;
     inplace::write_out(
         "tanh",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::tanh(self_, out),
+        &|out| cpu::pointwise::tanh(self_, out),
     )
 }
 
 pub(crate) fn asinh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ASINH, &[self_.into()])?);
+        return dispatch::inner(Op::ASINH, &[self_.into()]);
     }
     races::op!("asinh", self_);
     let result = Tensor::try_empty(shape::unary_float("asinh", self_)?)?;
@@ -2693,22 +2599,22 @@ pub(crate) fn asinh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn asinh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ASINH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ASINH_, &[self_.into()]);
     }
     races::op!("asinh_", self_);
     let spec = shape::unary_float("asinh_", self_)?;
     inplace::write(
         "asinh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::asinh(self_, out),
+        &|out| cpu::pointwise::asinh(self_, out),
     )
 }
 
 pub(crate) fn acosh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ACOSH, &[self_.into()])?);
+        return dispatch::inner(Op::ACOSH, &[self_.into()]);
     }
     races::op!("acosh", self_);
     let result = Tensor::try_empty(shape::unary_float("acosh", self_)?)?;
@@ -2720,22 +2626,22 @@ pub(crate) fn acosh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn acosh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ACOSH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ACOSH_, &[self_.into()]);
     }
     races::op!("acosh_", self_);
     let spec = shape::unary_float("acosh_", self_)?;
     inplace::write(
         "acosh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::acosh(self_, out),
+        &|out| cpu::pointwise::acosh(self_, out),
     )
 }
 
 pub(crate) fn atanh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ATANH, &[self_.into()])?);
+        return dispatch::inner(Op::ATANH, &[self_.into()]);
     }
     races::op!("atanh", self_);
     let result = Tensor::try_empty(shape::unary_float("atanh", self_)?)?;
@@ -2747,22 +2653,22 @@ pub(crate) fn atanh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn atanh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ATANH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ATANH_, &[self_.into()]);
     }
     races::op!("atanh_", self_);
     let spec = shape::unary_float("atanh_", self_)?;
     inplace::write(
         "atanh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::atanh(self_, out),
+        &|out| cpu::pointwise::atanh(self_, out),
     )
 }
 
 pub(crate) fn sigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SIGMOID, &[self_.into()])?);
+        return dispatch::inner(Op::SIGMOID, &[self_.into()]);
     }
     races::op!("sigmoid", self_);
     let result = Tensor::try_empty(shape::unary_float("sigmoid", self_)?)?;
@@ -2774,16 +2680,16 @@ pub(crate) fn sigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sigmoid_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SIGMOID_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SIGMOID_, &[self_.into()]);
     }
     races::op!("sigmoid_", self_);
     let spec = shape::unary_float("sigmoid_", self_)?;
     inplace::write(
         "sigmoid_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sigmoid(self_, out),
+        &|out| cpu::pointwise::sigmoid(self_, out),
     )
 }
 
@@ -2791,23 +2697,22 @@ pub(crate) fn sigmoid_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()>
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::SIGMOID_OUT, &[self_.into(), out.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::SIGMOID_OUT, &[self_.into(), out.into()]);
     }
     races::op!("sigmoid", self_, out);
     let spec = shape::unary_float("sigmoid", self_)?;
     inplace::write_out(
         "sigmoid",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sigmoid(self_, out),
+        &|out| cpu::pointwise::sigmoid(self_, out),
     )
 }
 
 pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ERF, &[self_.into()])?);
+        return dispatch::inner(Op::ERF, &[self_.into()]);
     }
     shape::need_real("erf", &[self_])?;
     races::op!("erf", self_);
@@ -2820,17 +2725,23 @@ pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn erf_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ERF_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ERF_, &[self_.into()]);
     }
     shape::need_real("erf_", &[self_])?;
     races::op!("erf_", self_);
     let spec = shape::unary_float("erf_", self_)?;
-    inplace::write("erf_", self_, spec, &[self_], |out| cpu::pointwise::erf(self_, out))
+    inplace::write(
+        "erf_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::pointwise::erf(self_, out),
+    )
 }
 
 pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ERFC, &[self_.into()])?);
+        return dispatch::inner(Op::ERFC, &[self_.into()]);
     }
     shape::need_real("erfc", &[self_])?;
     races::op!("erfc", self_);
@@ -2843,7 +2754,7 @@ pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ERFC_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ERFC_, &[self_.into()]);
     }
     shape::need_real("erfc_", &[self_])?;
     races::op!("erfc_", self_);
@@ -2851,15 +2762,15 @@ pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "erfc_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::erfc(self_, out),
+        &|out| cpu::pointwise::erfc(self_, out),
     )
 }
 
 pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ERFINV, &[self_.into()])?);
+        return dispatch::inner(Op::ERFINV, &[self_.into()]);
     }
     shape::need_real("erfinv", &[self_])?;
     races::op!("erfinv", self_);
@@ -2872,7 +2783,7 @@ pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ERFINV_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ERFINV_, &[self_.into()]);
     }
     shape::need_real("erfinv_", &[self_])?;
     races::op!("erfinv_", self_);
@@ -2880,15 +2791,15 @@ pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "erfinv_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::erfinv(self_, out),
+        &|out| cpu::pointwise::erfinv(self_, out),
     )
 }
 
 pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::LGAMMA, &[self_.into()])?);
+        return dispatch::inner(Op::LGAMMA, &[self_.into()]);
     }
     shape::need_real("lgamma", &[self_])?;
     races::op!("lgamma", self_);
@@ -2901,7 +2812,7 @@ pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LGAMMA_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::LGAMMA_, &[self_.into()]);
     }
     shape::need_real("lgamma_", &[self_])?;
     races::op!("lgamma_", self_);
@@ -2909,15 +2820,15 @@ pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "lgamma_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::lgamma(self_, out),
+        &|out| cpu::pointwise::lgamma(self_, out),
     )
 }
 
 pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::DIGAMMA, &[self_.into()])?);
+        return dispatch::inner(Op::DIGAMMA, &[self_.into()]);
     }
     shape::need_real("digamma", &[self_])?;
     races::op!("digamma", self_);
@@ -2930,7 +2841,7 @@ pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::DIGAMMA_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::DIGAMMA_, &[self_.into()]);
     }
     shape::need_real("digamma_", &[self_])?;
     races::op!("digamma_", self_);
@@ -2938,15 +2849,15 @@ pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "digamma_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::digamma(self_, out),
+        &|out| cpu::pointwise::digamma(self_, out),
     )
 }
 
 pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SINC, &[self_.into()])?);
+        return dispatch::inner(Op::SINC, &[self_.into()]);
     }
     shape::need_real("sinc", &[self_])?;
     races::op!("sinc", self_);
@@ -2959,7 +2870,7 @@ pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SINC_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SINC_, &[self_.into()]);
     }
     shape::need_real("sinc_", &[self_])?;
     races::op!("sinc_", self_);
@@ -2967,15 +2878,15 @@ pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "sinc_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::sinc(self_, out),
+        &|out| cpu::pointwise::sinc(self_, out),
     )
 }
 
 pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::DEG2RAD, &[self_.into()])?);
+        return dispatch::inner(Op::DEG2RAD, &[self_.into()]);
     }
     shape::need_real("deg2rad", &[self_])?;
     races::op!("deg2rad", self_);
@@ -2988,7 +2899,7 @@ pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::DEG2RAD_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::DEG2RAD_, &[self_.into()]);
     }
     shape::need_real("deg2rad_", &[self_])?;
     races::op!("deg2rad_", self_);
@@ -2996,15 +2907,15 @@ pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "deg2rad_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::deg2rad(self_, out),
+        &|out| cpu::pointwise::deg2rad(self_, out),
     )
 }
 
 pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::RAD2DEG, &[self_.into()])?);
+        return dispatch::inner(Op::RAD2DEG, &[self_.into()]);
     }
     shape::need_real("rad2deg", &[self_])?;
     races::op!("rad2deg", self_);
@@ -3017,7 +2928,7 @@ pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::RAD2DEG_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::RAD2DEG_, &[self_.into()]);
     }
     shape::need_real("rad2deg_", &[self_])?;
     races::op!("rad2deg_", self_);
@@ -3025,17 +2936,15 @@ pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "rad2deg_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::rad2deg(self_, out),
+        &|out| cpu::pointwise::rad2deg(self_, out),
     )
 }
 
 pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::POLYGAMMA, &[n.into(), self_.into()])?,
-        );
+        return dispatch::inner(Op::POLYGAMMA, &[n.into(), self_.into()]);
     }
     shape::need_real("polygamma", &[self_])?;
     races::op!("polygamma", self_);
@@ -3048,9 +2957,7 @@ pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGIT, &[self_.into(), eps.into()])?,
-        );
+        return dispatch::inner(Op::LOGIT, &[self_.into(), eps.into()]);
     }
     shape::need_real("logit", &[self_])?;
     races::op!("logit", self_);
@@ -3063,7 +2970,7 @@ pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tenso
 
 pub(crate) fn logit_(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOGIT_, &[self_.into(), eps.into()]).map(drop);
+        return dispatch::inner(Op::LOGIT_, &[self_.into(), eps.into()]);
     }
     shape::need_real("logit_", &[self_])?;
     races::op!("logit_", self_);
@@ -3071,9 +2978,9 @@ pub(crate) fn logit_(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<()> 
     inplace::write(
         "logit_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::logit(self_, eps, out),
+        &|out| cpu::pointwise::logit(self_, eps, out),
     )
 }
 
@@ -3085,11 +2992,9 @@ pub(crate) fn nan_to_num(
     neginf: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NAN_TO_NUM,
-                &[self_.into(), nan.into(), posinf.into(), neginf.into()],
-            )?,
+        return dispatch::inner(
+            Op::NAN_TO_NUM,
+            &[self_.into(), nan.into(), posinf.into(), neginf.into()],
         );
     }
     shape::need_real("nan_to_num", &[self_])?;
@@ -3111,11 +3016,10 @@ pub(crate) fn nan_to_num_(
     neginf: Option<f64>,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::NAN_TO_NUM_,
-                &[self_.into(), nan.into(), posinf.into(), neginf.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::NAN_TO_NUM_,
+            &[self_.into(), nan.into(), posinf.into(), neginf.into()],
+        );
     }
     shape::need_real("nan_to_num_", &[self_])?;
     races::op!("nan_to_num_", self_);
@@ -3123,15 +3027,15 @@ pub(crate) fn nan_to_num_(
     inplace::write(
         "nan_to_num_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::nan_to_num(self_, nan, posinf, neginf, out),
+        &|out| cpu::pointwise::nan_to_num(self_, nan, posinf, neginf, out),
     )
 }
 
 pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ISNAN, &[self_.into()])?);
+        return dispatch::inner(Op::ISNAN, &[self_.into()]);
     }
     races::op!("isnan", self_);
     let result = Tensor::try_empty(shape::unary_bool("isnan", self_)?)?;
@@ -3143,7 +3047,7 @@ pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn isinf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ISINF, &[self_.into()])?);
+        return dispatch::inner(Op::ISINF, &[self_.into()]);
     }
     races::op!("isinf", self_);
     let result = Tensor::try_empty(shape::unary_bool("isinf", self_)?)?;
@@ -3155,9 +3059,7 @@ pub(crate) fn isinf(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::ISPOSINF, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::ISPOSINF, &[self_.into()]);
     }
     shape::need_real("isposinf", &[self_])?;
     races::op!("isposinf", self_);
@@ -3170,9 +3072,7 @@ pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::ISNEGINF, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::ISNEGINF, &[self_.into()]);
     }
     shape::need_real("isneginf", &[self_])?;
     races::op!("isneginf", self_);
@@ -3185,7 +3085,7 @@ pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SIGNBIT, &[self_.into()])?);
+        return dispatch::inner(Op::SIGNBIT, &[self_.into()]);
     }
     shape::need_real("signbit", &[self_])?;
     races::op!("signbit", self_);
@@ -3198,9 +3098,7 @@ pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn isfinite(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::ISFINITE, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::ISFINITE, &[self_.into()]);
     }
     races::op!("isfinite", self_);
     let result = Tensor::try_empty(shape::unary_bool("isfinite", self_)?)?;
@@ -3212,9 +3110,7 @@ pub(crate) fn isfinite(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn logical_not(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGICAL_NOT, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::LOGICAL_NOT, &[self_.into()]);
     }
     races::op!("logical_not", self_);
     let result = Tensor::try_empty(shape::unary_bool("logical_not", self_)?)?;
@@ -3226,16 +3122,16 @@ pub(crate) fn logical_not(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn logical_not_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOGICAL_NOT_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::LOGICAL_NOT_, &[self_.into()]);
     }
     races::op!("logical_not_", self_);
     let spec = shape::unary_bool("logical_not_", self_)?;
     inplace::write(
         "logical_not_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::logical_not(self_, out),
+        &|out| cpu::pointwise::logical_not(self_, out),
     )
 }
 
@@ -3243,9 +3139,7 @@ pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::EQ_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::EQ_TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("eq", self_, other);
     let result = Tensor::try_empty(shape::comparison("eq", self_, other)?)?;
@@ -3259,25 +3153,22 @@ pub(crate) fn eq_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::EQ__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::EQ__TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("eq_", self_, other);
     let spec = shape::comparison("eq_", self_, other)?;
     inplace::write(
         "eq_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::eq(self_, other, out),
+        &|out| cpu::pointwise::eq(self_, other, out),
     )
 }
 
 pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::EQ_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::EQ_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("eq", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("eq", self_, other)?)?;
@@ -3289,17 +3180,16 @@ pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 
 pub(crate) fn eq_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::EQ__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::EQ__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("eq_", self_);
     let spec = shape::comparison_scalar("eq_", self_, other)?;
     inplace::write(
         "eq_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::eq_scalar(self_, other, out),
+        &|out| cpu::pointwise::eq_scalar(self_, other, out),
     )
 }
 
@@ -3307,9 +3197,7 @@ pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::NE_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::NE_TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("ne", self_, other);
     let result = Tensor::try_empty(shape::comparison("ne", self_, other)?)?;
@@ -3323,25 +3211,22 @@ pub(crate) fn ne_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::NE__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::NE__TENSOR, &[self_.into(), other.into()]);
     }
     races::op!("ne_", self_, other);
     let spec = shape::comparison("ne_", self_, other)?;
     inplace::write(
         "ne_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::ne(self_, other, out),
+        &|out| cpu::pointwise::ne(self_, other, out),
     )
 }
 
 pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::NE_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::NE_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("ne", self_);
     let result = Tensor::try_empty(shape::comparison_scalar("ne", self_, other)?)?;
@@ -3353,17 +3238,16 @@ pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 
 pub(crate) fn ne_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::NE__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::NE__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("ne_", self_);
     let spec = shape::comparison_scalar("ne_", self_, other)?;
     inplace::write(
         "ne_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::ne_scalar(self_, other, out),
+        &|out| cpu::pointwise::ne_scalar(self_, other, out),
     )
 }
 
@@ -3371,9 +3255,7 @@ pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LT_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LT_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("lt", &[self_, other])?;
     races::op!("lt", self_, other);
@@ -3388,8 +3270,7 @@ pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::LT__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::LT__TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("lt_", &[self_, other])?;
     races::op!("lt_", self_, other);
@@ -3397,17 +3278,15 @@ pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "lt_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::lt(self_, other, out),
+        &|out| cpu::pointwise::lt(self_, other, out),
     )
 }
 
 pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LT_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::LT_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("lt", &[self_])?;
     shape::need_real_number("lt", other)?;
@@ -3421,8 +3300,7 @@ pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 
 pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LT__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::LT__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("lt_", &[self_])?;
     shape::need_real_number("lt_", other)?;
@@ -3431,9 +3309,9 @@ pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     inplace::write(
         "lt_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::lt_scalar(self_, other, out),
+        &|out| cpu::pointwise::lt_scalar(self_, other, out),
     )
 }
 
@@ -3441,9 +3319,7 @@ pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LE_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LE_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("le", &[self_, other])?;
     races::op!("le", self_, other);
@@ -3458,8 +3334,7 @@ pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::LE__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::LE__TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("le_", &[self_, other])?;
     races::op!("le_", self_, other);
@@ -3467,17 +3342,15 @@ pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "le_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::le(self_, other, out),
+        &|out| cpu::pointwise::le(self_, other, out),
     )
 }
 
 pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LE_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::LE_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("le", &[self_])?;
     shape::need_real_number("le", other)?;
@@ -3491,8 +3364,7 @@ pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 
 pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LE__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::LE__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("le_", &[self_])?;
     shape::need_real_number("le_", other)?;
@@ -3501,9 +3373,9 @@ pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     inplace::write(
         "le_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::le_scalar(self_, other, out),
+        &|out| cpu::pointwise::le_scalar(self_, other, out),
     )
 }
 
@@ -3511,9 +3383,7 @@ pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::GT_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::GT_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("gt", &[self_, other])?;
     races::op!("gt", self_, other);
@@ -3528,8 +3398,7 @@ pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::GT__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::GT__TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("gt_", &[self_, other])?;
     races::op!("gt_", self_, other);
@@ -3537,17 +3406,15 @@ pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "gt_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::gt(self_, other, out),
+        &|out| cpu::pointwise::gt(self_, other, out),
     )
 }
 
 pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::GT_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::GT_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("gt", &[self_])?;
     shape::need_real_number("gt", other)?;
@@ -3561,8 +3428,7 @@ pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 
 pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::GT__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::GT__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("gt_", &[self_])?;
     shape::need_real_number("gt_", other)?;
@@ -3571,9 +3437,9 @@ pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     inplace::write(
         "gt_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::gt_scalar(self_, other, out),
+        &|out| cpu::pointwise::gt_scalar(self_, other, out),
     )
 }
 
@@ -3581,9 +3447,7 @@ pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::GE_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::GE_TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("ge", &[self_, other])?;
     races::op!("ge", self_, other);
@@ -3598,8 +3462,7 @@ pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::GE__TENSOR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::GE__TENSOR, &[self_.into(), other.into()]);
     }
     shape::need_real("ge_", &[self_, other])?;
     races::op!("ge_", self_, other);
@@ -3607,17 +3470,15 @@ pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     inplace::write(
         "ge_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::ge(self_, other, out),
+        &|out| cpu::pointwise::ge(self_, other, out),
     )
 }
 
 pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::GE_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::GE_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("ge", &[self_])?;
     shape::need_real_number("ge", other)?;
@@ -3631,8 +3492,7 @@ pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 
 pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::GE__SCALAR, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::inner(Op::GE__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("ge_", &[self_])?;
     shape::need_real_number("ge_", other)?;
@@ -3641,9 +3501,9 @@ pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
     inplace::write(
         "ge_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::ge_scalar(self_, other, out),
+        &|out| cpu::pointwise::ge_scalar(self_, other, out),
     )
 }
 
@@ -3651,9 +3511,7 @@ pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LOGICAL_AND, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LOGICAL_AND, &[self_.into(), other.into()]);
     }
     races::op!("logical_and", self_, other);
     let result = Tensor::try_empty(shape::comparison("logical_and", self_, other)?)?;
@@ -3667,21 +3525,16 @@ pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::LOGICAL_AND_,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::LOGICAL_AND_, &[self_.into(), other.into()]);
     }
     races::op!("logical_and_", self_, other);
     let spec = shape::comparison("logical_and_", self_, other)?;
     inplace::write(
         "logical_and_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::logical_and(self_, other, out),
+        &|out| cpu::pointwise::logical_and(self_, other, out),
     )
 }
 
@@ -3689,9 +3542,7 @@ pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LOGICAL_OR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LOGICAL_OR, &[self_.into(), other.into()]);
     }
     races::op!("logical_or", self_, other);
     let result = Tensor::try_empty(shape::comparison("logical_or", self_, other)?)?;
@@ -3705,17 +3556,16 @@ pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(word, Op::LOGICAL_OR_, &[self_.into(), other.into()])
-            .map(drop);
+        return dispatch::apart(word, Op::LOGICAL_OR_, &[self_.into(), other.into()]);
     }
     races::op!("logical_or_", self_, other);
     let spec = shape::comparison("logical_or_", self_, other)?;
     inplace::write(
         "logical_or_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::logical_or(self_, other, out),
+        &|out| cpu::pointwise::logical_or(self_, other, out),
     )
 }
 
@@ -3723,9 +3573,7 @@ pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::LOGICAL_XOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::LOGICAL_XOR, &[self_.into(), other.into()]);
     }
     races::op!("logical_xor", self_, other);
     let result = Tensor::try_empty(shape::comparison("logical_xor", self_, other)?)?;
@@ -3739,29 +3587,22 @@ pub(crate) fn logical_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::LOGICAL_XOR_,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::LOGICAL_XOR_, &[self_.into(), other.into()]);
     }
     races::op!("logical_xor_", self_, other);
     let spec = shape::comparison("logical_xor_", self_, other)?;
     inplace::write(
         "logical_xor_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::logical_xor(self_, other, out),
+        &|out| cpu::pointwise::logical_xor(self_, other, out),
     )
 }
 
 pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_NOT, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::BITWISE_NOT, &[self_.into()]);
     }
     shape::need_real("bitwise_not", &[self_])?;
     races::op!("bitwise_not", self_);
@@ -3774,7 +3615,7 @@ pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::BITWISE_NOT_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::BITWISE_NOT_, &[self_.into()]);
     }
     shape::need_real("bitwise_not_", &[self_])?;
     races::op!("bitwise_not_", self_);
@@ -3782,9 +3623,9 @@ pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "bitwise_not_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::bitwise_not(self_, out),
+        &|out| cpu::pointwise::bitwise_not(self_, out),
     )
 }
 
@@ -3792,12 +3633,10 @@ pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BITWISE_AND_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BITWISE_AND_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_and", &[self_, other])?;
@@ -3813,12 +3652,11 @@ pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BITWISE_AND__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BITWISE_AND__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_and_", &[self_, other])?;
     races::op!("bitwise_and_", self_, other);
@@ -3826,9 +3664,9 @@ pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     inplace::write(
         "bitwise_and_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::bitwise_and(self_, other, out),
+        &|out| cpu::pointwise::bitwise_and(self_, other, out),
     )
 }
 
@@ -3838,9 +3676,7 @@ pub(crate) fn bitwise_and_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_AND_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::BITWISE_AND_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_and", &[self_])?;
     shape::need_real_number("bitwise_and", other)?;
@@ -3858,11 +3694,7 @@ pub(crate) fn bitwise_and_scalar_(
     other: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::BITWISE_AND__SCALAR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::BITWISE_AND__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_and_", &[self_])?;
     shape::need_real_number("bitwise_and_", other)?;
@@ -3871,9 +3703,9 @@ pub(crate) fn bitwise_and_scalar_(
     inplace::write(
         "bitwise_and_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::bitwise_and_scalar(self_, other, out),
+        &|out| cpu::pointwise::bitwise_and_scalar(self_, other, out),
     )
 }
 
@@ -3881,12 +3713,10 @@ pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BITWISE_OR_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BITWISE_OR_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_or", &[self_, other])?;
@@ -3902,12 +3732,11 @@ pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BITWISE_OR__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BITWISE_OR__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_or_", &[self_, other])?;
     races::op!("bitwise_or_", self_, other);
@@ -3915,9 +3744,9 @@ pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
     inplace::write(
         "bitwise_or_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::bitwise_or(self_, other, out),
+        &|out| cpu::pointwise::bitwise_or(self_, other, out),
     )
 }
 
@@ -3927,9 +3756,7 @@ pub(crate) fn bitwise_or_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_OR_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::BITWISE_OR_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_or", &[self_])?;
     shape::need_real_number("bitwise_or", other)?;
@@ -3947,11 +3774,7 @@ pub(crate) fn bitwise_or_scalar_(
     other: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::BITWISE_OR__SCALAR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::BITWISE_OR__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_or_", &[self_])?;
     shape::need_real_number("bitwise_or_", other)?;
@@ -3960,9 +3783,9 @@ pub(crate) fn bitwise_or_scalar_(
     inplace::write(
         "bitwise_or_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::bitwise_or_scalar(self_, other, out),
+        &|out| cpu::pointwise::bitwise_or_scalar(self_, other, out),
     )
 }
 
@@ -3970,12 +3793,10 @@ pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BITWISE_XOR_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BITWISE_XOR_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_xor", &[self_, other])?;
@@ -3991,12 +3812,11 @@ pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BITWISE_XOR__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BITWISE_XOR__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_xor_", &[self_, other])?;
     races::op!("bitwise_xor_", self_, other);
@@ -4004,9 +3824,9 @@ pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
     inplace::write(
         "bitwise_xor_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::bitwise_xor(self_, other, out),
+        &|out| cpu::pointwise::bitwise_xor(self_, other, out),
     )
 }
 
@@ -4016,9 +3836,7 @@ pub(crate) fn bitwise_xor_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_XOR_SCALAR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::inner(Op::BITWISE_XOR_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_xor", &[self_])?;
     shape::need_real_number("bitwise_xor", other)?;
@@ -4036,11 +3854,7 @@ pub(crate) fn bitwise_xor_scalar_(
     other: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::BITWISE_XOR__SCALAR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::BITWISE_XOR__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_xor_", &[self_])?;
     shape::need_real_number("bitwise_xor_", other)?;
@@ -4049,9 +3863,9 @@ pub(crate) fn bitwise_xor_scalar_(
     inplace::write(
         "bitwise_xor_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::bitwise_xor_scalar(self_, other, out),
+        &|out| cpu::pointwise::bitwise_xor_scalar(self_, other, out),
     )
 }
 
@@ -4063,12 +3877,10 @@ pub(crate) fn bitwise_left_shift(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BITWISE_LEFT_SHIFT_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BITWISE_LEFT_SHIFT_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_left_shift", &[self_, other])?;
@@ -4088,12 +3900,11 @@ pub(crate) fn bitwise_left_shift_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BITWISE_LEFT_SHIFT__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BITWISE_LEFT_SHIFT__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_left_shift_", &[self_, other])?;
     races::op!("bitwise_left_shift_", self_, other);
@@ -4101,9 +3912,9 @@ pub(crate) fn bitwise_left_shift_(
     inplace::write(
         "bitwise_left_shift_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::bitwise_left_shift(self_, other, out),
+        &|out| cpu::pointwise::bitwise_left_shift(self_, other, out),
     )
 }
 
@@ -4113,11 +3924,9 @@ pub(crate) fn bitwise_left_shift_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::inner(
+            Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_left_shift", &[self_])?;
@@ -4138,11 +3947,10 @@ pub(crate) fn bitwise_left_shift_scalar_(
     other: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_left_shift_", &[self_])?;
     shape::need_real_number("bitwise_left_shift_", other)?;
@@ -4151,9 +3959,9 @@ pub(crate) fn bitwise_left_shift_scalar_(
     inplace::write(
         "bitwise_left_shift_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::bitwise_left_shift_scalar(self_, other, out),
+        &|out| cpu::pointwise::bitwise_left_shift_scalar(self_, other, out),
     )
 }
 
@@ -4165,12 +3973,10 @@ pub(crate) fn bitwise_right_shift(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BITWISE_RIGHT_SHIFT_TENSOR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BITWISE_RIGHT_SHIFT_TENSOR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_right_shift", &[self_, other])?;
@@ -4190,12 +3996,11 @@ pub(crate) fn bitwise_right_shift_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BITWISE_RIGHT_SHIFT__TENSOR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BITWISE_RIGHT_SHIFT__TENSOR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_right_shift_", &[self_, other])?;
     races::op!("bitwise_right_shift_", self_, other);
@@ -4203,9 +4008,9 @@ pub(crate) fn bitwise_right_shift_(
     inplace::write(
         "bitwise_right_shift_",
         self_,
-        spec,
+        spec.into(),
         &[self_, other],
-        |out| cpu::pointwise::bitwise_right_shift(self_, other, out),
+        &|out| cpu::pointwise::bitwise_right_shift(self_, other, out),
     )
 }
 
@@ -4215,11 +4020,9 @@ pub(crate) fn bitwise_right_shift_scalar(
     other: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR,
-                &[self_.into(), other.into()],
-            )?,
+        return dispatch::inner(
+            Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR,
+            &[self_.into(), other.into()],
         );
     }
     shape::need_real("bitwise_right_shift", &[self_])?;
@@ -4240,11 +4043,10 @@ pub(crate) fn bitwise_right_shift_scalar_(
     other: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR,
-                &[self_.into(), other.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR,
+            &[self_.into(), other.into()],
+        );
     }
     shape::need_real("bitwise_right_shift_", &[self_])?;
     shape::need_real_number("bitwise_right_shift_", other)?;
@@ -4253,9 +4055,9 @@ pub(crate) fn bitwise_right_shift_scalar_(
     inplace::write(
         "bitwise_right_shift_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::bitwise_right_shift_scalar(self_, other, out),
+        &|out| cpu::pointwise::bitwise_right_shift_scalar(self_, other, out),
     )
 }
 
@@ -4269,12 +4071,10 @@ pub(crate) fn where_self(
         || devices::of(condition) | devices::of(self_) | devices::of(other)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::WHERE_SELF,
-                &[condition.into(), self_.into(), other.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::WHERE_SELF,
+            &[condition.into(), self_.into(), other.into()],
         );
     }
     races::op!("where", condition, self_, other);
@@ -4298,21 +4098,20 @@ pub(crate) fn where_self_out(
         || devices::of(condition) | devices::of(self_) | devices::of(other)
             | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::WHERE_SELF_OUT,
-                &[condition.into(), self_.into(), other.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::WHERE_SELF_OUT,
+            &[condition.into(), self_.into(), other.into(), out.into()],
+        );
     }
     races::op!("where", condition, self_, other, out);
     let spec = shape::where_self("where", condition, self_, other)?;
     inplace::write_out(
         "where",
         out,
-        spec,
+        spec.into(),
         &[condition, self_, other],
-        |out| cpu::pointwise::where_self(condition, self_, other, out),
+        &|out| cpu::pointwise::where_self(condition, self_, other, out),
     )
 }
 
@@ -4323,9 +4122,7 @@ pub(crate) fn clamp(
     max: Option<Scalar>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CLAMP, &[self_.into(), min.into(), max.into()])?,
-        );
+        return dispatch::inner(Op::CLAMP, &[self_.into(), min.into(), max.into()]);
     }
     shape::need_real("clamp", &[self_])?;
     if let Some(n) = min {
@@ -4349,8 +4146,7 @@ pub(crate) fn clamp_(
     max: Option<Scalar>,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CLAMP_, &[self_.into(), min.into(), max.into()])
-            .map(drop);
+        return dispatch::inner(Op::CLAMP_, &[self_.into(), min.into(), max.into()]);
     }
     shape::need_real("clamp_", &[self_])?;
     if let Some(n) = min {
@@ -4364,9 +4160,9 @@ pub(crate) fn clamp_(
     inplace::write(
         "clamp_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::clamp(self_, min, max, out),
+        &|out| cpu::pointwise::clamp(self_, min, max, out),
     )
 }
 
@@ -4380,12 +4176,10 @@ pub(crate) fn clamp_tensor(
         || devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::CLAMP_TENSOR,
-                &[self_.into(), min.into(), max.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::CLAMP_TENSOR,
+            &[self_.into(), min.into(), max.into()],
         );
     }
     shape::need_real(
@@ -4414,12 +4208,11 @@ pub(crate) fn clamp_tensor_(
         || devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CLAMP__TENSOR,
-                &[self_.into(), min.into(), max.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::CLAMP__TENSOR,
+            &[self_.into(), min.into(), max.into()],
+        );
     }
     shape::need_real(
         "clamp_",
@@ -4434,21 +4227,19 @@ pub(crate) fn clamp_tensor_(
     inplace::write(
         "clamp_",
         self_,
-        spec,
+        spec.into(),
         &std::iter::empty::<&Tensor>()
             .chain([self_])
             .chain(min)
             .chain(max)
             .collect::<Vec<_>>(),
-        |out| cpu::pointwise::clamp_tensor(self_, min, max, out),
+        &|out| cpu::pointwise::clamp_tensor(self_, min, max, out),
     )
 }
 
 pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CLAMP_MIN, &[self_.into(), min.into()])?,
-        );
+        return dispatch::inner(Op::CLAMP_MIN, &[self_.into(), min.into()]);
     }
     shape::need_real("clamp_min", &[self_])?;
     shape::need_real_number("clamp_min", min)?;
@@ -4464,8 +4255,7 @@ pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor
 
 pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CLAMP_MIN_, &[self_.into(), min.into()])
-            .map(drop);
+        return dispatch::inner(Op::CLAMP_MIN_, &[self_.into(), min.into()]);
     }
     shape::need_real("clamp_min_", &[self_])?;
     shape::need_real_number("clamp_min_", min)?;
@@ -4474,17 +4264,15 @@ pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
     inplace::write(
         "clamp_min_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::clamp_min(self_, min, out),
+        &|out| cpu::pointwise::clamp_min(self_, min, out),
     )
 }
 
 pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CLAMP_MAX, &[self_.into(), max.into()])?,
-        );
+        return dispatch::inner(Op::CLAMP_MAX, &[self_.into(), max.into()]);
     }
     shape::need_real("clamp_max", &[self_])?;
     shape::need_real_number("clamp_max", max)?;
@@ -4500,8 +4288,7 @@ pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor
 
 pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CLAMP_MAX_, &[self_.into(), max.into()])
-            .map(drop);
+        return dispatch::inner(Op::CLAMP_MAX_, &[self_.into(), max.into()]);
     }
     shape::need_real("clamp_max_", &[self_])?;
     shape::need_real_number("clamp_max_", max)?;
@@ -4510,9 +4297,9 @@ pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
     inplace::write(
         "clamp_max_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::pointwise::clamp_max(self_, max, out),
+        &|out| cpu::pointwise::clamp_max(self_, max, out),
     )
 }
 
@@ -4524,13 +4311,7 @@ pub(crate) fn clamp_min_tensor(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(min) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::CLAMP_MIN_TENSOR,
-                &[self_.into(), min.into()],
-            )?,
-        );
+        return dispatch::apart(word, Op::CLAMP_MIN_TENSOR, &[self_.into(), min.into()]);
     }
     shape::need_real("clamp_min", &[self_, min])?;
     races::op!("clamp_min", self_, min);
@@ -4545,12 +4326,7 @@ pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Resu
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(min) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CLAMP_MIN__TENSOR,
-                &[self_.into(), min.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::CLAMP_MIN__TENSOR, &[self_.into(), min.into()]);
     }
     shape::need_real("clamp_min_", &[self_, min])?;
     races::op!("clamp_min_", self_, min);
@@ -4558,9 +4334,9 @@ pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Resu
     inplace::write(
         "clamp_min_",
         self_,
-        spec,
+        spec.into(),
         &[self_, min],
-        |out| cpu::pointwise::maximum(self_, min, out),
+        &|out| cpu::pointwise::maximum(self_, min, out),
     )
 }
 
@@ -4572,13 +4348,7 @@ pub(crate) fn clamp_max_tensor(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(max) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::CLAMP_MAX_TENSOR,
-                &[self_.into(), max.into()],
-            )?,
-        );
+        return dispatch::apart(word, Op::CLAMP_MAX_TENSOR, &[self_.into(), max.into()]);
     }
     shape::need_real("clamp_max", &[self_, max])?;
     races::op!("clamp_max", self_, max);
@@ -4593,12 +4363,7 @@ pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Resu
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(max) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CLAMP_MAX__TENSOR,
-                &[self_.into(), max.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::CLAMP_MAX__TENSOR, &[self_.into(), max.into()]);
     }
     shape::need_real("clamp_max_", &[self_, max])?;
     races::op!("clamp_max_", self_, max);
@@ -4606,15 +4371,15 @@ pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Resu
     inplace::write(
         "clamp_max_",
         self_,
-        spec,
+        spec.into(),
         &[self_, max],
-        |out| cpu::pointwise::minimum(self_, max, out),
+        &|out| cpu::pointwise::minimum(self_, max, out),
     )
 }
 
 pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::RELU, &[self_.into()])?);
+        return dispatch::inner(Op::RELU, &[self_.into()]);
     }
     shape::need_real("relu", &[self_])?;
     races::op!("relu", self_);
@@ -4627,7 +4392,7 @@ pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::RELU_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::RELU_, &[self_.into()]);
     }
     shape::need_real("relu_", &[self_])?;
     races::op!("relu_", self_);
@@ -4635,15 +4400,15 @@ pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "relu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::relu(self_, out),
+        &|out| cpu::activations::relu(self_, out),
     )
 }
 
 pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SILU, &[self_.into()])?);
+        return dispatch::inner(Op::SILU, &[self_.into()]);
     }
     shape::need_real("silu", &[self_])?;
     races::op!("silu", self_);
@@ -4656,7 +4421,7 @@ pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SILU_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::SILU_, &[self_.into()]);
     }
     shape::need_real("silu_", &[self_])?;
     races::op!("silu_", self_);
@@ -4664,15 +4429,15 @@ pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "silu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::silu(self_, out),
+        &|out| cpu::activations::silu(self_, out),
     )
 }
 
 pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::MISH, &[self_.into()])?);
+        return dispatch::inner(Op::MISH, &[self_.into()]);
     }
     shape::need_real("mish", &[self_])?;
     races::op!("mish", self_);
@@ -4685,7 +4450,7 @@ pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::MISH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::MISH_, &[self_.into()]);
     }
     shape::need_real("mish_", &[self_])?;
     races::op!("mish_", self_);
@@ -4693,17 +4458,15 @@ pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "mish_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::mish(self_, out),
+        &|out| cpu::activations::mish(self_, out),
     )
 }
 
 pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::HARDSIGMOID, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::HARDSIGMOID, &[self_.into()]);
     }
     shape::need_real("hardsigmoid", &[self_])?;
     races::op!("hardsigmoid", self_);
@@ -4716,7 +4479,7 @@ pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::HARDSIGMOID_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::HARDSIGMOID_, &[self_.into()]);
     }
     shape::need_real("hardsigmoid_", &[self_])?;
     races::op!("hardsigmoid_", self_);
@@ -4724,17 +4487,15 @@ pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "hardsigmoid_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::hardsigmoid(self_, out),
+        &|out| cpu::activations::hardsigmoid(self_, out),
     )
 }
 
 pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::HARDSWISH, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::HARDSWISH, &[self_.into()]);
     }
     shape::need_real("hardswish", &[self_])?;
     races::op!("hardswish", self_);
@@ -4747,7 +4508,7 @@ pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::HARDSWISH_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::HARDSWISH_, &[self_.into()]);
     }
     shape::need_real("hardswish_", &[self_])?;
     races::op!("hardswish_", self_);
@@ -4755,17 +4516,15 @@ pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
     inplace::write(
         "hardswish_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::hardswish(self_, out),
+        &|out| cpu::activations::hardswish(self_, out),
     )
 }
 
 pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::GELU, &[self_.into(), approximate.into()])?,
-        );
+        return dispatch::inner(Op::GELU, &[self_.into(), approximate.into()]);
     }
     shape::need_real("gelu", &[self_])?;
     races::op!("gelu", self_);
@@ -4778,8 +4537,7 @@ pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tenso
 
 pub(crate) fn gelu_(word: u32, self_: &Tensor, approximate: &str) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::GELU_, &[self_.into(), approximate.into()])
-            .map(drop);
+        return dispatch::inner(Op::GELU_, &[self_.into(), approximate.into()]);
     }
     shape::need_real("gelu_", &[self_])?;
     races::op!("gelu_", self_);
@@ -4787,9 +4545,9 @@ pub(crate) fn gelu_(word: u32, self_: &Tensor, approximate: &str) -> Result<()> 
     inplace::write(
         "gelu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::gelu(self_, approximate, out),
+        &|out| cpu::activations::gelu(self_, approximate, out),
     )
 }
 
@@ -4798,10 +4556,7 @@ pub(crate) fn log_sigmoid_forward(
     self_: &Tensor,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(Op::LOG_SIGMOID_FORWARD, &[self_.into()])?,
-            )
-            .map(|[output, buffer]| (output, buffer));
+        return dispatch::inner(Op::LOG_SIGMOID_FORWARD, &[self_.into()]);
     }
     shape::need_real("log_sigmoid_forward", &[self_])?;
     races::op!("log_sigmoid_forward", self_);
@@ -4821,11 +4576,9 @@ pub(crate) fn softplus(
     threshold: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SOFTPLUS,
-                &[self_.into(), beta.into(), threshold.into()],
-            )?,
+        return dispatch::inner(
+            Op::SOFTPLUS,
+            &[self_.into(), beta.into(), threshold.into()],
         );
     }
     shape::need_real("softplus", &[self_])?;
@@ -4849,11 +4602,9 @@ pub(crate) fn elu(
     input_scale: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ELU,
-                &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
-            )?,
+        return dispatch::inner(
+            Op::ELU,
+            &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
         );
     }
     shape::need_real("elu", &[self_])?;
@@ -4878,11 +4629,10 @@ pub(crate) fn elu_(
     input_scale: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::ELU_,
-                &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::ELU_,
+            &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
+        );
     }
     shape::need_real("elu_", &[self_])?;
     shape::need_real_number("elu_", alpha)?;
@@ -4893,17 +4643,15 @@ pub(crate) fn elu_(
     inplace::write(
         "elu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::elu(self_, alpha, scale, input_scale, out),
+        &|out| cpu::activations::elu(self_, alpha, scale, input_scale, out),
     )
 }
 
 pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CELU, &[self_.into(), alpha.into()])?,
-        );
+        return dispatch::inner(Op::CELU, &[self_.into(), alpha.into()]);
     }
     shape::need_real("celu", &[self_])?;
     shape::need_real_number("celu", alpha)?;
@@ -4917,7 +4665,7 @@ pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
 
 pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CELU_, &[self_.into(), alpha.into()]).map(drop);
+        return dispatch::inner(Op::CELU_, &[self_.into(), alpha.into()]);
     }
     shape::need_real("celu_", &[self_])?;
     shape::need_real_number("celu_", alpha)?;
@@ -4926,9 +4674,9 @@ pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
     inplace::write(
         "celu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::celu(self_, alpha, out),
+        &|out| cpu::activations::celu(self_, alpha, out),
     )
 }
 
@@ -4938,9 +4686,7 @@ pub(crate) fn leaky_relu(
     negative_slope: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LEAKY_RELU, &[self_.into(), negative_slope.into()])?,
-        );
+        return dispatch::inner(Op::LEAKY_RELU, &[self_.into(), negative_slope.into()]);
     }
     shape::need_real("leaky_relu", &[self_])?;
     shape::need_real_number("leaky_relu", negative_slope)?;
@@ -4960,11 +4706,7 @@ pub(crate) fn leaky_relu_(
     negative_slope: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::LEAKY_RELU_,
-                &[self_.into(), negative_slope.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::LEAKY_RELU_, &[self_.into(), negative_slope.into()]);
     }
     shape::need_real("leaky_relu_", &[self_])?;
     shape::need_real_number("leaky_relu_", negative_slope)?;
@@ -4973,9 +4715,9 @@ pub(crate) fn leaky_relu_(
     inplace::write(
         "leaky_relu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::leaky_relu(self_, negative_slope, out),
+        &|out| cpu::activations::leaky_relu(self_, negative_slope, out),
     )
 }
 
@@ -4986,11 +4728,9 @@ pub(crate) fn hardtanh(
     max_val: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::HARDTANH,
-                &[self_.into(), min_val.into(), max_val.into()],
-            )?,
+        return dispatch::inner(
+            Op::HARDTANH,
+            &[self_.into(), min_val.into(), max_val.into()],
         );
     }
     shape::need_real("hardtanh", &[self_])?;
@@ -5013,11 +4753,10 @@ pub(crate) fn hardtanh_(
     max_val: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::HARDTANH_,
-                &[self_.into(), min_val.into(), max_val.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::HARDTANH_,
+            &[self_.into(), min_val.into(), max_val.into()],
+        );
     }
     shape::need_real("hardtanh_", &[self_])?;
     shape::need_real_number("hardtanh_", min_val)?;
@@ -5027,17 +4766,15 @@ pub(crate) fn hardtanh_(
     inplace::write(
         "hardtanh_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::hardtanh(self_, min_val, max_val, out),
+        &|out| cpu::activations::hardtanh(self_, min_val, max_val, out),
     )
 }
 
 pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::HARDSHRINK, &[self_.into(), lambd.into()])?,
-        );
+        return dispatch::inner(Op::HARDSHRINK, &[self_.into(), lambd.into()]);
     }
     shape::need_real("hardshrink", &[self_])?;
     shape::need_real_number("hardshrink", lambd)?;
@@ -5051,9 +4788,7 @@ pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
 
 pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::SOFTSHRINK, &[self_.into(), lambd.into()])?,
-        );
+        return dispatch::inner(Op::SOFTSHRINK, &[self_.into(), lambd.into()]);
     }
     shape::need_real("softshrink", &[self_])?;
     shape::need_real_number("softshrink", lambd)?;
@@ -5072,11 +4807,9 @@ pub(crate) fn threshold(
     value: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::THRESHOLD,
-                &[self_.into(), threshold.into(), value.into()],
-            )?,
+        return dispatch::inner(
+            Op::THRESHOLD,
+            &[self_.into(), threshold.into(), value.into()],
         );
     }
     shape::need_real("threshold", &[self_])?;
@@ -5099,11 +4832,10 @@ pub(crate) fn threshold_(
     value: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::THRESHOLD_,
-                &[self_.into(), threshold.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::THRESHOLD_,
+            &[self_.into(), threshold.into(), value.into()],
+        );
     }
     shape::need_real("threshold_", &[self_])?;
     shape::need_real_number("threshold_", threshold)?;
@@ -5113,9 +4845,9 @@ pub(crate) fn threshold_(
     inplace::write(
         "threshold_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::activations::threshold(self_, threshold, value, out),
+        &|out| cpu::activations::threshold(self_, threshold, value, out),
     )
 }
 
@@ -5127,13 +4859,7 @@ pub(crate) fn prelu_kernel(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(weight) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_PRELU_KERNEL,
-                &[self_.into(), weight.into()],
-            )?,
-        );
+        return dispatch::apart(word, Op::_PRELU_KERNEL, &[self_.into(), weight.into()]);
     }
     shape::need_real("_prelu_kernel", &[self_, weight])?;
     races::op!("_prelu_kernel", self_, weight);
@@ -5148,9 +4874,7 @@ pub(crate) fn prelu_kernel(
 
 pub(crate) fn glu(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::GLU, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::GLU, &[self_.into(), dim.into()]);
     }
     shape::need_real("glu", &[self_])?;
     races::op!("glu", self_);
@@ -5170,12 +4894,10 @@ pub(crate) fn threshold_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::THRESHOLD_BACKWARD,
-                &[grad_output.into(), self_.into(), threshold.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::THRESHOLD_BACKWARD,
+            &[grad_output.into(), self_.into(), threshold.into()],
         );
     }
     shape::need_real("threshold_backward", &[grad_output, self_])?;
@@ -5198,12 +4920,10 @@ pub(crate) fn tanh_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::TANH_BACKWARD,
-                &[grad_output.into(), output.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::TANH_BACKWARD,
+            &[grad_output.into(), output.into()],
         );
     }
     races::op!("tanh_backward", grad_output, output);
@@ -5224,12 +4944,10 @@ pub(crate) fn sigmoid_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SIGMOID_BACKWARD,
-                &[grad_output.into(), output.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SIGMOID_BACKWARD,
+            &[grad_output.into(), output.into()],
         );
     }
     races::op!("sigmoid_backward", grad_output, output);
@@ -5250,12 +4968,10 @@ pub(crate) fn silu_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SILU_BACKWARD,
-                &[grad_output.into(), self_.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SILU_BACKWARD,
+            &[grad_output.into(), self_.into()],
         );
     }
     shape::need_real("silu_backward", &[grad_output, self_])?;
@@ -5277,12 +4993,10 @@ pub(crate) fn mish_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MISH_BACKWARD,
-                &[grad_output.into(), self_.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MISH_BACKWARD,
+            &[grad_output.into(), self_.into()],
         );
     }
     shape::need_real("mish_backward", &[grad_output, self_])?;
@@ -5304,12 +5018,10 @@ pub(crate) fn hardswish_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::HARDSWISH_BACKWARD,
-                &[grad_output.into(), self_.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::HARDSWISH_BACKWARD,
+            &[grad_output.into(), self_.into()],
         );
     }
     shape::need_real("hardswish_backward", &[grad_output, self_])?;
@@ -5331,12 +5043,10 @@ pub(crate) fn hardsigmoid_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::HARDSIGMOID_BACKWARD,
-                &[grad_output.into(), self_.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::HARDSIGMOID_BACKWARD,
+            &[grad_output.into(), self_.into()],
         );
     }
     shape::need_real("hardsigmoid_backward", &[grad_output, self_])?;
@@ -5359,12 +5069,10 @@ pub(crate) fn gelu_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::GELU_BACKWARD,
-                &[grad_output.into(), self_.into(), approximate.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::GELU_BACKWARD,
+            &[grad_output.into(), self_.into(), approximate.into()],
         );
     }
     shape::need_real("gelu_backward", &[grad_output, self_])?;
@@ -5390,19 +5098,17 @@ pub(crate) fn elu_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_or_result) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ELU_BACKWARD,
-                &[
-                    grad_output.into(),
-                    alpha.into(),
-                    scale.into(),
-                    input_scale.into(),
-                    is_result.into(),
-                    self_or_result.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ELU_BACKWARD,
+            &[
+                grad_output.into(),
+                alpha.into(),
+                scale.into(),
+                input_scale.into(),
+                is_result.into(),
+                self_or_result.into(),
+            ],
         );
     }
     shape::need_real("elu_backward", &[grad_output, self_or_result])?;
@@ -5445,17 +5151,15 @@ pub(crate) fn leaky_relu_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::LEAKY_RELU_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    negative_slope.into(),
-                    self_is_result.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::LEAKY_RELU_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                negative_slope.into(),
+                self_is_result.into(),
+            ],
         );
     }
     shape::need_real("leaky_relu_backward", &[grad_output, self_])?;
@@ -5492,12 +5196,10 @@ pub(crate) fn hardtanh_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::HARDTANH_BACKWARD,
-                &[grad_output.into(), self_.into(), min_val.into(), max_val.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::HARDTANH_BACKWARD,
+            &[grad_output.into(), self_.into(), min_val.into(), max_val.into()],
         );
     }
     shape::need_real("hardtanh_backward", &[grad_output, self_])?;
@@ -5529,12 +5231,10 @@ pub(crate) fn softplus_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SOFTPLUS_BACKWARD,
-                &[grad_output.into(), self_.into(), beta.into(), threshold.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SOFTPLUS_BACKWARD,
+            &[grad_output.into(), self_.into(), beta.into(), threshold.into()],
         );
     }
     shape::need_real("softplus_backward", &[grad_output, self_])?;
@@ -5565,12 +5265,10 @@ pub(crate) fn hardshrink_backward(
     if word & state::INNER != 0
         || devices::of(grad_out) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::HARDSHRINK_BACKWARD,
-                &[grad_out.into(), self_.into(), lambd.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::HARDSHRINK_BACKWARD,
+            &[grad_out.into(), self_.into(), lambd.into()],
         );
     }
     shape::need_real("hardshrink_backward", &[grad_out, self_])?;
@@ -5594,12 +5292,10 @@ pub(crate) fn softshrink_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SOFTSHRINK_BACKWARD,
-                &[grad_output.into(), self_.into(), lambd.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SOFTSHRINK_BACKWARD,
+            &[grad_output.into(), self_.into(), lambd.into()],
         );
     }
     shape::need_real("softshrink_backward", &[grad_output, self_])?;
@@ -5624,12 +5320,10 @@ pub(crate) fn log_sigmoid_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(buffer)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::LOG_SIGMOID_BACKWARD,
-                &[grad_output.into(), self_.into(), buffer.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::LOG_SIGMOID_BACKWARD,
+            &[grad_output.into(), self_.into(), buffer.into()],
         );
     }
     shape::need_real("log_sigmoid_backward", &[grad_output, self_, buffer])?;
@@ -5652,12 +5346,10 @@ pub(crate) fn glu_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::GLU_BACKWARD,
-                &[grad_output.into(), self_.into(), dim.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::GLU_BACKWARD,
+            &[grad_output.into(), self_.into(), dim.into()],
         );
     }
     shape::need_real("glu_backward", &[grad_output, self_])?;
@@ -5673,9 +5365,7 @@ pub(crate) fn glu_backward(
 
 pub(crate) fn sum(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::SUM, &[self_.into(), dtype.into()])?,
-        );
+        return dispatch::inner(Op::SUM, &[self_.into(), dtype.into()]);
     }
     races::op!("sum", self_);
     let result = Tensor::try_empty(shape::reduce_all("sum", self_, dtype)?)?;
@@ -5693,11 +5383,9 @@ pub(crate) fn sum_dim(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SUM_DIM_INTLIST,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
-            )?,
+        return dispatch::inner(
+            Op::SUM_DIM_INTLIST,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
         );
     }
     races::op!("sum", self_);
@@ -5719,29 +5407,26 @@ pub(crate) fn sum_dim_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SUM_INTLIST_OUT,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SUM_INTLIST_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
+        );
     }
     races::op!("sum", self_, out);
     let spec = shape::reduce("sum", self_, dim, keepdim, dtype)?;
     inplace::write_out_through_copy(
         "sum",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, out)),
+        &|out| cpu::run(|| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
 pub(crate) fn mean(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::MEAN, &[self_.into(), dtype.into()])?,
-        );
+        return dispatch::inner(Op::MEAN, &[self_.into(), dtype.into()]);
     }
     races::op!("mean", self_);
     let result = Tensor::try_empty(shape::reduce_all_float("mean", self_, dtype)?)?;
@@ -5759,11 +5444,9 @@ pub(crate) fn mean_dim(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::MEAN_DIM,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
-            )?,
+        return dispatch::inner(
+            Op::MEAN_DIM,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
         );
     }
     races::op!("mean", self_);
@@ -5787,29 +5470,26 @@ pub(crate) fn mean_dim_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MEAN_OUT,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MEAN_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
+        );
     }
     races::op!("mean", self_, out);
     let spec = shape::reduce_float("mean", self_, dim, keepdim, dtype)?;
     inplace::write_out_through_copy(
         "mean",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, out)),
+        &|out| cpu::run(|| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
 pub(crate) fn prod(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::PROD, &[self_.into(), dtype.into()])?,
-        );
+        return dispatch::inner(Op::PROD, &[self_.into(), dtype.into()]);
     }
     races::op!("prod", self_);
     let result = Tensor::try_empty(shape::reduce_all("prod", self_, dtype)?)?;
@@ -5827,11 +5507,9 @@ pub(crate) fn prod_dim(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::PROD_DIM_INT,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
-            )?,
+        return dispatch::inner(
+            Op::PROD_DIM_INT,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
         );
     }
     races::op!("prod", self_);
@@ -5855,21 +5533,20 @@ pub(crate) fn prod_dim_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::PROD_INT_OUT,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::PROD_INT_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
+        );
     }
     races::op!("prod", self_, out);
     let spec = shape::reduce_dim("prod", self_, dim, keepdim, dtype)?;
     inplace::write_out_through_copy(
         "prod",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out)),
+        &|out| cpu::run(|| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -5881,11 +5558,9 @@ pub(crate) fn nansum(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NANSUM,
-                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
-            )?,
+        return dispatch::inner(
+            Op::NANSUM,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
         );
     }
     shape::need_real("nansum", &[self_])?;
@@ -5902,7 +5577,7 @@ pub(crate) fn nansum(
 
 pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::MAX, &[self_.into()])?);
+        return dispatch::inner(Op::MAX, &[self_.into()]);
     }
     shape::need_real("max", &[self_])?;
     races::op!("max", self_);
@@ -5915,7 +5590,7 @@ pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::MIN, &[self_.into()])?);
+        return dispatch::inner(Op::MIN, &[self_.into()]);
     }
     shape::need_real("min", &[self_])?;
     races::op!("min", self_);
@@ -5933,13 +5608,7 @@ pub(crate) fn max_dim(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::MAX_DIM,
-                    &[self_.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(Op::MAX_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("max", &[self_])?;
     races::op!("max", self_);
@@ -5959,13 +5628,7 @@ pub(crate) fn min_dim(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::MIN_DIM,
-                    &[self_.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(Op::MIN_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("min", &[self_])?;
     races::op!("min", self_);
@@ -5985,9 +5648,7 @@ pub(crate) fn amax(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::AMAX, &[self_.into(), dim.into(), keepdim.into()])?,
-        );
+        return dispatch::inner(Op::AMAX, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("amax", &[self_])?;
     races::op!("amax", self_);
@@ -6008,12 +5669,11 @@ pub(crate) fn amax_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::AMAX_OUT,
-                &[self_.into(), dim.into(), keepdim.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::AMAX_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), out.into()],
+        );
     }
     shape::need_real("amax", &[self_])?;
     races::op!("amax", self_, out);
@@ -6021,9 +5681,9 @@ pub(crate) fn amax_out(
     inplace::write_out_through_copy(
         "amax",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::amax(self_, dim, keepdim, out)),
+        &|out| cpu::run(|| cpu::reduce::amax(self_, dim, keepdim, out)),
     )
 }
 
@@ -6034,9 +5694,7 @@ pub(crate) fn amin(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::AMIN, &[self_.into(), dim.into(), keepdim.into()])?,
-        );
+        return dispatch::inner(Op::AMIN, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("amin", &[self_])?;
     races::op!("amin", self_);
@@ -6057,12 +5715,11 @@ pub(crate) fn amin_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::AMIN_OUT,
-                &[self_.into(), dim.into(), keepdim.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::AMIN_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), out.into()],
+        );
     }
     shape::need_real("amin", &[self_])?;
     races::op!("amin", self_, out);
@@ -6070,9 +5727,9 @@ pub(crate) fn amin_out(
     inplace::write_out_through_copy(
         "amin",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::amin(self_, dim, keepdim, out)),
+        &|out| cpu::run(|| cpu::reduce::amin(self_, dim, keepdim, out)),
     )
 }
 
@@ -6083,13 +5740,7 @@ pub(crate) fn aminmax(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::AMINMAX,
-                    &[self_.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[min, max]| (min, max));
+        return dispatch::inner(Op::AMINMAX, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("aminmax", &[self_])?;
     races::op!("aminmax", self_);
@@ -6109,12 +5760,7 @@ pub(crate) fn argmax(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ARGMAX,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
-        );
+        return dispatch::inner(Op::ARGMAX, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("argmax", &[self_])?;
     races::op!("argmax", self_);
@@ -6132,12 +5778,7 @@ pub(crate) fn argmin(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ARGMIN,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
-        );
+        return dispatch::inner(Op::ARGMIN, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("argmin", &[self_])?;
     races::op!("argmin", self_);
@@ -6150,7 +5791,7 @@ pub(crate) fn argmin(
 
 pub(crate) fn any(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ANY, &[self_.into()])?);
+        return dispatch::inner(Op::ANY, &[self_.into()]);
     }
     races::op!("any", self_);
     let result = Tensor::try_empty(shape::reduce_all_bool("any", self_)?)?;
@@ -6167,12 +5808,7 @@ pub(crate) fn any_dim(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ANY_DIM,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
-        );
+        return dispatch::inner(Op::ANY_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     races::op!("any", self_);
     let result = Tensor::try_empty(shape::reduce_bool("any", self_, dim, keepdim)?)?;
@@ -6189,11 +5825,9 @@ pub(crate) fn any_dims(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ANY_DIMS,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
+        return dispatch::inner(
+            Op::ANY_DIMS,
+            &[self_.into(), dim.into(), keepdim.into()],
         );
     }
     races::op!("any", self_);
@@ -6208,7 +5842,7 @@ pub(crate) fn any_dims(
 
 pub(crate) fn all(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ALL, &[self_.into()])?);
+        return dispatch::inner(Op::ALL, &[self_.into()]);
     }
     races::op!("all", self_);
     let result = Tensor::try_empty(shape::reduce_all_bool("all", self_)?)?;
@@ -6225,12 +5859,7 @@ pub(crate) fn all_dim(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ALL_DIM,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
-        );
+        return dispatch::inner(Op::ALL_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     races::op!("all", self_);
     let result = Tensor::try_empty(shape::reduce_bool("all", self_, dim, keepdim)?)?;
@@ -6247,11 +5876,9 @@ pub(crate) fn all_dims(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ALL_DIMS,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
+        return dispatch::inner(
+            Op::ALL_DIMS,
+            &[self_.into(), dim.into(), keepdim.into()],
         );
     }
     races::op!("all", self_);
@@ -6270,9 +5897,7 @@ pub(crate) fn count_nonzero(
     dim: Option<i64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::COUNT_NONZERO, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::COUNT_NONZERO, &[self_.into(), dim.into()]);
     }
     races::op!("count_nonzero", self_);
     let result = Tensor::try_empty(shape::count_nonzero("count_nonzero", self_, dim)?)?;
@@ -6288,11 +5913,9 @@ pub(crate) fn count_nonzero_dims(
     dim: &[i64],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::COUNT_NONZERO_DIM_INTLIST,
-                &[self_.into(), dim.into()],
-            )?,
+        return dispatch::inner(
+            Op::COUNT_NONZERO_DIM_INTLIST,
+            &[self_.into(), dim.into()],
         );
     }
     races::op!("count_nonzero", self_);
@@ -6313,11 +5936,9 @@ pub(crate) fn var_correction(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::VAR_CORRECTION,
-                &[self_.into(), dim.into(), correction.into(), keepdim.into()],
-            )?,
+        return dispatch::inner(
+            Op::VAR_CORRECTION,
+            &[self_.into(), dim.into(), correction.into(), keepdim.into()],
         );
     }
     shape::need_real("var", &[self_])?;
@@ -6342,11 +5963,9 @@ pub(crate) fn std_correction(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::STD_CORRECTION,
-                &[self_.into(), dim.into(), correction.into(), keepdim.into()],
-            )?,
+        return dispatch::inner(
+            Op::STD_CORRECTION,
+            &[self_.into(), dim.into(), correction.into(), keepdim.into()],
         );
     }
     shape::need_real("std", &[self_])?;
@@ -6371,13 +5990,10 @@ pub(crate) fn var_mean_correction(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::VAR_MEAN_CORRECTION,
-                    &[self_.into(), dim.into(), correction.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::VAR_MEAN_CORRECTION,
+            &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+        );
     }
     shape::need_real("var_mean", &[self_])?;
     if let Some(n) = correction {
@@ -6414,13 +6030,10 @@ pub(crate) fn std_mean_correction(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::STD_MEAN_CORRECTION,
-                    &[self_.into(), dim.into(), correction.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::STD_MEAN_CORRECTION,
+            &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+        );
     }
     shape::need_real("std_mean", &[self_])?;
     if let Some(n) = correction {
@@ -6451,9 +6064,7 @@ pub(crate) fn std_mean_correction(
 
 pub(crate) fn norm(word: u32, self_: &Tensor, p: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::NORM_SCALAR, &[self_.into(), p.into()])?,
-        );
+        return dispatch::inner(Op::NORM_SCALAR, &[self_.into(), p.into()]);
     }
     races::op!("norm", self_);
     let result = Tensor::try_empty(shape::norm_all("norm", self_, p)?)?;
@@ -6471,11 +6082,9 @@ pub(crate) fn norm_dim(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NORM_SCALAROPT_DIM,
-                &[self_.into(), p.into(), dim.into(), keepdim.into()],
-            )?,
+        return dispatch::inner(
+            Op::NORM_SCALAROPT_DIM,
+            &[self_.into(), p.into(), dim.into(), keepdim.into()],
         );
     }
     races::op!("norm", self_);
@@ -6495,11 +6104,9 @@ pub(crate) fn linalg_vector_norm(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::LINALG_VECTOR_NORM,
-                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
-            )?,
+        return dispatch::inner(
+            Op::LINALG_VECTOR_NORM,
+            &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
         );
     }
     races::op!("linalg_vector_norm", self_);
@@ -6519,11 +6126,9 @@ pub(crate) fn logsumexp(
     keepdim: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::LOGSUMEXP,
-                &[self_.into(), dim.into(), keepdim.into()],
-            )?,
+        return dispatch::inner(
+            Op::LOGSUMEXP,
+            &[self_.into(), dim.into(), keepdim.into()],
         );
     }
     shape::need_real("logsumexp", &[self_])?;
@@ -6542,9 +6147,7 @@ pub(crate) fn cumsum(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CUMSUM, &[self_.into(), dim.into(), dtype.into()])?,
-        );
+        return dispatch::inner(Op::CUMSUM, &[self_.into(), dim.into(), dtype.into()]);
     }
     races::op!("cumsum", self_);
     let result = Tensor::try_empty(shape::scan("cumsum", self_, dim, dtype)?)?;
@@ -6564,21 +6167,20 @@ pub(crate) fn cumsum_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CUMSUM_OUT,
-                &[self_.into(), dim.into(), dtype.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::CUMSUM_OUT,
+            &[self_.into(), dim.into(), dtype.into(), out.into()],
+        );
     }
     races::op!("cumsum", self_, out);
     let spec = shape::scan("cumsum", self_, dim, dtype)?;
     inplace::write_out_through_copy(
         "cumsum",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::cumsum(self_, dim, dtype, out)),
+        &|out| cpu::run(|| cpu::reduce::cumsum(self_, dim, dtype, out)),
     )
 }
 
@@ -6589,9 +6191,7 @@ pub(crate) fn cumprod(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CUMPROD, &[self_.into(), dim.into(), dtype.into()])?,
-        );
+        return dispatch::inner(Op::CUMPROD, &[self_.into(), dim.into(), dtype.into()]);
     }
     races::op!("cumprod", self_);
     let result = Tensor::try_empty(shape::scan("cumprod", self_, dim, dtype)?)?;
@@ -6611,30 +6211,26 @@ pub(crate) fn cumprod_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CUMPROD_OUT,
-                &[self_.into(), dim.into(), dtype.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::CUMPROD_OUT,
+            &[self_.into(), dim.into(), dtype.into(), out.into()],
+        );
     }
     races::op!("cumprod", self_, out);
     let spec = shape::scan("cumprod", self_, dim, dtype)?;
     inplace::write_out_through_copy(
         "cumprod",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::reduce::cumprod(self_, dim, dtype, out)),
+        &|out| cpu::run(|| cpu::reduce::cumprod(self_, dim, dtype, out)),
     )
 }
 
 pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(Op::CUMMAX, &[self_.into(), dim.into()])?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(Op::CUMMAX, &[self_.into(), dim.into()]);
     }
     shape::need_real("cummax", &[self_])?;
     races::op!("cummax", self_);
@@ -6649,10 +6245,7 @@ pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
 
 pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(Op::CUMMIN, &[self_.into(), dim.into()])?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(Op::CUMMIN, &[self_.into(), dim.into()]);
     }
     shape::need_real("cummin", &[self_])?;
     races::op!("cummin", self_);
@@ -6667,9 +6260,7 @@ pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
 
 pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()]);
     }
     shape::need_real("logcumsumexp", &[self_])?;
     races::op!("logcumsumexp", self_);
@@ -6682,7 +6273,7 @@ pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor
 
 pub(crate) fn trace(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::TRACE, &[self_.into()])?);
+        return dispatch::inner(Op::TRACE, &[self_.into()]);
     }
     races::op!("trace", self_);
     let result = Tensor::try_empty(shape::trace("trace", self_)?)?;
@@ -6700,11 +6291,9 @@ pub(crate) fn histc(
     max: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::HISTC,
-                &[self_.into(), bins.into(), min.into(), max.into()],
-            )?,
+        return dispatch::inner(
+            Op::HISTC,
+            &[self_.into(), bins.into(), min.into(), max.into()],
         );
     }
     shape::need_real("histc", &[self_])?;
@@ -6727,12 +6316,10 @@ pub(crate) fn bincount(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of_opt(weights) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BINCOUNT,
-                &[self_.into(), weights.into(), minlength.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BINCOUNT,
+            &[self_.into(), weights.into(), minlength.into()],
         );
     }
     shape::need_real(
@@ -6747,9 +6334,7 @@ pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
-        return dispatch::one_bool(
-            dispatch::call_apart(word, Op::EQUAL, &[self_.into(), other.into()])?,
-        );
+        return dispatch::apart(word, Op::EQUAL, &[self_.into(), other.into()]);
     }
     races::op!("equal", self_, other);
     cpu::run(|| cpu::reduce::equal(self_, other))
@@ -6762,11 +6347,9 @@ pub(crate) fn _softmax(
     half_to_float: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_SOFTMAX,
-                &[self_.into(), dim.into(), half_to_float.into()],
-            )?,
+        return dispatch::inner(
+            Op::_SOFTMAX,
+            &[self_.into(), dim.into(), half_to_float.into()],
         );
     }
     shape::need_real("_softmax", &[self_])?;
@@ -6790,12 +6373,11 @@ pub(crate) fn _softmax_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::_SOFTMAX_OUT,
-                &[self_.into(), dim.into(), half_to_float.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::_SOFTMAX_OUT,
+            &[self_.into(), dim.into(), half_to_float.into(), out.into()],
+        );
     }
     shape::need_real("_softmax", &[self_])?;
     races::op!("_softmax", self_, out);
@@ -6803,9 +6385,9 @@ pub(crate) fn _softmax_out(
     inplace::write_out_through_copy(
         "_softmax",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::softmax::softmax(self_, dim, half_to_float, out)),
+        &|out| cpu::run(|| cpu::softmax::softmax(self_, dim, half_to_float, out)),
     )
 }
 
@@ -6816,11 +6398,9 @@ pub(crate) fn _log_softmax(
     half_to_float: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_LOG_SOFTMAX,
-                &[self_.into(), dim.into(), half_to_float.into()],
-            )?,
+        return dispatch::inner(
+            Op::_LOG_SOFTMAX,
+            &[self_.into(), dim.into(), half_to_float.into()],
         );
     }
     shape::need_real("_log_softmax", &[self_])?;
@@ -6844,12 +6424,11 @@ pub(crate) fn _log_softmax_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::_LOG_SOFTMAX_OUT,
-                &[self_.into(), dim.into(), half_to_float.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::_LOG_SOFTMAX_OUT,
+            &[self_.into(), dim.into(), half_to_float.into(), out.into()],
+        );
     }
     shape::need_real("_log_softmax", &[self_])?;
     races::op!("_log_softmax", self_, out);
@@ -6857,9 +6436,9 @@ pub(crate) fn _log_softmax_out(
     inplace::write_out_through_copy(
         "_log_softmax",
         out,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::softmax::log_softmax(self_, dim, half_to_float, out)),
+        &|out| cpu::run(|| cpu::softmax::log_softmax(self_, dim, half_to_float, out)),
     )
 }
 
@@ -6873,12 +6452,10 @@ pub(crate) fn _softmax_backward_data(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_SOFTMAX_BACKWARD_DATA,
-                &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_SOFTMAX_BACKWARD_DATA,
+            &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
         );
     }
     shape::need_real("_softmax_backward_data", &[grad_output, output])?;
@@ -6915,12 +6492,10 @@ pub(crate) fn _log_softmax_backward_data(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_LOG_SOFTMAX_BACKWARD_DATA,
-                &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_LOG_SOFTMAX_BACKWARD_DATA,
+            &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
         );
     }
     shape::need_real("_log_softmax_backward_data", &[grad_output, output])?;
@@ -6954,11 +6529,9 @@ pub(crate) fn _safe_softmax(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_SAFE_SOFTMAX,
-                &[self_.into(), dim.into(), dtype.into()],
-            )?,
+        return dispatch::inner(
+            Op::_SAFE_SOFTMAX,
+            &[self_.into(), dim.into(), dtype.into()],
         );
     }
     shape::need_real("_safe_softmax", &[self_])?;
@@ -6985,20 +6558,17 @@ pub(crate) fn native_layer_norm(
         || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NATIVE_LAYER_NORM,
-                    &[
-                        input.into(),
-                        normalized_shape.into(),
-                        weight.into(),
-                        bias.into(),
-                        eps.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::NATIVE_LAYER_NORM,
+            &[
+                input.into(),
+                normalized_shape.into(),
+                weight.into(),
+                bias.into(),
+                eps.into(),
+            ],
+        );
     }
     shape::need_real(
         "native_layer_norm",
@@ -7051,23 +6621,20 @@ pub(crate) fn native_layer_norm_backward(
             | devices::of(rstd) | devices::of_opt(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NATIVE_LAYER_NORM_BACKWARD,
-                    &[
-                        grad_out.into(),
-                        input.into(),
-                        normalized_shape.into(),
-                        mean.into(),
-                        rstd.into(),
-                        weight.into(),
-                        bias.into(),
-                        (&output_mask[..]).into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::NATIVE_LAYER_NORM_BACKWARD,
+            &[
+                grad_out.into(),
+                input.into(),
+                normalized_shape.into(),
+                mean.into(),
+                rstd.into(),
+                weight.into(),
+                bias.into(),
+                (&output_mask[..]).into(),
+            ],
+        );
     }
     shape::need_real(
         "native_layer_norm_backward",
@@ -7128,23 +6695,20 @@ pub(crate) fn native_group_norm(
         || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NATIVE_GROUP_NORM,
-                    &[
-                        input.into(),
-                        weight.into(),
-                        bias.into(),
-                        N.into(),
-                        C.into(),
-                        HxW.into(),
-                        group.into(),
-                        eps.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::NATIVE_GROUP_NORM,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                N.into(),
+                C.into(),
+                HxW.into(),
+                group.into(),
+                eps.into(),
+            ],
+        );
     }
     shape::need_real(
         "native_group_norm",
@@ -7204,25 +6768,22 @@ pub(crate) fn native_group_norm_backward(
         || devices::of(grad_out) | devices::of(input) | devices::of(mean)
             | devices::of(rstd) | devices::of_opt(weight) == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NATIVE_GROUP_NORM_BACKWARD,
-                    &[
-                        grad_out.into(),
-                        input.into(),
-                        mean.into(),
-                        rstd.into(),
-                        weight.into(),
-                        N.into(),
-                        C.into(),
-                        HxW.into(),
-                        group.into(),
-                        (&output_mask[..]).into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::NATIVE_GROUP_NORM_BACKWARD,
+            &[
+                grad_out.into(),
+                input.into(),
+                mean.into(),
+                rstd.into(),
+                weight.into(),
+                N.into(),
+                C.into(),
+                HxW.into(),
+                group.into(),
+                (&output_mask[..]).into(),
+            ],
+        );
     }
     shape::need_real(
         "native_group_norm_backward",
@@ -7287,23 +6848,20 @@ pub(crate) fn native_batch_norm(
             | devices::of_opt(running_mean) | devices::of_opt(running_var)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NATIVE_BATCH_NORM,
-                    &[
-                        input.into(),
-                        weight.into(),
-                        bias.into(),
-                        running_mean.into(),
-                        running_var.into(),
-                        training.into(),
-                        momentum.into(),
-                        eps.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::NATIVE_BATCH_NORM,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                training.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        );
     }
     shape::need_real(
         "native_batch_norm",
@@ -7366,25 +6924,22 @@ pub(crate) fn native_batch_norm_backward(
             | devices::of_opt(running_mean) | devices::of_opt(running_var)
             | devices::of_opt(save_mean) | devices::of_opt(save_invstd) == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NATIVE_BATCH_NORM_BACKWARD,
-                    &[
-                        grad_out.into(),
-                        input.into(),
-                        weight.into(),
-                        running_mean.into(),
-                        running_var.into(),
-                        save_mean.into(),
-                        save_invstd.into(),
-                        train.into(),
-                        eps.into(),
-                        (&output_mask[..]).into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::NATIVE_BATCH_NORM_BACKWARD,
+            &[
+                grad_out.into(),
+                input.into(),
+                weight.into(),
+                running_mean.into(),
+                running_var.into(),
+                save_mean.into(),
+                save_invstd.into(),
+                train.into(),
+                eps.into(),
+                (&output_mask[..]).into(),
+            ],
+        );
     }
     shape::need_real(
         "native_batch_norm_backward",
@@ -7447,12 +7002,10 @@ pub(crate) fn mse_loss(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(target) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MSE_LOSS,
-                &[self_.into(), target.into(), reduction.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MSE_LOSS,
+            &[self_.into(), target.into(), reduction.into()],
         );
     }
     shape::need_real("mse_loss", &[self_, target])?;
@@ -7477,12 +7030,10 @@ pub(crate) fn mse_loss_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MSE_LOSS_BACKWARD,
-                &[grad_output.into(), self_.into(), target.into(), reduction.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MSE_LOSS_BACKWARD,
+            &[grad_output.into(), self_.into(), target.into(), reduction.into()],
         );
     }
     shape::need_real("mse_loss_backward", &[grad_output, self_, target])?;
@@ -7518,12 +7069,10 @@ pub(crate) fn smooth_l1_loss(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(target) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SMOOTH_L1_LOSS,
-                &[self_.into(), target.into(), reduction.into(), beta.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SMOOTH_L1_LOSS,
+            &[self_.into(), target.into(), reduction.into(), beta.into()],
         );
     }
     shape::need_real("smooth_l1_loss", &[self_, target])?;
@@ -7549,18 +7098,16 @@ pub(crate) fn smooth_l1_loss_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SMOOTH_L1_LOSS_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    target.into(),
-                    reduction.into(),
-                    beta.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SMOOTH_L1_LOSS_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                target.into(),
+                reduction.into(),
+                beta.into(),
+            ],
         );
     }
     shape::need_real("smooth_l1_loss_backward", &[grad_output, self_, target])?;
@@ -7598,12 +7145,10 @@ pub(crate) fn huber_loss(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(target) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::HUBER_LOSS,
-                &[self_.into(), target.into(), reduction.into(), delta.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::HUBER_LOSS,
+            &[self_.into(), target.into(), reduction.into(), delta.into()],
         );
     }
     shape::need_real("huber_loss", &[self_, target])?;
@@ -7629,18 +7174,16 @@ pub(crate) fn huber_loss_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::HUBER_LOSS_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    target.into(),
-                    reduction.into(),
-                    delta.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::HUBER_LOSS_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                target.into(),
+                reduction.into(),
+                delta.into(),
+            ],
         );
     }
     shape::need_real("huber_loss_backward", &[grad_output, self_, target])?;
@@ -7679,12 +7222,10 @@ pub(crate) fn binary_cross_entropy(
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BINARY_CROSS_ENTROPY,
-                &[self_.into(), target.into(), weight.into(), reduction.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BINARY_CROSS_ENTROPY,
+            &[self_.into(), target.into(), weight.into(), reduction.into()],
         );
     }
     shape::need_real(
@@ -7729,18 +7270,16 @@ pub(crate) fn binary_cross_entropy_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             | devices::of_opt(weight) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BINARY_CROSS_ENTROPY_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    target.into(),
-                    weight.into(),
-                    reduction.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BINARY_CROSS_ENTROPY_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+            ],
         );
     }
     shape::need_real(
@@ -7788,18 +7327,16 @@ pub(crate) fn binary_cross_entropy_with_logits(
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             | devices::of_opt(pos_weight) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BINARY_CROSS_ENTROPY_WITH_LOGITS,
-                &[
-                    self_.into(),
-                    target.into(),
-                    weight.into(),
-                    pos_weight.into(),
-                    reduction.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BINARY_CROSS_ENTROPY_WITH_LOGITS,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                pos_weight.into(),
+                reduction.into(),
+            ],
         );
     }
     shape::need_real(
@@ -7847,20 +7384,17 @@ pub(crate) fn nll_loss_forward(
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NLL_LOSS_FORWARD,
-                    &[
-                        self_.into(),
-                        target.into(),
-                        weight.into(),
-                        reduction.into(),
-                        ignore_index.into(),
-                    ],
-                )?,
-            )
-            .map(|[output, total_weight]| (output, total_weight));
+        return dispatch::apart(
+            word,
+            Op::NLL_LOSS_FORWARD,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+            ],
+        );
     }
     shape::need_real(
         "nll_loss_forward",
@@ -7909,20 +7443,18 @@ pub(crate) fn nll_loss_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             | devices::of_opt(weight) | devices::of(total_weight) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::NLL_LOSS_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    target.into(),
-                    weight.into(),
-                    reduction.into(),
-                    ignore_index.into(),
-                    total_weight.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::NLL_LOSS_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+                total_weight.into(),
+            ],
         );
     }
     shape::need_real(
@@ -7975,20 +7507,17 @@ pub(crate) fn nll_loss2d_forward(
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::NLL_LOSS2D_FORWARD,
-                    &[
-                        self_.into(),
-                        target.into(),
-                        weight.into(),
-                        reduction.into(),
-                        ignore_index.into(),
-                    ],
-                )?,
-            )
-            .map(|[output, total_weight]| (output, total_weight));
+        return dispatch::apart(
+            word,
+            Op::NLL_LOSS2D_FORWARD,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+            ],
+        );
     }
     shape::need_real(
         "nll_loss2d_forward",
@@ -8037,20 +7566,18 @@ pub(crate) fn nll_loss2d_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             | devices::of_opt(weight) | devices::of(total_weight) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::NLL_LOSS2D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    target.into(),
-                    weight.into(),
-                    reduction.into(),
-                    ignore_index.into(),
-                    total_weight.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::NLL_LOSS2D_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+                total_weight.into(),
+            ],
         );
     }
     shape::need_real(
@@ -8095,9 +7622,7 @@ pub(crate) fn mm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat2) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::MM, &[self_.into(), mat2.into()])?,
-        );
+        return dispatch::apart(word, Op::MM, &[self_.into(), mat2.into()]);
     }
     races::op!("mm", self_, mat2);
     let result = Tensor::try_empty(shape::mm("mm", self_, mat2)?)?;
@@ -8116,21 +7641,20 @@ pub(crate) fn mm_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat2) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MM_OUT,
-                &[self_.into(), mat2.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MM_OUT,
+            &[self_.into(), mat2.into(), out.into()],
+        );
     }
     races::op!("mm", self_, mat2, out);
     let spec = shape::mm("mm", self_, mat2)?;
     inplace::write_out_through_copy(
         "mm",
         out,
-        spec,
+        spec.into(),
         &[self_, mat2],
-        |out| cpu::run(|| cpu::matmul::mm(self_, mat2, out)),
+        &|out| cpu::run(|| cpu::matmul::mm(self_, mat2, out)),
     )
 }
 
@@ -8138,9 +7662,7 @@ pub(crate) fn bmm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat2) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::BMM, &[self_.into(), mat2.into()])?,
-        );
+        return dispatch::apart(word, Op::BMM, &[self_.into(), mat2.into()]);
     }
     races::op!("bmm", self_, mat2);
     let result = Tensor::try_empty(shape::bmm("bmm", self_, mat2)?)?;
@@ -8159,21 +7681,20 @@ pub(crate) fn bmm_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat2) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BMM_OUT,
-                &[self_.into(), mat2.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BMM_OUT,
+            &[self_.into(), mat2.into(), out.into()],
+        );
     }
     races::op!("bmm", self_, mat2, out);
     let spec = shape::bmm("bmm", self_, mat2)?;
     inplace::write_out_through_copy(
         "bmm",
         out,
-        spec,
+        spec.into(),
         &[self_, mat2],
-        |out| cpu::run(|| cpu::matmul::bmm(self_, mat2, out)),
+        &|out| cpu::run(|| cpu::matmul::bmm(self_, mat2, out)),
     )
 }
 
@@ -8181,9 +7702,7 @@ pub(crate) fn mv(word: u32, self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(vec) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::MV, &[self_.into(), vec.into()])?,
-        );
+        return dispatch::apart(word, Op::MV, &[self_.into(), vec.into()]);
     }
     races::op!("mv", self_, vec);
     let result = Tensor::try_empty(shape::mv("mv", self_, vec)?)?;
@@ -8202,21 +7721,20 @@ pub(crate) fn mv_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(vec) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MV_OUT,
-                &[self_.into(), vec.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MV_OUT,
+            &[self_.into(), vec.into(), out.into()],
+        );
     }
     races::op!("mv", self_, vec, out);
     let spec = shape::mv("mv", self_, vec)?;
     inplace::write_out_through_copy(
         "mv",
         out,
-        spec,
+        spec.into(),
         &[self_, vec],
-        |out| cpu::run(|| cpu::matmul::mv(self_, vec, out)),
+        &|out| cpu::run(|| cpu::matmul::mv(self_, vec, out)),
     )
 }
 
@@ -8224,9 +7742,7 @@ pub(crate) fn dot(word: u32, self_: &Tensor, tensor: &Tensor) -> Result<Tensor> 
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(tensor) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::DOT, &[self_.into(), tensor.into()])?,
-        );
+        return dispatch::apart(word, Op::DOT, &[self_.into(), tensor.into()]);
     }
     races::op!("dot", self_, tensor);
     let result = Tensor::try_empty(shape::dot("dot", self_, tensor)?)?;
@@ -8245,21 +7761,20 @@ pub(crate) fn dot_out(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(tensor) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::DOT_OUT,
-                &[self_.into(), tensor.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::DOT_OUT,
+            &[self_.into(), tensor.into(), out.into()],
+        );
     }
     races::op!("dot", self_, tensor, out);
     let spec = shape::dot("dot", self_, tensor)?;
     inplace::write_out_through_copy(
         "dot",
         out,
-        spec,
+        spec.into(),
         &[self_, tensor],
-        |out| cpu::run(|| cpu::matmul::dot(self_, tensor, out)),
+        &|out| cpu::run(|| cpu::matmul::dot(self_, tensor, out)),
     )
 }
 
@@ -8274,12 +7789,10 @@ pub(crate) fn addmm(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat1) | devices::of(mat2) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADDMM,
-                &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADDMM,
+            &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
         );
     }
     races::op!("addmm", self_, mat1, mat2);
@@ -8303,21 +7816,20 @@ pub(crate) fn addmm_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat1) | devices::of(mat2) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADDMM_,
-                &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADDMM_,
+            &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
+        );
     }
     races::op!("addmm_", self_, mat1, mat2);
     let spec = shape::addmm("addmm_", self_, mat1, mat2, beta, alpha)?;
     inplace::write_through_copy(
         "addmm_",
         self_,
-        spec,
+        spec.into(),
         &[self_, mat1, mat2],
-        |out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
+        &|out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
     )
 }
 
@@ -8334,28 +7846,27 @@ pub(crate) fn addmm_out(
         || devices::of(self_) | devices::of(mat1) | devices::of(mat2) | devices::of(out)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADDMM_OUT,
-                &[
-                    self_.into(),
-                    mat1.into(),
-                    mat2.into(),
-                    beta.into(),
-                    alpha.into(),
-                    out.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADDMM_OUT,
+            &[
+                self_.into(),
+                mat1.into(),
+                mat2.into(),
+                beta.into(),
+                alpha.into(),
+                out.into(),
+            ],
+        );
     }
     races::op!("addmm", self_, mat1, mat2, out);
     let spec = shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?;
     inplace::write_out_through_copy(
         "addmm",
         out,
-        spec,
+        spec.into(),
         &[self_, mat1, mat2],
-        |out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
+        &|out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
     )
 }
 
@@ -8370,12 +7881,10 @@ pub(crate) fn addmv(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat) | devices::of(vec) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADDMV,
-                &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADDMV,
+            &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
         );
     }
     races::op!("addmv", self_, mat, vec);
@@ -8399,21 +7908,20 @@ pub(crate) fn addmv_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mat) | devices::of(vec) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADDMV_,
-                &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADDMV_,
+            &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
+        );
     }
     races::op!("addmv_", self_, mat, vec);
     let spec = shape::addmv("addmv_", self_, mat, vec, beta, alpha)?;
     inplace::write_through_copy(
         "addmv_",
         self_,
-        spec,
+        spec.into(),
         &[self_, mat, vec],
-        |out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
+        &|out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
     )
 }
 
@@ -8430,28 +7938,27 @@ pub(crate) fn addmv_out(
         || devices::of(self_) | devices::of(mat) | devices::of(vec) | devices::of(out)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::ADDMV_OUT,
-                &[
-                    self_.into(),
-                    mat.into(),
-                    vec.into(),
-                    beta.into(),
-                    alpha.into(),
-                    out.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::ADDMV_OUT,
+            &[
+                self_.into(),
+                mat.into(),
+                vec.into(),
+                beta.into(),
+                alpha.into(),
+                out.into(),
+            ],
+        );
     }
     races::op!("addmv", self_, mat, vec, out);
     let spec = shape::addmv("addmv", self_, mat, vec, beta, alpha)?;
     inplace::write_out_through_copy(
         "addmv",
         out,
-        spec,
+        spec.into(),
         &[self_, mat, vec],
-        |out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
+        &|out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
     )
 }
 
@@ -8467,12 +7974,10 @@ pub(crate) fn baddbmm(
         || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BADDBMM,
-                &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BADDBMM,
+            &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
         );
     }
     races::op!("baddbmm", self_, batch1, batch2);
@@ -8497,21 +8002,20 @@ pub(crate) fn baddbmm_(
         || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BADDBMM_,
-                &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BADDBMM_,
+            &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+        );
     }
     races::op!("baddbmm_", self_, batch1, batch2);
     let spec = shape::baddbmm("baddbmm_", self_, batch1, batch2, beta, alpha)?;
     inplace::write_through_copy(
         "baddbmm_",
         self_,
-        spec,
+        spec.into(),
         &[self_, batch1, batch2],
-        |out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
+        &|out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
     )
 }
 
@@ -8528,28 +8032,27 @@ pub(crate) fn baddbmm_out(
         || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
             | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::BADDBMM_OUT,
-                &[
-                    self_.into(),
-                    batch1.into(),
-                    batch2.into(),
-                    beta.into(),
-                    alpha.into(),
-                    out.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::BADDBMM_OUT,
+            &[
+                self_.into(),
+                batch1.into(),
+                batch2.into(),
+                beta.into(),
+                alpha.into(),
+                out.into(),
+            ],
+        );
     }
     races::op!("baddbmm", self_, batch1, batch2, out);
     let spec = shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?;
     inplace::write_out_through_copy(
         "baddbmm",
         out,
-        spec,
+        spec.into(),
         &[self_, batch1, batch2],
-        |out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
+        &|out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
     )
 }
 
@@ -8561,11 +8064,9 @@ pub(crate) fn fft_c2c(
     forward: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_FFT_C2C,
-                &[self_.into(), dim.into(), normalization.into(), forward.into()],
-            )?,
+        return dispatch::inner(
+            Op::_FFT_C2C,
+            &[self_.into(), dim.into(), normalization.into(), forward.into()],
         );
     }
     races::op!("_fft_c2c", self_);
@@ -8586,11 +8087,9 @@ pub(crate) fn fft_r2c(
     onesided: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_FFT_R2C,
-                &[self_.into(), dim.into(), normalization.into(), onesided.into()],
-            )?,
+        return dispatch::inner(
+            Op::_FFT_R2C,
+            &[self_.into(), dim.into(), normalization.into(), onesided.into()],
         );
     }
     shape::need_real("_fft_r2c", &[self_])?;
@@ -8612,11 +8111,9 @@ pub(crate) fn fft_c2r(
     last_dim_size: SymInt,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_FFT_C2R,
-                &[self_.into(), dim.into(), normalization.into(), last_dim_size.into()],
-            )?,
+        return dispatch::inner(
+            Op::_FFT_C2R,
+            &[self_.into(), dim.into(), normalization.into(), last_dim_size.into()],
         );
     }
     races::op!("_fft_c2r", self_);
@@ -8637,18 +8134,9 @@ pub(crate) fn fft_fftfreq(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::FFT_FFTFREQ,
-                &[
-                    n.into(),
-                    d.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::FFT_FFTFREQ,
+            &[n.into(), d.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::fft::fftfreq(n, d, dtype, device))
@@ -8662,18 +8150,9 @@ pub(crate) fn fft_rfftfreq(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::FFT_RFFTFREQ,
-                &[
-                    n.into(),
-                    d.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::FFT_RFFTFREQ,
+            &[n.into(), d.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::fft::rfftfreq(n, d, dtype, device))
@@ -8685,13 +8164,7 @@ pub(crate) fn linalg_inv_ex(
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::LINALG_INV_EX,
-                    &[A.into(), check_errors.into()],
-                )?,
-            )
-            .map(|[inverse, info]| (inverse, info));
+        return dispatch::inner(Op::LINALG_INV_EX, &[A.into(), check_errors.into()]);
     }
     shape::need_real("linalg_inv_ex", &[A])?;
     races::op!("linalg_inv_ex", A);
@@ -8712,14 +8185,11 @@ pub(crate) fn _linalg_solve_ex(
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 || devices::of(A) | devices::of(B) == devices::MIXED {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::_LINALG_SOLVE_EX,
-                    &[A.into(), B.into(), left.into(), check_errors.into()],
-                )?,
-            )
-            .map(|[result, LU, pivots, info]| (result, LU, pivots, info));
+        return dispatch::apart(
+            word,
+            Op::_LINALG_SOLVE_EX,
+            &[A.into(), B.into(), left.into(), check_errors.into()],
+        );
     }
     shape::need_real("_linalg_solve_ex", &[A, B])?;
     races::op!("_linalg_solve_ex", A, B);
@@ -8751,8 +8221,7 @@ pub(crate) fn _linalg_solve_ex(
 
 pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(dispatch::call_inner(Op::_LINALG_DET, &[A.into()])?)
-            .map(|[result, LU, pivots]| (result, LU, pivots));
+        return dispatch::inner(Op::_LINALG_DET, &[A.into()]);
     }
     shape::need_real("_linalg_det", &[A])?;
     races::op!("_linalg_det", A);
@@ -8771,8 +8240,7 @@ pub(crate) fn _linalg_slogdet(
     A: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(dispatch::call_inner(Op::_LINALG_SLOGDET, &[A.into()])?)
-            .map(|[sign, logabsdet, LU, pivots]| (sign, logabsdet, LU, pivots));
+        return dispatch::inner(Op::_LINALG_SLOGDET, &[A.into()]);
     }
     shape::need_real("_linalg_slogdet", &[A])?;
     races::op!("_linalg_slogdet", A);
@@ -8794,13 +8262,10 @@ pub(crate) fn linalg_cholesky_ex(
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::LINALG_CHOLESKY_EX,
-                    &[self_.into(), upper.into(), check_errors.into()],
-                )?,
-            )
-            .map(|[L, info]| (L, info));
+        return dispatch::inner(
+            Op::LINALG_CHOLESKY_EX,
+            &[self_.into(), upper.into(), check_errors.into()],
+        );
     }
     shape::need_real("linalg_cholesky_ex", &[self_])?;
     races::op!("linalg_cholesky_ex", self_);
@@ -8820,10 +8285,7 @@ pub(crate) fn linalg_cholesky_ex(
 
 pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(Op::LINALG_QR, &[A.into(), mode.into()])?,
-            )
-            .map(|[Q, R]| (Q, R));
+        return dispatch::inner(Op::LINALG_QR, &[A.into(), mode.into()]);
     }
     shape::need_real("linalg_qr", &[A])?;
     races::op!("linalg_qr", A);
@@ -8843,13 +8305,10 @@ pub(crate) fn _linalg_eigh(
     compute_v: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::_LINALG_EIGH,
-                    &[A.into(), UPLO.into(), compute_v.into()],
-                )?,
-            )
-            .map(|[eigenvalues, eigenvectors]| (eigenvalues, eigenvectors));
+        return dispatch::inner(
+            Op::_LINALG_EIGH,
+            &[A.into(), UPLO.into(), compute_v.into()],
+        );
     }
     shape::need_real("_linalg_eigh", &[A])?;
     races::op!("_linalg_eigh", A);
@@ -8870,13 +8329,10 @@ pub(crate) fn _linalg_svd(
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::_LINALG_SVD,
-                    &[A.into(), full_matrices.into(), compute_uv.into(), driver.into()],
-                )?,
-            )
-            .map(|[U, S, Vh]| (U, S, Vh));
+        return dispatch::inner(
+            Op::_LINALG_SVD,
+            &[A.into(), full_matrices.into(), compute_uv.into(), driver.into()],
+        );
     }
     shape::need_real("_linalg_svd", &[A])?;
     races::op!("_linalg_svd", A);
@@ -8914,18 +8370,10 @@ pub(crate) fn linalg_solve_triangular(
 ) -> Result<Tensor> {
     if word & state::INNER != 0 || devices::of(self_) | devices::of(B) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::LINALG_SOLVE_TRIANGULAR,
-                &[
-                    self_.into(),
-                    B.into(),
-                    upper.into(),
-                    left.into(),
-                    unitriangular.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::LINALG_SOLVE_TRIANGULAR,
+            &[self_.into(), B.into(), upper.into(), left.into(), unitriangular.into()],
         );
     }
     shape::need_real("linalg_solve_triangular", &[self_, B])?;
@@ -8964,12 +8412,10 @@ pub(crate) fn _attention(
     if word & state::INNER != 0
         || devices::of(query) | devices::of(key) | devices::of(value) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_ATTENTION,
-                &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_ATTENTION,
+            &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
         );
     }
     shape::need_real("_attention", &[query, key, value])?;
@@ -9003,21 +8449,18 @@ pub(crate) fn _attention_backward(
         || devices::of(grad) | devices::of(query) | devices::of(key) | devices::of(value)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::_ATTENTION_BACKWARD,
-                    &[
-                        grad.into(),
-                        query.into(),
-                        key.into(),
-                        value.into(),
-                        scale.into(),
-                        is_causal.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::_ATTENTION_BACKWARD,
+            &[
+                grad.into(),
+                query.into(),
+                key.into(),
+                value.into(),
+                scale.into(),
+                is_causal.into(),
+            ],
+        );
     }
     shape::need_real("_attention_backward", &[grad, query, key, value])?;
     races::op!("_attention_backward", grad, query, key, value);
@@ -9047,22 +8490,20 @@ pub(crate) fn convolution(
         || devices::of(input) | devices::of(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::CONVOLUTION,
-                &[
-                    input.into(),
-                    weight.into(),
-                    bias.into(),
-                    stride.into(),
-                    padding.into(),
-                    dilation.into(),
-                    transposed.into(),
-                    output_padding.into(),
-                    groups.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::CONVOLUTION,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                transposed.into(),
+                output_padding.into(),
+                groups.into(),
+            ],
         );
     }
     shape::need_real(
@@ -9122,23 +8563,22 @@ pub(crate) fn convolution_out(
         || devices::of(input) | devices::of(weight) | devices::of_opt(bias)
             | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CONVOLUTION_OUT,
-                &[
-                    input.into(),
-                    weight.into(),
-                    bias.into(),
-                    stride.into(),
-                    padding.into(),
-                    dilation.into(),
-                    transposed.into(),
-                    output_padding.into(),
-                    groups.into(),
-                    out.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::CONVOLUTION_OUT,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                transposed.into(),
+                output_padding.into(),
+                groups.into(),
+                out.into(),
+            ],
+        );
     }
     shape::need_real(
         "convolution",
@@ -9164,13 +8604,13 @@ pub(crate) fn convolution_out(
     inplace::write_out_through_copy(
         "convolution",
         out,
-        spec,
+        spec.into(),
         &std::iter::empty::<&Tensor>()
             .chain([input])
             .chain([weight])
             .chain(bias)
             .collect::<Vec<_>>(),
-        |out| cpu::run(|| cpu::conv::convolution(
+        &|out| cpu::run(|| cpu::conv::convolution(
             input,
             weight,
             bias,
@@ -9203,26 +8643,23 @@ pub(crate) fn convolution_backward(
         || devices::of(grad_output) | devices::of(input) | devices::of(weight)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::CONVOLUTION_BACKWARD,
-                    &[
-                        grad_output.into(),
-                        input.into(),
-                        weight.into(),
-                        bias_sizes.into(),
-                        stride.into(),
-                        padding.into(),
-                        dilation.into(),
-                        transposed.into(),
-                        output_padding.into(),
-                        groups.into(),
-                        (&output_mask[..]).into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::apart(
+            word,
+            Op::CONVOLUTION_BACKWARD,
+            &[
+                grad_output.into(),
+                input.into(),
+                weight.into(),
+                bias_sizes.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                transposed.into(),
+                output_padding.into(),
+                groups.into(),
+                (&output_mask[..]).into(),
+            ],
+        );
     }
     shape::need_real("convolution_backward", &[grad_output, input, weight])?;
     races::op!("convolution_backward", grad_output, input, weight);
@@ -9273,17 +8710,15 @@ pub(crate) fn im2col(
     stride: &[i64],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::IM2COL,
-                &[
-                    self_.into(),
-                    kernel_size.into(),
-                    dilation.into(),
-                    padding.into(),
-                    stride.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::IM2COL,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                dilation.into(),
+                padding.into(),
+                stride.into(),
+            ],
         );
     }
     shape::need_real("im2col", &[self_])?;
@@ -9314,18 +8749,16 @@ pub(crate) fn col2im(
     stride: &[i64],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::COL2IM,
-                &[
-                    self_.into(),
-                    output_size.into(),
-                    kernel_size.into(),
-                    dilation.into(),
-                    padding.into(),
-                    stride.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::COL2IM,
+            &[
+                self_.into(),
+                output_size.into(),
+                kernel_size.into(),
+                dilation.into(),
+                padding.into(),
+                stride.into(),
+            ],
         );
     }
     shape::need_real("col2im", &[self_])?;
@@ -9365,20 +8798,17 @@ pub(crate) fn max_pool2d_with_indices(
     ceil_mode: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::MAX_POOL2D_WITH_INDICES,
-                    &[
-                        self_.into(),
-                        kernel_size.into(),
-                        stride.into(),
-                        padding.into(),
-                        dilation.into(),
-                        ceil_mode.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::MAX_POOL2D_WITH_INDICES,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                ceil_mode.into(),
+            ],
+        );
     }
     shape::need_real("max_pool2d_with_indices", &[self_])?;
     races::op!("max_pool2d_with_indices", self_);
@@ -9423,21 +8853,19 @@ pub(crate) fn max_pool2d_with_indices_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MAX_POOL2D_WITH_INDICES_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    kernel_size.into(),
-                    stride.into(),
-                    padding.into(),
-                    dilation.into(),
-                    ceil_mode.into(),
-                    indices.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MAX_POOL2D_WITH_INDICES_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                ceil_mode.into(),
+                indices.into(),
+            ],
         );
     }
     shape::need_real(
@@ -9484,20 +8912,17 @@ pub(crate) fn max_pool3d_with_indices(
     ceil_mode: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::MAX_POOL3D_WITH_INDICES,
-                    &[
-                        self_.into(),
-                        kernel_size.into(),
-                        stride.into(),
-                        padding.into(),
-                        dilation.into(),
-                        ceil_mode.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::MAX_POOL3D_WITH_INDICES,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                ceil_mode.into(),
+            ],
+        );
     }
     shape::need_real("max_pool3d_with_indices", &[self_])?;
     races::op!("max_pool3d_with_indices", self_);
@@ -9542,21 +8967,19 @@ pub(crate) fn max_pool3d_with_indices_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MAX_POOL3D_WITH_INDICES_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    kernel_size.into(),
-                    stride.into(),
-                    padding.into(),
-                    dilation.into(),
-                    ceil_mode.into(),
-                    indices.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MAX_POOL3D_WITH_INDICES_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                ceil_mode.into(),
+                indices.into(),
+            ],
         );
     }
     shape::need_real(
@@ -9602,12 +9025,10 @@ pub(crate) fn max_unpool2d(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(indices) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MAX_UNPOOL2D,
-                &[self_.into(), indices.into(), output_size.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MAX_UNPOOL2D,
+            &[self_.into(), indices.into(), output_size.into()],
         );
     }
     shape::need_real("max_unpool2d", &[self_, indices])?;
@@ -9632,19 +9053,17 @@ pub(crate) fn avg_pool2d(
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::AVG_POOL2D,
-                &[
-                    self_.into(),
-                    kernel_size.into(),
-                    stride.into(),
-                    padding.into(),
-                    ceil_mode.into(),
-                    count_include_pad.into(),
-                    divisor_override.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::AVG_POOL2D,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                ceil_mode.into(),
+                count_include_pad.into(),
+                divisor_override.into(),
+            ],
         );
     }
     shape::need_real("avg_pool2d", &[self_])?;
@@ -9690,21 +9109,19 @@ pub(crate) fn avg_pool2d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::AVG_POOL2D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    kernel_size.into(),
-                    stride.into(),
-                    padding.into(),
-                    ceil_mode.into(),
-                    count_include_pad.into(),
-                    divisor_override.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::AVG_POOL2D_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                ceil_mode.into(),
+                count_include_pad.into(),
+                divisor_override.into(),
+            ],
         );
     }
     shape::need_real("avg_pool2d_backward", &[grad_output, self_])?;
@@ -9749,19 +9166,17 @@ pub(crate) fn avg_pool3d(
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::AVG_POOL3D,
-                &[
-                    self_.into(),
-                    kernel_size.into(),
-                    stride.into(),
-                    padding.into(),
-                    ceil_mode.into(),
-                    count_include_pad.into(),
-                    divisor_override.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::AVG_POOL3D,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                ceil_mode.into(),
+                count_include_pad.into(),
+                divisor_override.into(),
+            ],
         );
     }
     shape::need_real("avg_pool3d", &[self_])?;
@@ -9807,21 +9222,19 @@ pub(crate) fn avg_pool3d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::AVG_POOL3D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    self_.into(),
-                    kernel_size.into(),
-                    stride.into(),
-                    padding.into(),
-                    ceil_mode.into(),
-                    count_include_pad.into(),
-                    divisor_override.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::AVG_POOL3D_BACKWARD,
+            &[
+                grad_output.into(),
+                self_.into(),
+                kernel_size.into(),
+                stride.into(),
+                padding.into(),
+                ceil_mode.into(),
+                count_include_pad.into(),
+                divisor_override.into(),
+            ],
         );
     }
     shape::need_real("avg_pool3d_backward", &[grad_output, self_])?;
@@ -9861,11 +9274,9 @@ pub(crate) fn _adaptive_avg_pool2d(
     output_size: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_ADAPTIVE_AVG_POOL2D,
-                &[self_.into(), output_size.into()],
-            )?,
+        return dispatch::inner(
+            Op::_ADAPTIVE_AVG_POOL2D,
+            &[self_.into(), output_size.into()],
         );
     }
     shape::need_real("_adaptive_avg_pool2d", &[self_])?;
@@ -9887,12 +9298,10 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_ADAPTIVE_AVG_POOL2D_BACKWARD,
-                &[grad_output.into(), self_.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_ADAPTIVE_AVG_POOL2D_BACKWARD,
+            &[grad_output.into(), self_.into()],
         );
     }
     shape::need_real("_adaptive_avg_pool2d_backward", &[grad_output, self_])?;
@@ -9920,13 +9329,10 @@ pub(crate) fn adaptive_max_pool2d(
     output_size: &[i64],
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::ADAPTIVE_MAX_POOL2D,
-                    &[self_.into(), output_size.into()],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::ADAPTIVE_MAX_POOL2D,
+            &[self_.into(), output_size.into()],
+        );
     }
     shape::need_real("adaptive_max_pool2d", &[self_])?;
     races::op!("adaptive_max_pool2d", self_);
@@ -9958,12 +9364,10 @@ pub(crate) fn adaptive_max_pool2d_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADAPTIVE_MAX_POOL2D_BACKWARD,
-                &[grad_output.into(), self_.into(), indices.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADAPTIVE_MAX_POOL2D_BACKWARD,
+            &[grad_output.into(), self_.into(), indices.into()],
         );
     }
     shape::need_real("adaptive_max_pool2d_backward", &[grad_output, self_, indices])?;
@@ -9993,11 +9397,9 @@ pub(crate) fn _adaptive_avg_pool3d(
     output_size: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_ADAPTIVE_AVG_POOL3D,
-                &[self_.into(), output_size.into()],
-            )?,
+        return dispatch::inner(
+            Op::_ADAPTIVE_AVG_POOL3D,
+            &[self_.into(), output_size.into()],
         );
     }
     shape::need_real("_adaptive_avg_pool3d", &[self_])?;
@@ -10019,12 +9421,10 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_ADAPTIVE_AVG_POOL3D_BACKWARD,
-                &[grad_output.into(), self_.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_ADAPTIVE_AVG_POOL3D_BACKWARD,
+            &[grad_output.into(), self_.into()],
         );
     }
     shape::need_real("_adaptive_avg_pool3d_backward", &[grad_output, self_])?;
@@ -10052,13 +9452,10 @@ pub(crate) fn adaptive_max_pool3d(
     output_size: &[i64],
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::ADAPTIVE_MAX_POOL3D,
-                    &[self_.into(), output_size.into()],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::ADAPTIVE_MAX_POOL3D,
+            &[self_.into(), output_size.into()],
+        );
     }
     shape::need_real("adaptive_max_pool3d", &[self_])?;
     races::op!("adaptive_max_pool3d", self_);
@@ -10090,12 +9487,10 @@ pub(crate) fn adaptive_max_pool3d_backward(
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ADAPTIVE_MAX_POOL3D_BACKWARD,
-                &[grad_output.into(), self_.into(), indices.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ADAPTIVE_MAX_POOL3D_BACKWARD,
+            &[grad_output.into(), self_.into(), indices.into()],
         );
     }
     shape::need_real("adaptive_max_pool3d_backward", &[grad_output, self_, indices])?;
@@ -10126,11 +9521,9 @@ pub(crate) fn upsample_nearest1d(
     scales: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_NEAREST1D,
-                &[self_.into(), output_size.into(), scales.into()],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_NEAREST1D,
+            &[self_.into(), output_size.into(), scales.into()],
         );
     }
     shape::need_real("upsample_nearest1d", &[self_])?;
@@ -10152,16 +9545,9 @@ pub(crate) fn upsample_nearest1d_backward(
     scales: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_NEAREST1D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    scales.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_NEAREST1D_BACKWARD,
+            &[grad_output.into(), output_size.into(), input_size.into(), scales.into()],
         );
     }
     shape::need_real("upsample_nearest1d_backward", &[grad_output])?;
@@ -10195,11 +9581,9 @@ pub(crate) fn upsample_nearest2d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_NEAREST2D,
-                &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_NEAREST2D,
+            &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
         );
     }
     shape::need_real("upsample_nearest2d", &[self_])?;
@@ -10234,17 +9618,15 @@ pub(crate) fn upsample_nearest2d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_NEAREST2D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_NEAREST2D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_nearest2d_backward", &[grad_output])?;
@@ -10281,17 +9663,15 @@ pub(crate) fn upsample_nearest3d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_NEAREST3D,
-                &[
-                    self_.into(),
-                    output_size.into(),
-                    scales_d.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_NEAREST3D,
+            &[
+                self_.into(),
+                output_size.into(),
+                scales_d.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_nearest3d", &[self_])?;
@@ -10329,18 +9709,16 @@ pub(crate) fn upsample_nearest3d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_NEAREST3D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    scales_d.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_NEAREST3D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                scales_d.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_nearest3d_backward", &[grad_output])?;
@@ -10377,11 +9755,9 @@ pub(crate) fn _upsample_nearest_exact1d(
     scales: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_UPSAMPLE_NEAREST_EXACT1D,
-                &[self_.into(), output_size.into(), scales.into()],
-            )?,
+        return dispatch::inner(
+            Op::_UPSAMPLE_NEAREST_EXACT1D,
+            &[self_.into(), output_size.into(), scales.into()],
         );
     }
     shape::need_real("_upsample_nearest_exact1d", &[self_])?;
@@ -10413,16 +9789,9 @@ pub(crate) fn _upsample_nearest_exact1d_backward(
     scales: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_UPSAMPLE_NEAREST_EXACT1D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    scales.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::_UPSAMPLE_NEAREST_EXACT1D_BACKWARD,
+            &[grad_output.into(), output_size.into(), input_size.into(), scales.into()],
         );
     }
     shape::need_real("_upsample_nearest_exact1d_backward", &[grad_output])?;
@@ -10456,11 +9825,9 @@ pub(crate) fn _upsample_nearest_exact2d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_UPSAMPLE_NEAREST_EXACT2D,
-                &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
-            )?,
+        return dispatch::inner(
+            Op::_UPSAMPLE_NEAREST_EXACT2D,
+            &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
         );
     }
     shape::need_real("_upsample_nearest_exact2d", &[self_])?;
@@ -10495,17 +9862,15 @@ pub(crate) fn _upsample_nearest_exact2d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_UPSAMPLE_NEAREST_EXACT2D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::_UPSAMPLE_NEAREST_EXACT2D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("_upsample_nearest_exact2d_backward", &[grad_output])?;
@@ -10542,17 +9907,15 @@ pub(crate) fn _upsample_nearest_exact3d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_UPSAMPLE_NEAREST_EXACT3D,
-                &[
-                    self_.into(),
-                    output_size.into(),
-                    scales_d.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::_UPSAMPLE_NEAREST_EXACT3D,
+            &[
+                self_.into(),
+                output_size.into(),
+                scales_d.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("_upsample_nearest_exact3d", &[self_])?;
@@ -10590,18 +9953,16 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_UPSAMPLE_NEAREST_EXACT3D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    scales_d.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::_UPSAMPLE_NEAREST_EXACT3D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                scales_d.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("_upsample_nearest_exact3d_backward", &[grad_output])?;
@@ -10639,11 +10000,9 @@ pub(crate) fn upsample_linear1d(
     scales: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_LINEAR1D,
-                &[self_.into(), output_size.into(), align_corners.into(), scales.into()],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_LINEAR1D,
+            &[self_.into(), output_size.into(), align_corners.into(), scales.into()],
         );
     }
     shape::need_real("upsample_linear1d", &[self_])?;
@@ -10678,17 +10037,15 @@ pub(crate) fn upsample_linear1d_backward(
     scales: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_LINEAR1D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    align_corners.into(),
-                    scales.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_LINEAR1D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                align_corners.into(),
+                scales.into(),
+            ],
         );
     }
     shape::need_real("upsample_linear1d_backward", &[grad_output])?;
@@ -10725,17 +10082,15 @@ pub(crate) fn upsample_bilinear2d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_BILINEAR2D,
-                &[
-                    self_.into(),
-                    output_size.into(),
-                    align_corners.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_BILINEAR2D,
+            &[
+                self_.into(),
+                output_size.into(),
+                align_corners.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_bilinear2d", &[self_])?;
@@ -10773,18 +10128,16 @@ pub(crate) fn upsample_bilinear2d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_BILINEAR2D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    align_corners.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_BILINEAR2D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                align_corners.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_bilinear2d_backward", &[grad_output])?;
@@ -10823,17 +10176,15 @@ pub(crate) fn upsample_bicubic2d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_BICUBIC2D,
-                &[
-                    self_.into(),
-                    output_size.into(),
-                    align_corners.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_BICUBIC2D,
+            &[
+                self_.into(),
+                output_size.into(),
+                align_corners.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_bicubic2d", &[self_])?;
@@ -10871,18 +10222,16 @@ pub(crate) fn upsample_bicubic2d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_BICUBIC2D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    align_corners.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_BICUBIC2D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                align_corners.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_bicubic2d_backward", &[grad_output])?;
@@ -10922,18 +10271,16 @@ pub(crate) fn upsample_trilinear3d(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_TRILINEAR3D,
-                &[
-                    self_.into(),
-                    output_size.into(),
-                    align_corners.into(),
-                    scales_d.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_TRILINEAR3D,
+            &[
+                self_.into(),
+                output_size.into(),
+                align_corners.into(),
+                scales_d.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_trilinear3d", &[self_])?;
@@ -10974,19 +10321,17 @@ pub(crate) fn upsample_trilinear3d_backward(
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UPSAMPLE_TRILINEAR3D_BACKWARD,
-                &[
-                    grad_output.into(),
-                    output_size.into(),
-                    input_size.into(),
-                    align_corners.into(),
-                    scales_d.into(),
-                    scales_h.into(),
-                    scales_w.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UPSAMPLE_TRILINEAR3D_BACKWARD,
+            &[
+                grad_output.into(),
+                output_size.into(),
+                input_size.into(),
+                align_corners.into(),
+                scales_d.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
         );
     }
     shape::need_real("upsample_trilinear3d_backward", &[grad_output])?;
@@ -11029,18 +10374,16 @@ pub(crate) fn grid_sampler_2d(
     if word & state::INNER != 0
         || devices::of(input) | devices::of(grid) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::GRID_SAMPLER_2D,
-                &[
-                    input.into(),
-                    grid.into(),
-                    interpolation_mode.into(),
-                    padding_mode.into(),
-                    align_corners.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::GRID_SAMPLER_2D,
+            &[
+                input.into(),
+                grid.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+            ],
         );
     }
     shape::need_real("grid_sampler_2d", &[input, grid])?;
@@ -11082,22 +10425,19 @@ pub(crate) fn grid_sampler_2d_backward(
         || devices::of(grad_output) | devices::of(input) | devices::of(grid)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::GRID_SAMPLER_2D_BACKWARD,
-                    &[
-                        grad_output.into(),
-                        input.into(),
-                        grid.into(),
-                        interpolation_mode.into(),
-                        padding_mode.into(),
-                        align_corners.into(),
-                        (&output_mask[..]).into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::apart(
+            word,
+            Op::GRID_SAMPLER_2D_BACKWARD,
+            &[
+                grad_output.into(),
+                input.into(),
+                grid.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+                (&output_mask[..]).into(),
+            ],
+        );
     }
     shape::need_real("grid_sampler_2d_backward", &[grad_output, input, grid])?;
     races::op!("grid_sampler_2d_backward", grad_output, input, grid);
@@ -11140,18 +10480,16 @@ pub(crate) fn grid_sampler_3d(
     if word & state::INNER != 0
         || devices::of(input) | devices::of(grid) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::GRID_SAMPLER_3D,
-                &[
-                    input.into(),
-                    grid.into(),
-                    interpolation_mode.into(),
-                    padding_mode.into(),
-                    align_corners.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::GRID_SAMPLER_3D,
+            &[
+                input.into(),
+                grid.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+            ],
         );
     }
     shape::need_real("grid_sampler_3d", &[input, grid])?;
@@ -11193,22 +10531,19 @@ pub(crate) fn grid_sampler_3d_backward(
         || devices::of(grad_output) | devices::of(input) | devices::of(grid)
             == devices::MIXED
     {
-        return dispatch::tensors(
-                dispatch::call_apart(
-                    word,
-                    Op::GRID_SAMPLER_3D_BACKWARD,
-                    &[
-                        grad_output.into(),
-                        input.into(),
-                        grid.into(),
-                        interpolation_mode.into(),
-                        padding_mode.into(),
-                        align_corners.into(),
-                        (&output_mask[..]).into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::apart(
+            word,
+            Op::GRID_SAMPLER_3D_BACKWARD,
+            &[
+                grad_output.into(),
+                input.into(),
+                grid.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+                (&output_mask[..]).into(),
+            ],
+        );
     }
     shape::need_real("grid_sampler_3d_backward", &[grad_output, input, grid])?;
     races::op!("grid_sampler_3d_backward", grad_output, input, grid);
@@ -11252,19 +10587,17 @@ pub(crate) fn _grid_sampler_derivative(
     if word & state::INNER != 0
         || devices::of(input) | devices::of(grid) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_GRID_SAMPLER_DERIVATIVE,
-                &[
-                    input.into(),
-                    grid.into(),
-                    order.into(),
-                    interpolation_mode.into(),
-                    padding_mode.into(),
-                    align_corners.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_GRID_SAMPLER_DERIVATIVE,
+            &[
+                input.into(),
+                grid.into(),
+                order.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+            ],
         );
     }
     shape::need_real("_grid_sampler_derivative", &[input, grid])?;
@@ -11307,20 +10640,18 @@ pub(crate) fn _grid_sampler_derivative_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(grid) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_GRID_SAMPLER_DERIVATIVE_BACKWARD,
-                &[
-                    grad_output.into(),
-                    grid.into(),
-                    input_size.into(),
-                    order.into(),
-                    interpolation_mode.into(),
-                    padding_mode.into(),
-                    align_corners.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_GRID_SAMPLER_DERIVATIVE_BACKWARD,
+            &[
+                grad_output.into(),
+                grid.into(),
+                input_size.into(),
+                order.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+            ],
         );
     }
     shape::need_real("_grid_sampler_derivative_backward", &[grad_output, grid])?;
@@ -11354,7 +10685,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
 
 pub(crate) fn alias(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ALIAS, &[self_.into()])?);
+        return dispatch::inner(Op::ALIAS, &[self_.into()]);
     }
     let layout = shape::view::alias(self_)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11362,9 +10693,7 @@ pub(crate) fn alias(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::VIEW, &[self_.into(), size.into()])?,
-        );
+        return dispatch::inner(Op::VIEW, &[self_.into(), size.into()]);
     }
     let layout = shape::view::view(self_, size)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11372,7 +10701,7 @@ pub(crate) fn view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor>
 
 pub(crate) fn t(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::T, &[self_.into()])?);
+        return dispatch::inner(Op::T, &[self_.into()]);
     }
     let layout = shape::view::t(self_)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11385,11 +10714,9 @@ pub(crate) fn transpose(
     dim1: i64,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::TRANSPOSE_INT,
-                &[self_.into(), dim0.into(), dim1.into()],
-            )?,
+        return dispatch::inner(
+            Op::TRANSPOSE_INT,
+            &[self_.into(), dim0.into(), dim1.into()],
         );
     }
     let layout = shape::view::transpose(self_, dim0, dim1)?;
@@ -11398,9 +10725,7 @@ pub(crate) fn transpose(
 
 pub(crate) fn permute(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::PERMUTE, &[self_.into(), dims.into()])?,
-        );
+        return dispatch::inner(Op::PERMUTE, &[self_.into(), dims.into()]);
     }
     let layout = shape::view::permute(self_, dims)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11413,11 +10738,9 @@ pub(crate) fn expand(
     implicit: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EXPAND,
-                &[self_.into(), size.into(), implicit.into()],
-            )?,
+        return dispatch::inner(
+            Op::EXPAND,
+            &[self_.into(), size.into(), implicit.into()],
         );
     }
     let layout = shape::view::expand(self_, size, implicit)?;
@@ -11426,9 +10749,7 @@ pub(crate) fn expand(
 
 pub(crate) fn unsqueeze(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::UNSQUEEZE, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::UNSQUEEZE, &[self_.into(), dim.into()]);
     }
     let layout = shape::view::unsqueeze(self_, dim)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11436,7 +10757,7 @@ pub(crate) fn unsqueeze(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
 
 pub(crate) fn squeeze(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SQUEEZE, &[self_.into()])?);
+        return dispatch::inner(Op::SQUEEZE, &[self_.into()]);
     }
     let layout = shape::view::squeeze(self_)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11444,9 +10765,7 @@ pub(crate) fn squeeze(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn squeeze_dim(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::SQUEEZE_DIM, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::SQUEEZE_DIM, &[self_.into(), dim.into()]);
     }
     let layout = shape::view::squeeze_dim(self_, dim)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11454,9 +10773,7 @@ pub(crate) fn squeeze_dim(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor>
 
 pub(crate) fn squeeze_dims(word: u32, self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::SQUEEZE_DIMS, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::SQUEEZE_DIMS, &[self_.into(), dim.into()]);
     }
     let layout = shape::view::squeeze_dims(self_, dim)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11469,11 +10786,9 @@ pub(crate) fn select(
     index: SymInt,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SELECT_INT,
-                &[self_.into(), dim.into(), index.into()],
-            )?,
+        return dispatch::inner(
+            Op::SELECT_INT,
+            &[self_.into(), dim.into(), index.into()],
         );
     }
     let layout = shape::view::select(self_, dim, index)?;
@@ -11489,11 +10804,9 @@ pub(crate) fn slice(
     step: SymInt,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SLICE_TENSOR,
-                &[self_.into(), dim.into(), start.into(), end.into(), step.into()],
-            )?,
+        return dispatch::inner(
+            Op::SLICE_TENSOR,
+            &[self_.into(), dim.into(), start.into(), end.into(), step.into()],
         );
     }
     let layout = shape::view::slice(self_, dim, start, end, step)?;
@@ -11502,9 +10815,7 @@ pub(crate) fn slice(
 
 pub(crate) fn unbind(word: u32, self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
     if word & state::INNER != 0 {
-        return dispatch::one_list(
-            dispatch::call_inner(Op::UNBIND_INT, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::UNBIND_INT, &[self_.into(), dim.into()]);
     }
     let layouts = shape::view::unbind(self_, dim)?;
     Ok(
@@ -11522,11 +10833,9 @@ pub(crate) fn split(
     dim: i64,
 ) -> Result<Vec<Tensor>> {
     if word & state::INNER != 0 {
-        return dispatch::one_list(
-            dispatch::call_inner(
-                Op::SPLIT_TENSOR,
-                &[self_.into(), split_size.into(), dim.into()],
-            )?,
+        return dispatch::inner(
+            Op::SPLIT_TENSOR,
+            &[self_.into(), split_size.into(), dim.into()],
         );
     }
     let layouts = shape::view::split(self_, split_size, dim)?;
@@ -11545,11 +10854,9 @@ pub(crate) fn split_with_sizes(
     dim: i64,
 ) -> Result<Vec<Tensor>> {
     if word & state::INNER != 0 {
-        return dispatch::one_list(
-            dispatch::call_inner(
-                Op::SPLIT_WITH_SIZES,
-                &[self_.into(), split_sizes.into(), dim.into()],
-            )?,
+        return dispatch::inner(
+            Op::SPLIT_WITH_SIZES,
+            &[self_.into(), split_sizes.into(), dim.into()],
         );
     }
     let layouts = shape::view::split_with_sizes(self_, split_sizes, dim)?;
@@ -11569,11 +10876,9 @@ pub(crate) fn as_strided(
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::AS_STRIDED,
-                &[self_.into(), size.into(), stride.into(), storage_offset.into()],
-            )?,
+        return dispatch::inner(
+            Op::AS_STRIDED,
+            &[self_.into(), size.into(), stride.into(), storage_offset.into()],
         );
     }
     let layout = shape::view::as_strided(self_, size, stride, storage_offset)?;
@@ -11588,11 +10893,9 @@ pub(crate) fn diagonal(
     dim2: i64,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::DIAGONAL,
-                &[self_.into(), offset.into(), dim1.into(), dim2.into()],
-            )?,
+        return dispatch::inner(
+            Op::DIAGONAL,
+            &[self_.into(), offset.into(), dim1.into(), dim2.into()],
         );
     }
     let layout = shape::view::diagonal(self_, offset, dim1, dim2)?;
@@ -11607,11 +10910,9 @@ pub(crate) fn unfold(
     step: i64,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UNFOLD,
-                &[self_.into(), dimension.into(), size.into(), step.into()],
-            )?,
+        return dispatch::inner(
+            Op::UNFOLD,
+            &[self_.into(), dimension.into(), size.into(), step.into()],
         );
     }
     let layout = shape::view::unfold(self_, dimension, size, step)?;
@@ -11620,9 +10921,7 @@ pub(crate) fn unfold(
 
 pub(crate) fn lift_fresh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LIFT_FRESH, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::LIFT_FRESH, &[self_.into()]);
     }
     let layout = shape::view::alias(self_)?;
     Ok(self_.make_view(layout, CreationKind::Default))
@@ -11630,9 +10929,7 @@ pub(crate) fn lift_fresh(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn unsafe_view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::_UNSAFE_VIEW, &[self_.into(), size.into()])?,
-        );
+        return dispatch::inner(Op::_UNSAFE_VIEW, &[self_.into(), size.into()]);
     }
     races::op!("_unsafe_view", self_);
     cpu::run(|| cpu::view::unsafe_view(self_, size))
@@ -11645,11 +10942,9 @@ pub(crate) fn unsafe_split(
     dim: i64,
 ) -> Result<Vec<Tensor>> {
     if word & state::INNER != 0 {
-        return dispatch::one_list(
-            dispatch::call_inner(
-                Op::UNSAFE_SPLIT_TENSOR,
-                &[self_.into(), split_size.into(), dim.into()],
-            )?,
+        return dispatch::inner(
+            Op::UNSAFE_SPLIT_TENSOR,
+            &[self_.into(), split_size.into(), dim.into()],
         );
     }
     races::op!("unsafe_split", self_);
@@ -11668,19 +10963,17 @@ pub(crate) fn slice_scatter(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SLICE_SCATTER,
-                &[
-                    self_.into(),
-                    src.into(),
-                    dim.into(),
-                    start.into(),
-                    end.into(),
-                    step.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SLICE_SCATTER,
+            &[
+                self_.into(),
+                src.into(),
+                dim.into(),
+                start.into(),
+                end.into(),
+                step.into(),
+            ],
         );
     }
     races::op!("slice_scatter", self_, src);
@@ -11711,12 +11004,10 @@ pub(crate) fn select_scatter(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SELECT_SCATTER,
-                &[self_.into(), src.into(), dim.into(), index.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SELECT_SCATTER,
+            &[self_.into(), src.into(), dim.into(), index.into()],
         );
     }
     races::op!("select_scatter", self_, src);
@@ -11740,12 +11031,10 @@ pub(crate) fn diagonal_scatter(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::DIAGONAL_SCATTER,
-                &[self_.into(), src.into(), offset.into(), dim1.into(), dim2.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::DIAGONAL_SCATTER,
+            &[self_.into(), src.into(), offset.into(), dim1.into(), dim2.into()],
         );
     }
     races::op!("diagonal_scatter", self_, src);
@@ -11783,18 +11072,16 @@ pub(crate) fn as_strided_scatter(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::AS_STRIDED_SCATTER,
-                &[
-                    self_.into(),
-                    src.into(),
-                    size.into(),
-                    stride.into(),
-                    storage_offset.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::AS_STRIDED_SCATTER,
+            &[
+                self_.into(),
+                src.into(),
+                size.into(),
+                stride.into(),
+                storage_offset.into(),
+            ],
         );
     }
     races::op!("as_strided_scatter", self_, src);
@@ -11831,18 +11118,16 @@ pub(crate) fn slice_backward(
     step: SymInt,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SLICE_BACKWARD,
-                &[
-                    grad_output.into(),
-                    input_sizes.into(),
-                    dim.into(),
-                    start.into(),
-                    end.into(),
-                    step.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::SLICE_BACKWARD,
+            &[
+                grad_output.into(),
+                input_sizes.into(),
+                dim.into(),
+                start.into(),
+                end.into(),
+                step.into(),
+            ],
         );
     }
     races::op!("slice_backward", grad_output);
@@ -11879,11 +11164,9 @@ pub(crate) fn select_backward(
     index: SymInt,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SELECT_BACKWARD,
-                &[grad_output.into(), input_sizes.into(), dim.into(), index.into()],
-            )?,
+        return dispatch::inner(
+            Op::SELECT_BACKWARD,
+            &[grad_output.into(), input_sizes.into(), dim.into(), index.into()],
         );
     }
     races::op!("select_backward", grad_output);
@@ -11917,17 +11200,15 @@ pub(crate) fn diagonal_backward(
     dim2: i64,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::DIAGONAL_BACKWARD,
-                &[
-                    grad_output.into(),
-                    input_sizes.into(),
-                    offset.into(),
-                    dim1.into(),
-                    dim2.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::DIAGONAL_BACKWARD,
+            &[
+                grad_output.into(),
+                input_sizes.into(),
+                offset.into(),
+                dim1.into(),
+                dim2.into(),
+            ],
         );
     }
     races::op!("diagonal_backward", grad_output);
@@ -11963,17 +11244,9 @@ pub(crate) fn unfold_backward(
     step: i64,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::UNFOLD_BACKWARD,
-                &[
-                    grad_in.into(),
-                    input_sizes.into(),
-                    dim.into(),
-                    size.into(),
-                    step.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::UNFOLD_BACKWARD,
+            &[grad_in.into(), input_sizes.into(), dim.into(), size.into(), step.into()],
         );
     }
     races::op!("unfold_backward", grad_in);
@@ -12006,9 +11279,7 @@ pub(crate) fn clone(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::CLONE, &[self_.into(), memory_format.into()])?,
-        );
+        return dispatch::inner(Op::CLONE, &[self_.into(), memory_format.into()]);
     }
     races::op!("clone", self_);
     let result = Tensor::try_empty(
@@ -12022,9 +11293,7 @@ pub(crate) fn clone(
 
 pub(crate) fn lift_fresh_copy(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::LIFT_FRESH_COPY, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::LIFT_FRESH_COPY, &[self_.into()]);
     }
     races::op!("lift_fresh_copy", self_);
     let result = Tensor::try_empty(
@@ -12045,19 +11314,17 @@ pub(crate) fn to_copy(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::_TO_COPY,
-                &[
-                    self_.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    non_blocking.into(),
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::_TO_COPY,
+            &[
+                self_.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                non_blocking.into(),
+                memory_format.into(),
+            ],
         );
     }
     races::op!("_to_copy", self_);
@@ -12093,12 +11360,10 @@ pub(crate) fn copy(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::COPY,
-                &[self_.into(), src.into(), non_blocking.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::COPY,
+            &[self_.into(), src.into(), non_blocking.into()],
         );
     }
     races::op!("copy", self_, src);
@@ -12113,9 +11378,7 @@ pub(crate) fn copy(
 
 pub(crate) fn fill(word: u32, self_: &Tensor, value: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::FILL_SCALAR, &[self_.into(), value.into()])?,
-        );
+        return dispatch::inner(Op::FILL_SCALAR, &[self_.into(), value.into()]);
     }
     races::op!("fill", self_);
     let result = Tensor::try_empty(shape::creation::fill("fill", self_, value)?)?;
@@ -12127,17 +11390,16 @@ pub(crate) fn fill(word: u32, self_: &Tensor, value: Scalar) -> Result<Tensor> {
 
 pub(crate) fn fill_(word: u32, self_: &Tensor, value: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::FILL__SCALAR, &[self_.into(), value.into()])
-            .map(drop);
+        return dispatch::inner(Op::FILL__SCALAR, &[self_.into(), value.into()]);
     }
     races::op!("fill_", self_);
     let spec = shape::creation::fill("fill_", self_, value)?;
     inplace::write(
         "fill_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::creation::fill(self_, value, out),
+        &|out| cpu::creation::fill(self_, value, out),
     )
 }
 
@@ -12145,9 +11407,7 @@ pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<T
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(value) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::FILL_TENSOR, &[self_.into(), value.into()])?,
-        );
+        return dispatch::apart(word, Op::FILL_TENSOR, &[self_.into(), value.into()]);
     }
     races::op!("fill", self_, value);
     let result = Tensor::try_empty(shape::creation::fill_tensor("fill", self_, value)?)?;
@@ -12161,27 +11421,22 @@ pub(crate) fn fill_tensor_(word: u32, self_: &Tensor, value: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(value) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::FILL__TENSOR,
-                &[self_.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(word, Op::FILL__TENSOR, &[self_.into(), value.into()]);
     }
     races::op!("fill_", self_, value);
     let spec = shape::creation::fill_tensor("fill_", self_, value)?;
     inplace::write(
         "fill_",
         self_,
-        spec,
+        spec.into(),
         &[self_, value],
-        |out| cpu::creation::fill_tensor(self_, value, out),
+        &|out| cpu::creation::fill_tensor(self_, value, out),
     )
 }
 
 pub(crate) fn zero(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::ZERO, &[self_.into()])?);
+        return dispatch::inner(Op::ZERO, &[self_.into()]);
     }
     races::op!("zero", self_);
     let result = Tensor::try_empty(shape::creation::zero("zero", self_)?)?;
@@ -12193,11 +11448,17 @@ pub(crate) fn zero(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn zero_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ZERO_, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::ZERO_, &[self_.into()]);
     }
     races::op!("zero_", self_);
     let spec = shape::creation::zero("zero_", self_)?;
-    inplace::write("zero_", self_, spec, &[self_], |out| cpu::creation::zero(self_, out))
+    inplace::write(
+        "zero_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::creation::zero(self_, out),
+    )
 }
 
 pub(crate) fn zeros(
@@ -12207,11 +11468,9 @@ pub(crate) fn zeros(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ZEROS,
-                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::ZEROS,
+            &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::zeros(size, dtype, device))
@@ -12224,11 +11483,9 @@ pub(crate) fn ones(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ONES,
-                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::ONES,
+            &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::ones(size, dtype, device))
@@ -12242,18 +11499,16 @@ pub(crate) fn full(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::FULL,
-                &[
-                    size.into(),
-                    fill_value.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::FULL,
+            &[
+                size.into(),
+                fill_value.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::full(size, fill_value, dtype, device))
@@ -12266,11 +11521,9 @@ pub(crate) fn scalar_tensor(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::SCALAR_TENSOR,
-                &[s.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::SCALAR_TENSOR,
+            &[s.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::scalar_tensor(s, dtype, device))
@@ -12284,18 +11537,16 @@ pub(crate) fn empty(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EMPTY_MEMORY_FORMAT,
-                &[
-                    size.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::EMPTY_MEMORY_FORMAT,
+            &[
+                size.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     cpu::run(|| cpu::creation::empty(size, dtype, device, memory_format))
@@ -12309,18 +11560,16 @@ pub(crate) fn empty_permuted(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EMPTY_PERMUTED,
-                &[
-                    size.into(),
-                    physical_layout.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::EMPTY_PERMUTED,
+            &[
+                size.into(),
+                physical_layout.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::empty_permuted(size, physical_layout, dtype, device))
@@ -12334,18 +11583,16 @@ pub(crate) fn empty_strided(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EMPTY_STRIDED,
-                &[
-                    size.into(),
-                    stride.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::EMPTY_STRIDED,
+            &[
+                size.into(),
+                stride.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::empty_strided(size, stride, dtype, device))
@@ -12359,18 +11606,16 @@ pub(crate) fn empty_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EMPTY_LIKE,
-                &[
-                    self_.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::EMPTY_LIKE,
+            &[
+                self_.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     races::op!("empty_like", self_);
@@ -12385,18 +11630,16 @@ pub(crate) fn zeros_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ZEROS_LIKE,
-                &[
-                    self_.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::ZEROS_LIKE,
+            &[
+                self_.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     races::op!("zeros_like", self_);
@@ -12411,18 +11654,16 @@ pub(crate) fn ones_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ONES_LIKE,
-                &[
-                    self_.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::ONES_LIKE,
+            &[
+                self_.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     races::op!("ones_like", self_);
@@ -12438,19 +11679,17 @@ pub(crate) fn full_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::FULL_LIKE,
-                &[
-                    self_.into(),
-                    fill_value.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::FULL_LIKE,
+            &[
+                self_.into(),
+                fill_value.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     races::op!("full_like", self_);
@@ -12471,18 +11710,16 @@ pub(crate) fn new_empty(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NEW_EMPTY,
-                &[
-                    self_.into(),
-                    size.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::NEW_EMPTY,
+            &[
+                self_.into(),
+                size.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     races::op!("new_empty", self_);
@@ -12498,19 +11735,17 @@ pub(crate) fn new_empty_strided(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NEW_EMPTY_STRIDED,
-                &[
-                    self_.into(),
-                    size.into(),
-                    stride.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::NEW_EMPTY_STRIDED,
+            &[
+                self_.into(),
+                size.into(),
+                stride.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     races::op!("new_empty_strided", self_);
@@ -12525,18 +11760,16 @@ pub(crate) fn new_zeros(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NEW_ZEROS,
-                &[
-                    self_.into(),
-                    size.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::NEW_ZEROS,
+            &[
+                self_.into(),
+                size.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     races::op!("new_zeros", self_);
@@ -12551,18 +11784,16 @@ pub(crate) fn new_ones(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NEW_ONES,
-                &[
-                    self_.into(),
-                    size.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::NEW_ONES,
+            &[
+                self_.into(),
+                size.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     races::op!("new_ones", self_);
@@ -12578,19 +11809,17 @@ pub(crate) fn new_full(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NEW_FULL,
-                &[
-                    self_.into(),
-                    size.into(),
-                    fill_value.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::NEW_FULL,
+            &[
+                self_.into(),
+                size.into(),
+                fill_value.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     races::op!("new_full", self_);
@@ -12604,11 +11833,9 @@ pub(crate) fn arange(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ARANGE,
-                &[end.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::ARANGE,
+            &[end.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::arange(end, dtype, device))
@@ -12622,18 +11849,16 @@ pub(crate) fn arange_start(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ARANGE_START,
-                &[
-                    start.into(),
-                    end.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::ARANGE_START,
+            &[
+                start.into(),
+                end.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::arange_start(start, end, dtype, device))
@@ -12648,19 +11873,17 @@ pub(crate) fn arange_start_step(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::ARANGE_START_STEP,
-                &[
-                    start.into(),
-                    end.into(),
-                    step.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::ARANGE_START_STEP,
+            &[
+                start.into(),
+                end.into(),
+                step.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::arange_step(start, end, step, dtype, device))
@@ -12675,19 +11898,17 @@ pub(crate) fn linspace(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::LINSPACE,
-                &[
-                    start.into(),
-                    end.into(),
-                    steps.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::LINSPACE,
+            &[
+                start.into(),
+                end.into(),
+                steps.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::linspace(start, end, steps, dtype, device))
@@ -12703,20 +11924,18 @@ pub(crate) fn logspace(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::LOGSPACE,
-                &[
-                    start.into(),
-                    end.into(),
-                    steps.into(),
-                    base.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::LOGSPACE,
+            &[
+                start.into(),
+                end.into(),
+                steps.into(),
+                base.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::logspace(start, end, steps, base, dtype, device))
@@ -12729,11 +11948,9 @@ pub(crate) fn eye(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EYE,
-                &[n.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::EYE,
+            &[n.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::eye(n, dtype, device))
@@ -12747,18 +11964,9 @@ pub(crate) fn eye_m(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::EYE_M,
-                &[
-                    n.into(),
-                    m.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::EYE_M,
+            &[n.into(), m.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::eye_m(n, m, dtype, device))
@@ -12771,17 +11979,9 @@ pub(crate) fn hann_window(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::HANN_WINDOW,
-                &[
-                    window_length.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::HANN_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::creation::hann_window(window_length, dtype, device))
@@ -12795,18 +11995,16 @@ pub(crate) fn hann_window_periodic(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::HANN_WINDOW_PERIODIC,
-                &[
-                    window_length.into(),
-                    periodic.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::HANN_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::hann_window_periodic(
@@ -12826,19 +12024,17 @@ pub(crate) fn tril_indices(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::TRIL_INDICES,
-                &[
-                    row.into(),
-                    col.into(),
-                    offset.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::TRIL_INDICES,
+            &[
+                row.into(),
+                col.into(),
+                offset.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::tril_indices(row, col, offset, dtype, device))
@@ -12853,19 +12049,17 @@ pub(crate) fn triu_indices(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::TRIU_INDICES,
-                &[
-                    row.into(),
-                    col.into(),
-                    offset.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::TRIU_INDICES,
+            &[
+                row.into(),
+                col.into(),
+                offset.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::creation::triu_indices(row, col, offset, dtype, device))
@@ -12873,7 +12067,7 @@ pub(crate) fn triu_indices(
 
 pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
     if word & state::INNER != 0 {
-        return dispatch::one_scalar(dispatch::call_inner(Op::ITEM, &[self_.into()])?);
+        return dispatch::inner(Op::ITEM, &[self_.into()]);
     }
     races::op!("item", self_);
     cpu::run(|| cpu::creation::item(self_))
@@ -12881,9 +12075,7 @@ pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
 
 pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
     if word & state::INNER != 0 {
-        return dispatch::one_scalar(
-            dispatch::call_inner(Op::_LOCAL_SCALAR_DENSE, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::_LOCAL_SCALAR_DENSE, &[self_.into()]);
     }
     races::op!("_local_scalar_dense", self_);
     cpu::run(|| cpu::creation::item(self_))
@@ -12891,9 +12083,7 @@ pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
 
 pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
     if word & state::INNER != 0 {
-        return dispatch::one_bool(
-            dispatch::call_inner(Op::IS_NONZERO, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::IS_NONZERO, &[self_.into()]);
     }
     races::op!("is_nonzero", self_);
     cpu::run(|| cpu::creation::is_nonzero(self_))
@@ -12901,7 +12091,7 @@ pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
 
 pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
     if word & state::INNER != 0 {
-        return dispatch::one_int(dispatch::call_inner(Op::NUMEL, &[self_.into()])?);
+        return dispatch::inner(Op::NUMEL, &[self_.into()]);
     }
     races::op!("numel", self_);
     cpu::run(|| cpu::creation::numel(self_))
@@ -12909,9 +12099,7 @@ pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
 
 pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
     if word & state::INNER != 0 {
-        return dispatch::one_sym_int(
-            dispatch::call_inner(Op::SYM_SIZE_INT, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::SYM_SIZE_INT, &[self_.into(), dim.into()]);
     }
     races::op!("sym_size", self_);
     cpu::run(|| cpu::creation::sym_size(self_, dim))
@@ -12919,9 +12107,7 @@ pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
 
 pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
     if word & state::INNER != 0 {
-        return dispatch::one_sym_int(
-            dispatch::call_inner(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()])?,
-        );
+        return dispatch::inner(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()]);
     }
     races::op!("sym_stride", self_);
     cpu::run(|| cpu::creation::sym_stride(self_, dim))
@@ -12929,9 +12115,7 @@ pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> 
 
 pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
     if word & state::INNER != 0 {
-        return dispatch::one_sym_int(
-            dispatch::call_inner(Op::SYM_NUMEL, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::SYM_NUMEL, &[self_.into()]);
     }
     races::op!("sym_numel", self_);
     cpu::run(|| cpu::creation::sym_numel(self_))
@@ -12939,9 +12123,7 @@ pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
 
 pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
     if word & state::INNER != 0 {
-        return dispatch::one_sym_int(
-            dispatch::call_inner(Op::SYM_STORAGE_OFFSET, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::SYM_STORAGE_OFFSET, &[self_.into()]);
     }
     races::op!("sym_storage_offset", self_);
     cpu::run(|| cpu::creation::sym_storage_offset(self_))
@@ -12956,18 +12138,17 @@ pub(crate) fn assert_tensor_metadata(
     device: Option<Device>,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::_ASSERT_TENSOR_METADATA,
-                &[
-                    a_.into(),
-                    size.into(),
-                    stride.into(),
-                    dtype.into(),
-                    device.into(),
-                    Value::None,
-                ],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::_ASSERT_TENSOR_METADATA,
+            &[
+                a_.into(),
+                size.into(),
+                stride.into(),
+                dtype.into(),
+                device.into(),
+                Lent::None,
+            ],
+        );
     }
     races::op!("_assert_tensor_metadata", a_);
     cpu::run(|| cpu::creation::assert_tensor_metadata(a_, size, stride, dtype, device))
@@ -12975,18 +12156,14 @@ pub(crate) fn assert_tensor_metadata(
 
 pub(crate) fn _assert_scalar(word: u32, self_: Scalar, assert_msg: &str) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::_ASSERT_SCALAR,
-                &[self_.into(), assert_msg.into()],
-            )
-            .map(drop);
+        return dispatch::inner(Op::_ASSERT_SCALAR, &[self_.into(), assert_msg.into()]);
     }
     cpu::run(|| cpu::creation::assert_scalar(self_, assert_msg))
 }
 
 pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::_ASSERT_ASYNC, &[self_.into()]).map(drop);
+        return dispatch::inner(Op::_ASSERT_ASYNC, &[self_.into()]);
     }
     shape::need_real("_assert_async", &[self_])?;
     races::op!("_assert_async", self_);
@@ -12999,11 +12176,10 @@ pub(crate) fn _assert_async_msg(
     assert_msg: &str,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::_ASSERT_ASYNC_MSG,
-                &[self_.into(), assert_msg.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::_ASSERT_ASYNC_MSG,
+            &[self_.into(), assert_msg.into()],
+        );
     }
     shape::need_real("_assert_async", &[self_])?;
     races::op!("_assert_async", self_);
@@ -13017,11 +12193,10 @@ pub(crate) fn sym_constrain_range(
     max: Option<i64>,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::SYM_CONSTRAIN_RANGE,
-                &[size.into(), min.into(), max.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::SYM_CONSTRAIN_RANGE,
+            &[size.into(), min.into(), max.into()],
+        );
     }
     cpu::run(|| cpu::creation::sym_constrain_range(size, min, max))
 }
@@ -13033,11 +12208,10 @@ pub(crate) fn sym_constrain_range_for_size(
     max: Option<i64>,
 ) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(
-                Op::SYM_CONSTRAIN_RANGE_FOR_SIZE,
-                &[size.into(), min.into(), max.into()],
-            )
-            .map(drop);
+        return dispatch::inner(
+            Op::SYM_CONSTRAIN_RANGE_FOR_SIZE,
+            &[size.into(), min.into(), max.into()],
+        );
     }
     cpu::run(|| cpu::creation::sym_constrain_range_for_size(size, min, max))
 }
@@ -13052,12 +12226,10 @@ pub(crate) fn gather(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::GATHER,
-                &[self_.into(), dim.into(), index.into(), sparse_grad.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::GATHER,
+            &[self_.into(), dim.into(), index.into(), sparse_grad.into()],
         );
     }
     races::op!("gather", self_, index);
@@ -13080,12 +12252,10 @@ pub(crate) fn scatter(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SCATTER_SRC,
-                &[self_.into(), dim.into(), index.into(), src.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SCATTER_SRC,
+            &[self_.into(), dim.into(), index.into(), src.into()],
         );
     }
     races::op!("scatter", self_, index, src);
@@ -13108,21 +12278,20 @@ pub(crate) fn scatter_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SCATTER__SRC,
-                &[self_.into(), dim.into(), index.into(), src.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SCATTER__SRC,
+            &[self_.into(), dim.into(), index.into(), src.into()],
+        );
     }
     races::op!("scatter_", self_, index, src);
     let spec = shape::index::scatter("scatter_", self_, dim, index, src)?;
     inplace::write(
         "scatter_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, src],
-        |out| cpu::run(|| cpu::index::scatter(self_, dim, index, src, out)),
+        &|out| cpu::run(|| cpu::index::scatter(self_, dim, index, src, out)),
     )
 }
 
@@ -13136,12 +12305,10 @@ pub(crate) fn scatter_value(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SCATTER_VALUE,
-                &[self_.into(), dim.into(), index.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SCATTER_VALUE,
+            &[self_.into(), dim.into(), index.into(), value.into()],
         );
     }
     races::op!("scatter", self_, index);
@@ -13164,21 +12331,20 @@ pub(crate) fn scatter_value_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SCATTER__VALUE,
-                &[self_.into(), dim.into(), index.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SCATTER__VALUE,
+            &[self_.into(), dim.into(), index.into(), value.into()],
+        );
     }
     races::op!("scatter_", self_, index);
     let spec = shape::index::scatter_value("scatter_", self_, dim, index, value)?;
     inplace::write(
         "scatter_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index],
-        |out| cpu::run(|| cpu::index::scatter_value(self_, dim, index, value, out)),
+        &|out| cpu::run(|| cpu::index::scatter_value(self_, dim, index, value, out)),
     )
 }
 
@@ -13192,12 +12358,10 @@ pub(crate) fn scatter_add(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SCATTER_ADD,
-                &[self_.into(), dim.into(), index.into(), src.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SCATTER_ADD,
+            &[self_.into(), dim.into(), index.into(), src.into()],
         );
     }
     races::op!("scatter_add", self_, index, src);
@@ -13220,21 +12384,20 @@ pub(crate) fn scatter_add_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SCATTER_ADD_,
-                &[self_.into(), dim.into(), index.into(), src.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SCATTER_ADD_,
+            &[self_.into(), dim.into(), index.into(), src.into()],
+        );
     }
     races::op!("scatter_add_", self_, index, src);
     let spec = shape::index::scatter("scatter_add_", self_, dim, index, src)?;
     inplace::write(
         "scatter_add_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, src],
-        |out| cpu::run(|| cpu::index::scatter_add(self_, dim, index, src, out)),
+        &|out| cpu::run(|| cpu::index::scatter_add(self_, dim, index, src, out)),
     )
 }
 
@@ -13250,19 +12413,17 @@ pub(crate) fn scatter_reduce(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SCATTER_REDUCE_TWO,
-                &[
-                    self_.into(),
-                    dim.into(),
-                    index.into(),
-                    src.into(),
-                    reduce.into(),
-                    include_self.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SCATTER_REDUCE_TWO,
+            &[
+                self_.into(),
+                dim.into(),
+                index.into(),
+                src.into(),
+                reduce.into(),
+                include_self.into(),
+            ],
         );
     }
     shape::need_real("scatter_reduce", &[self_, index, src])?;
@@ -13304,19 +12465,18 @@ pub(crate) fn scatter_reduce_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SCATTER_REDUCE__TWO,
-                &[
-                    self_.into(),
-                    dim.into(),
-                    index.into(),
-                    src.into(),
-                    reduce.into(),
-                    include_self.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SCATTER_REDUCE__TWO,
+            &[
+                self_.into(),
+                dim.into(),
+                index.into(),
+                src.into(),
+                reduce.into(),
+                include_self.into(),
+            ],
+        );
     }
     shape::need_real("scatter_reduce_", &[self_, index, src])?;
     races::op!("scatter_reduce_", self_, index, src);
@@ -13332,9 +12492,9 @@ pub(crate) fn scatter_reduce_(
     inplace::write(
         "scatter_reduce_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, src],
-        |out| cpu::run(|| cpu::index::scatter_reduce(
+        &|out| cpu::run(|| cpu::index::scatter_reduce(
             self_,
             dim,
             index,
@@ -13359,19 +12519,17 @@ pub(crate) fn index_reduce(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_REDUCE,
-                &[
-                    self_.into(),
-                    dim.into(),
-                    index.into(),
-                    source.into(),
-                    reduce.into(),
-                    include_self.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_REDUCE,
+            &[
+                self_.into(),
+                dim.into(),
+                index.into(),
+                source.into(),
+                reduce.into(),
+                include_self.into(),
+            ],
         );
     }
     shape::need_real("index_reduce", &[self_, index, source])?;
@@ -13414,19 +12572,18 @@ pub(crate) fn index_reduce_(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::INDEX_REDUCE_,
-                &[
-                    self_.into(),
-                    dim.into(),
-                    index.into(),
-                    source.into(),
-                    reduce.into(),
-                    include_self.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::INDEX_REDUCE_,
+            &[
+                self_.into(),
+                dim.into(),
+                index.into(),
+                source.into(),
+                reduce.into(),
+                include_self.into(),
+            ],
+        );
     }
     shape::need_real("index_reduce_", &[self_, index, source])?;
     races::op!("index_reduce_", self_, index, source);
@@ -13442,9 +12599,9 @@ pub(crate) fn index_reduce_(
     inplace::write(
         "index_reduce_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, source],
-        |out| cpu::run(|| cpu::index::index_reduce(
+        &|out| cpu::run(|| cpu::index::index_reduce(
             self_,
             dim,
             index,
@@ -13464,13 +12621,7 @@ pub(crate) fn index(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of_opts(indices) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_TENSOR,
-                &[self_.into(), indices.into()],
-            )?,
-        );
+        return dispatch::apart(word, Op::INDEX_TENSOR, &[self_.into(), indices.into()]);
     }
     races::op!("index", self_, indices);
     cpu::run(|| cpu::index::index(self_, indices))
@@ -13484,12 +12635,10 @@ pub(crate) fn unsafe_index(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of_opts(indices) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_UNSAFE_INDEX_TENSOR,
-                &[self_.into(), indices.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_UNSAFE_INDEX_TENSOR,
+            &[self_.into(), indices.into()],
         );
     }
     races::op!("_unsafe_index", self_, indices);
@@ -13507,12 +12656,10 @@ pub(crate) fn index_put(
         || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_PUT,
-                &[self_.into(), indices.into(), values.into(), accumulate.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_PUT,
+            &[self_.into(), indices.into(), values.into(), accumulate.into()],
         );
     }
     races::op!("index_put", self_, indices, values);
@@ -13536,12 +12683,11 @@ pub(crate) fn index_put_(
         || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::INDEX_PUT_,
-                &[self_.into(), indices.into(), values.into(), accumulate.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::INDEX_PUT_,
+            &[self_.into(), indices.into(), values.into(), accumulate.into()],
+        );
     }
     races::op!("index_put_", self_, indices, values);
     let spec = shape::index::index_put(
@@ -13554,13 +12700,19 @@ pub(crate) fn index_put_(
     inplace::write(
         "index_put_",
         self_,
-        spec,
+        spec.into(),
         &std::iter::empty::<&Tensor>()
             .chain([self_])
             .chain(indices.iter().flatten())
             .chain([values])
             .collect::<Vec<_>>(),
-        |out| cpu::run(|| cpu::index::index_put(self_, indices, values, accumulate, out)),
+        &|out| cpu::run(|| cpu::index::index_put(
+            self_,
+            indices,
+            values,
+            accumulate,
+            out,
+        )),
     )
 }
 
@@ -13575,12 +12727,10 @@ pub(crate) fn unsafe_index_put(
         || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::_UNSAFE_INDEX_PUT,
-                &[self_.into(), indices.into(), values.into(), accumulate.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::_UNSAFE_INDEX_PUT,
+            &[self_.into(), indices.into(), values.into(), accumulate.into()],
         );
     }
     races::op!("_unsafe_index_put", self_, indices, values);
@@ -13602,12 +12752,10 @@ pub(crate) fn index_select(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_SELECT,
-                &[self_.into(), dim.into(), index.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_SELECT,
+            &[self_.into(), dim.into(), index.into()],
         );
     }
     races::op!("index_select", self_, index);
@@ -13632,12 +12780,10 @@ pub(crate) fn index_add(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_ADD,
-                &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_ADD,
+            &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
         );
     }
     races::op!("index_add", self_, index, source);
@@ -13662,21 +12808,20 @@ pub(crate) fn index_add_(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::INDEX_ADD_,
-                &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::INDEX_ADD_,
+            &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
+        );
     }
     races::op!("index_add_", self_, index, source);
     let spec = shape::index::index_add("index_add_", self_, dim, index, source, alpha)?;
     inplace::write(
         "index_add_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, source],
-        |out| cpu::run(|| cpu::index::index_add(self_, dim, index, source, alpha, out)),
+        &|out| cpu::run(|| cpu::index::index_add(self_, dim, index, source, alpha, out)),
     )
 }
 
@@ -13691,12 +12836,10 @@ pub(crate) fn index_copy(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_COPY,
-                &[self_.into(), dim.into(), index.into(), source.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_COPY,
+            &[self_.into(), dim.into(), index.into(), source.into()],
         );
     }
     races::op!("index_copy", self_, index, source);
@@ -13720,21 +12863,20 @@ pub(crate) fn index_copy_(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::INDEX_COPY_,
-                &[self_.into(), dim.into(), index.into(), source.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::INDEX_COPY_,
+            &[self_.into(), dim.into(), index.into(), source.into()],
+        );
     }
     races::op!("index_copy_", self_, index, source);
     let spec = shape::index::index_source("index_copy_", self_, dim, index, source)?;
     inplace::write(
         "index_copy_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, source],
-        |out| cpu::run(|| cpu::index::index_copy(self_, dim, index, source, out)),
+        &|out| cpu::run(|| cpu::index::index_copy(self_, dim, index, source, out)),
     )
 }
 
@@ -13748,12 +12890,10 @@ pub(crate) fn index_fill(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_FILL_INT_SCALAR,
-                &[self_.into(), dim.into(), index.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_FILL_INT_SCALAR,
+            &[self_.into(), dim.into(), index.into(), value.into()],
         );
     }
     races::op!("index_fill", self_, index);
@@ -13776,21 +12916,20 @@ pub(crate) fn index_fill_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::INDEX_FILL__INT_SCALAR,
-                &[self_.into(), dim.into(), index.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::INDEX_FILL__INT_SCALAR,
+            &[self_.into(), dim.into(), index.into(), value.into()],
+        );
     }
     races::op!("index_fill_", self_, index);
     let spec = shape::index::index_fill("index_fill_", self_, dim, index, value)?;
     inplace::write(
         "index_fill_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index],
-        |out| cpu::run(|| cpu::index::index_fill(self_, dim, index, value, out)),
+        &|out| cpu::run(|| cpu::index::index_fill(self_, dim, index, value, out)),
     )
 }
 
@@ -13804,12 +12943,10 @@ pub(crate) fn index_fill_tensor(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(value) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::INDEX_FILL_INT_TENSOR,
-                &[self_.into(), dim.into(), index.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::INDEX_FILL_INT_TENSOR,
+            &[self_.into(), dim.into(), index.into(), value.into()],
         );
     }
     races::op!("index_fill", self_, index, value);
@@ -13832,21 +12969,20 @@ pub(crate) fn index_fill_tensor_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) | devices::of(value) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::INDEX_FILL__INT_TENSOR,
-                &[self_.into(), dim.into(), index.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::INDEX_FILL__INT_TENSOR,
+            &[self_.into(), dim.into(), index.into(), value.into()],
+        );
     }
     races::op!("index_fill_", self_, index, value);
     let spec = shape::index::index_fill_tensor("index_fill_", self_, dim, index, value)?;
     inplace::write(
         "index_fill_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, value],
-        |out| cpu::run(|| cpu::index::index_fill_tensor(self_, dim, index, value, out)),
+        &|out| cpu::run(|| cpu::index::index_fill_tensor(self_, dim, index, value, out)),
     )
 }
 
@@ -13859,12 +12995,10 @@ pub(crate) fn masked_fill(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MASKED_FILL_SCALAR,
-                &[self_.into(), mask.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MASKED_FILL_SCALAR,
+            &[self_.into(), mask.into(), value.into()],
         );
     }
     races::op!("masked_fill", self_, mask);
@@ -13886,21 +13020,20 @@ pub(crate) fn masked_fill_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MASKED_FILL__SCALAR,
-                &[self_.into(), mask.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MASKED_FILL__SCALAR,
+            &[self_.into(), mask.into(), value.into()],
+        );
     }
     races::op!("masked_fill_", self_, mask);
     let spec = shape::index::masked_fill("masked_fill_", self_, mask, value)?;
     inplace::write(
         "masked_fill_",
         self_,
-        spec,
+        spec.into(),
         &[self_, mask],
-        |out| cpu::run(|| cpu::index::masked_fill(self_, mask, value, out)),
+        &|out| cpu::run(|| cpu::index::masked_fill(self_, mask, value, out)),
     )
 }
 
@@ -13913,12 +13046,10 @@ pub(crate) fn masked_fill_tensor(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) | devices::of(value) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MASKED_FILL_TENSOR,
-                &[self_.into(), mask.into(), value.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MASKED_FILL_TENSOR,
+            &[self_.into(), mask.into(), value.into()],
         );
     }
     races::op!("masked_fill", self_, mask, value);
@@ -13940,21 +13071,20 @@ pub(crate) fn masked_fill_tensor_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) | devices::of(value) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MASKED_FILL__TENSOR,
-                &[self_.into(), mask.into(), value.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MASKED_FILL__TENSOR,
+            &[self_.into(), mask.into(), value.into()],
+        );
     }
     races::op!("masked_fill_", self_, mask, value);
     let spec = shape::index::masked_fill_tensor("masked_fill_", self_, mask, value)?;
     inplace::write(
         "masked_fill_",
         self_,
-        spec,
+        spec.into(),
         &[self_, mask, value],
-        |out| cpu::run(|| cpu::index::masked_fill_tensor(self_, mask, value, out)),
+        &|out| cpu::run(|| cpu::index::masked_fill_tensor(self_, mask, value, out)),
     )
 }
 
@@ -13962,9 +13092,7 @@ pub(crate) fn masked_select(word: u32, self_: &Tensor, mask: &Tensor) -> Result<
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::MASKED_SELECT, &[self_.into(), mask.into()])?,
-        );
+        return dispatch::apart(word, Op::MASKED_SELECT, &[self_.into(), mask.into()]);
     }
     races::op!("masked_select", self_, mask);
     cpu::run(|| cpu::index::masked_select(self_, mask))
@@ -13979,12 +13107,10 @@ pub(crate) fn masked_scatter(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) | devices::of(source) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::MASKED_SCATTER,
-                &[self_.into(), mask.into(), source.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::MASKED_SCATTER,
+            &[self_.into(), mask.into(), source.into()],
         );
     }
     races::op!("masked_scatter", self_, mask, source);
@@ -14006,21 +13132,20 @@ pub(crate) fn masked_scatter_(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(mask) | devices::of(source) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::MASKED_SCATTER_,
-                &[self_.into(), mask.into(), source.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::MASKED_SCATTER_,
+            &[self_.into(), mask.into(), source.into()],
+        );
     }
     races::op!("masked_scatter_", self_, mask, source);
     let spec = shape::index::masked_scatter("masked_scatter_", self_, mask, source)?;
     inplace::write(
         "masked_scatter_",
         self_,
-        spec,
+        spec.into(),
         &[self_, mask, source],
-        |out| cpu::run(|| cpu::index::masked_scatter(self_, mask, source, out)),
+        &|out| cpu::run(|| cpu::index::masked_scatter(self_, mask, source, out)),
     )
 }
 
@@ -14028,9 +13153,7 @@ pub(crate) fn take(word: u32, self_: &Tensor, index: &Tensor) -> Result<Tensor> 
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::TAKE, &[self_.into(), index.into()])?,
-        );
+        return dispatch::apart(word, Op::TAKE, &[self_.into(), index.into()]);
     }
     races::op!("take", self_, index);
     let result = Tensor::try_empty(shape::index::take("take", self_, index)?)?;
@@ -14051,12 +13174,10 @@ pub(crate) fn put(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::PUT,
-                &[self_.into(), index.into(), source.into(), accumulate.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::PUT,
+            &[self_.into(), index.into(), source.into(), accumulate.into()],
         );
     }
     races::op!("put", self_, index, source);
@@ -14080,27 +13201,26 @@ pub(crate) fn put_(
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::PUT_,
-                &[self_.into(), index.into(), source.into(), accumulate.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::PUT_,
+            &[self_.into(), index.into(), source.into(), accumulate.into()],
+        );
     }
     races::op!("put_", self_, index, source);
     let spec = shape::index::put("put_", self_, index, source, accumulate)?;
     inplace::write(
         "put_",
         self_,
-        spec,
+        spec.into(),
         &[self_, index, source],
-        |out| cpu::run(|| cpu::index::put(self_, index, source, accumulate, out)),
+        &|out| cpu::run(|| cpu::index::put(self_, index, source, accumulate, out)),
     )
 }
 
 pub(crate) fn nonzero(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::NONZERO, &[self_.into()])?);
+        return dispatch::inner(Op::NONZERO, &[self_.into()]);
     }
     races::op!("nonzero", self_);
     cpu::run(|| cpu::index::nonzero(self_))
@@ -14117,18 +13237,16 @@ pub(crate) fn embedding(
     if word & state::INNER != 0
         || devices::of(weight) | devices::of(indices) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::EMBEDDING,
-                &[
-                    weight.into(),
-                    indices.into(),
-                    padding_idx.into(),
-                    scale_grad_by_freq.into(),
-                    sparse.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::EMBEDDING,
+            &[
+                weight.into(),
+                indices.into(),
+                padding_idx.into(),
+                scale_grad_by_freq.into(),
+                sparse.into(),
+            ],
         );
     }
     shape::need_real("embedding", &[weight, indices])?;
@@ -14167,18 +13285,16 @@ pub(crate) fn embedding_dense_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(indices) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::EMBEDDING_DENSE_BACKWARD,
-                &[
-                    grad_output.into(),
-                    indices.into(),
-                    num_weights.into(),
-                    padding_idx.into(),
-                    scale_grad_by_freq.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::EMBEDDING_DENSE_BACKWARD,
+            &[
+                grad_output.into(),
+                indices.into(),
+                num_weights.into(),
+                padding_idx.into(),
+                scale_grad_by_freq.into(),
+            ],
         );
     }
     shape::need_real("embedding_dense_backward", &[grad_output, indices])?;
@@ -14208,9 +13324,7 @@ pub(crate) fn embedding_dense_backward(
 
 pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     if word & state::INNER != 0 || devices::of_list(tensors) == devices::MIXED {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::CAT, &[tensors.into(), dim.into()])?,
-        );
+        return dispatch::apart(word, Op::CAT, &[tensors.into(), dim.into()]);
     }
     races::op!("cat", tensors);
     let result = Tensor::try_empty(shape::join::cat("cat", tensors, dim)?)?;
@@ -14229,29 +13343,26 @@ pub(crate) fn cat_out(
     if word & state::INNER != 0
         || devices::of_list(tensors) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::CAT_OUT,
-                &[tensors.into(), dim.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::CAT_OUT,
+            &[tensors.into(), dim.into(), out.into()],
+        );
     }
     races::op!("cat", tensors, out);
     let spec = shape::join::cat("cat", tensors, dim)?;
     inplace::write_out_through_copy(
         "cat",
         out,
-        spec,
+        spec.into(),
         &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        |out| cpu::run(|| cpu::join::cat(tensors, dim, out)),
+        &|out| cpu::run(|| cpu::join::cat(tensors, dim, out)),
     )
 }
 
 pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     if word & state::INNER != 0 || devices::of_list(tensors) == devices::MIXED {
-        return dispatch::one_tensor(
-            dispatch::call_apart(word, Op::STACK, &[tensors.into(), dim.into()])?,
-        );
+        return dispatch::apart(word, Op::STACK, &[tensors.into(), dim.into()]);
     }
     races::op!("stack", tensors);
     let result = Tensor::try_empty(shape::join::stack("stack", tensors, dim)?)?;
@@ -14270,29 +13381,26 @@ pub(crate) fn stack_out(
     if word & state::INNER != 0
         || devices::of_list(tensors) | devices::of(out) == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::STACK_OUT,
-                &[tensors.into(), dim.into(), out.into()],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::STACK_OUT,
+            &[tensors.into(), dim.into(), out.into()],
+        );
     }
     races::op!("stack", tensors, out);
     let spec = shape::join::stack("stack", tensors, dim)?;
     inplace::write_out_through_copy(
         "stack",
         out,
-        spec,
+        spec.into(),
         &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        |out| cpu::run(|| cpu::join::stack(tensors, dim, out)),
+        &|out| cpu::run(|| cpu::join::stack(tensors, dim, out)),
     )
 }
 
 pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REPEAT, &[self_.into(), repeats.into()])?,
-        );
+        return dispatch::inner(Op::REPEAT, &[self_.into(), repeats.into()]);
     }
     races::op!("repeat", self_);
     let result = Tensor::try_empty(shape::join::repeat("repeat", self_, repeats)?)?;
@@ -14304,9 +13412,7 @@ pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Te
 
 pub(crate) fn flip(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::FLIP, &[self_.into(), dims.into()])?,
-        );
+        return dispatch::inner(Op::FLIP, &[self_.into(), dims.into()]);
     }
     races::op!("flip", self_);
     let result = Tensor::try_empty(shape::join::flip("flip", self_, dims)?)?;
@@ -14323,9 +13429,7 @@ pub(crate) fn roll(
     dims: &[i64],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::ROLL, &[self_.into(), shifts.into(), dims.into()])?,
-        );
+        return dispatch::inner(Op::ROLL, &[self_.into(), shifts.into(), dims.into()]);
     }
     races::op!("roll", self_);
     let result = Tensor::try_empty(shape::join::roll("roll", self_, shifts, dims)?)?;
@@ -14337,9 +13441,7 @@ pub(crate) fn roll(
 
 pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::TRIL, &[self_.into(), diagonal.into()])?,
-        );
+        return dispatch::inner(Op::TRIL, &[self_.into(), diagonal.into()]);
     }
     races::op!("tril", self_);
     let result = Tensor::try_empty(shape::join::triangle("tril", self_, diagonal)?)?;
@@ -14351,25 +13453,22 @@ pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
 
 pub(crate) fn tril_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::TRIL_, &[self_.into(), diagonal.into()])
-            .map(drop);
+        return dispatch::inner(Op::TRIL_, &[self_.into(), diagonal.into()]);
     }
     races::op!("tril_", self_);
     let spec = shape::join::triangle("tril_", self_, diagonal)?;
     inplace::write(
         "tril_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::join::tril(self_, diagonal, out)),
+        &|out| cpu::run(|| cpu::join::tril(self_, diagonal, out)),
     )
 }
 
 pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::TRIU, &[self_.into(), diagonal.into()])?,
-        );
+        return dispatch::inner(Op::TRIU, &[self_.into(), diagonal.into()]);
     }
     races::op!("triu", self_);
     let result = Tensor::try_empty(shape::join::triangle("triu", self_, diagonal)?)?;
@@ -14381,17 +13480,16 @@ pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
 
 pub(crate) fn triu_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::TRIU_, &[self_.into(), diagonal.into()])
-            .map(drop);
+        return dispatch::inner(Op::TRIU_, &[self_.into(), diagonal.into()]);
     }
     races::op!("triu_", self_);
     let spec = shape::join::triangle("triu_", self_, diagonal)?;
     inplace::write(
         "triu_",
         self_,
-        spec,
+        spec.into(),
         &[self_],
-        |out| cpu::run(|| cpu::join::triu(self_, diagonal, out)),
+        &|out| cpu::run(|| cpu::join::triu(self_, diagonal, out)),
     )
 }
 
@@ -14402,11 +13500,9 @@ pub(crate) fn constant_pad_nd(
     value: Scalar,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::CONSTANT_PAD_ND,
-                &[self_.into(), pad.into(), value.into()],
-            )?,
+        return dispatch::inner(
+            Op::CONSTANT_PAD_ND,
+            &[self_.into(), pad.into(), value.into()],
         );
     }
     races::op!("constant_pad_nd", self_);
@@ -14425,9 +13521,7 @@ pub(crate) fn reflection_pad1d(
     padding: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()])?,
-        );
+        return dispatch::inner(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()]);
     }
     shape::need_real("reflection_pad1d", &[self_])?;
     races::op!("reflection_pad1d", self_);
@@ -14449,12 +13543,10 @@ pub(crate) fn reflection_pad1d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REFLECTION_PAD1D_BACKWARD,
-                &[grad_output.into(), self_.into(), padding.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REFLECTION_PAD1D_BACKWARD,
+            &[grad_output.into(), self_.into(), padding.into()],
         );
     }
     shape::need_real("reflection_pad1d_backward", &[grad_output, self_])?;
@@ -14484,9 +13576,7 @@ pub(crate) fn reflection_pad2d(
     padding: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()])?,
-        );
+        return dispatch::inner(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()]);
     }
     shape::need_real("reflection_pad2d", &[self_])?;
     races::op!("reflection_pad2d", self_);
@@ -14508,12 +13598,10 @@ pub(crate) fn reflection_pad2d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REFLECTION_PAD2D_BACKWARD,
-                &[grad_output.into(), self_.into(), padding.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REFLECTION_PAD2D_BACKWARD,
+            &[grad_output.into(), self_.into(), padding.into()],
         );
     }
     shape::need_real("reflection_pad2d_backward", &[grad_output, self_])?;
@@ -14543,9 +13631,7 @@ pub(crate) fn reflection_pad3d(
     padding: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()])?,
-        );
+        return dispatch::inner(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()]);
     }
     shape::need_real("reflection_pad3d", &[self_])?;
     races::op!("reflection_pad3d", self_);
@@ -14567,12 +13653,10 @@ pub(crate) fn reflection_pad3d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REFLECTION_PAD3D_BACKWARD,
-                &[grad_output.into(), self_.into(), padding.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REFLECTION_PAD3D_BACKWARD,
+            &[grad_output.into(), self_.into(), padding.into()],
         );
     }
     shape::need_real("reflection_pad3d_backward", &[grad_output, self_])?;
@@ -14602,9 +13686,7 @@ pub(crate) fn replication_pad1d(
     padding: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REPLICATION_PAD1D, &[self_.into(), padding.into()])?,
-        );
+        return dispatch::inner(Op::REPLICATION_PAD1D, &[self_.into(), padding.into()]);
     }
     shape::need_real("replication_pad1d", &[self_])?;
     races::op!("replication_pad1d", self_);
@@ -14626,12 +13708,10 @@ pub(crate) fn replication_pad1d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REPLICATION_PAD1D_BACKWARD,
-                &[grad_output.into(), self_.into(), padding.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REPLICATION_PAD1D_BACKWARD,
+            &[grad_output.into(), self_.into(), padding.into()],
         );
     }
     shape::need_real("replication_pad1d_backward", &[grad_output, self_])?;
@@ -14661,9 +13741,7 @@ pub(crate) fn replication_pad2d(
     padding: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REPLICATION_PAD2D, &[self_.into(), padding.into()])?,
-        );
+        return dispatch::inner(Op::REPLICATION_PAD2D, &[self_.into(), padding.into()]);
     }
     shape::need_real("replication_pad2d", &[self_])?;
     races::op!("replication_pad2d", self_);
@@ -14685,12 +13763,10 @@ pub(crate) fn replication_pad2d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REPLICATION_PAD2D_BACKWARD,
-                &[grad_output.into(), self_.into(), padding.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REPLICATION_PAD2D_BACKWARD,
+            &[grad_output.into(), self_.into(), padding.into()],
         );
     }
     shape::need_real("replication_pad2d_backward", &[grad_output, self_])?;
@@ -14720,9 +13796,7 @@ pub(crate) fn replication_pad3d(
     padding: &[SymInt],
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::REPLICATION_PAD3D, &[self_.into(), padding.into()])?,
-        );
+        return dispatch::inner(Op::REPLICATION_PAD3D, &[self_.into(), padding.into()]);
     }
     shape::need_real("replication_pad3d", &[self_])?;
     races::op!("replication_pad3d", self_);
@@ -14744,12 +13818,10 @@ pub(crate) fn replication_pad3d_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::REPLICATION_PAD3D_BACKWARD,
-                &[grad_output.into(), self_.into(), padding.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::REPLICATION_PAD3D_BACKWARD,
+            &[grad_output.into(), self_.into(), padding.into()],
         );
     }
     shape::need_real("replication_pad3d_backward", &[grad_output, self_])?;
@@ -14780,13 +13852,7 @@ pub(crate) fn sort(
     descending: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::SORT,
-                    &[self_.into(), dim.into(), descending.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(Op::SORT, &[self_.into(), dim.into(), descending.into()]);
     }
     shape::need_real("sort", &[self_])?;
     races::op!("sort", self_);
@@ -14811,18 +13877,11 @@ pub(crate) fn sort_out(
         || devices::of(self_) | devices::of(values) | devices::of(indices)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::SORT_VALUES,
-                &[
-                    self_.into(),
-                    dim.into(),
-                    descending.into(),
-                    values.into(),
-                    indices.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::SORT_VALUES,
+            &[self_.into(), dim.into(), descending.into(), values.into(), indices.into()],
+        );
     }
     shape::need_real("sort", &[self_])?;
     races::op!("sort", self_, values, indices);
@@ -14832,7 +13891,7 @@ pub(crate) fn sort_out(
         [values, indices],
         [spec0, spec1],
         &[self_],
-        |[values, indices]| cpu::run(|| cpu::sort::sort(
+        &|[values, indices]| cpu::run(|| cpu::sort::sort(
             self_,
             dim,
             descending,
@@ -14850,13 +13909,10 @@ pub(crate) fn sort_stable(
     descending: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::SORT_STABLE,
-                    &[self_.into(), stable.into(), dim.into(), descending.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(
+            Op::SORT_STABLE,
+            &[self_.into(), stable.into(), dim.into(), descending.into()],
+        );
     }
     shape::need_real("sort", &[self_])?;
     races::op!("sort", self_);
@@ -14891,13 +13947,10 @@ pub(crate) fn topk(
     sorted: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::TOPK,
-                    &[self_.into(), k.into(), dim.into(), largest.into(), sorted.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(
+            Op::TOPK,
+            &[self_.into(), k.into(), dim.into(), largest.into(), sorted.into()],
+        );
     }
     shape::need_real("topk", &[self_])?;
     races::op!("topk", self_);
@@ -14924,20 +13977,19 @@ pub(crate) fn topk_out(
         || devices::of(self_) | devices::of(values) | devices::of(indices)
             == devices::MIXED
     {
-        return dispatch::call_apart(
-                word,
-                Op::TOPK_VALUES,
-                &[
-                    self_.into(),
-                    k.into(),
-                    dim.into(),
-                    largest.into(),
-                    sorted.into(),
-                    values.into(),
-                    indices.into(),
-                ],
-            )
-            .map(drop);
+        return dispatch::apart(
+            word,
+            Op::TOPK_VALUES,
+            &[
+                self_.into(),
+                k.into(),
+                dim.into(),
+                largest.into(),
+                sorted.into(),
+                values.into(),
+                indices.into(),
+            ],
+        );
     }
     shape::need_real("topk", &[self_])?;
     races::op!("topk", self_, values, indices);
@@ -14947,7 +13999,7 @@ pub(crate) fn topk_out(
         [values, indices],
         [spec0, spec1],
         &[self_],
-        |[values, indices]| cpu::run(|| cpu::sort::topk(
+        &|[values, indices]| cpu::run(|| cpu::sort::topk(
             self_,
             k,
             dim,
@@ -14967,13 +14019,10 @@ pub(crate) fn kthvalue(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::KTHVALUE,
-                    &[self_.into(), k.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(
+            Op::KTHVALUE,
+            &[self_.into(), k.into(), dim.into(), keepdim.into()],
+        );
     }
     shape::need_real("kthvalue", &[self_])?;
     races::op!("kthvalue", self_);
@@ -14988,7 +14037,7 @@ pub(crate) fn kthvalue(
 
 pub(crate) fn median(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::MEDIAN, &[self_.into()])?);
+        return dispatch::inner(Op::MEDIAN, &[self_.into()]);
     }
     shape::need_real("median", &[self_])?;
     races::op!("median", self_);
@@ -15006,13 +14055,10 @@ pub(crate) fn median_dim(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::MEDIAN_DIM,
-                    &[self_.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(
+            Op::MEDIAN_DIM,
+            &[self_.into(), dim.into(), keepdim.into()],
+        );
     }
     shape::need_real("median", &[self_])?;
     races::op!("median", self_);
@@ -15027,9 +14073,7 @@ pub(crate) fn median_dim(
 
 pub(crate) fn nanmedian(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::NANMEDIAN, &[self_.into()])?,
-        );
+        return dispatch::inner(Op::NANMEDIAN, &[self_.into()]);
     }
     shape::need_real("nanmedian", &[self_])?;
     races::op!("nanmedian", self_);
@@ -15047,13 +14091,10 @@ pub(crate) fn nanmedian_dim(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::NANMEDIAN_DIM,
-                    &[self_.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(
+            Op::NANMEDIAN_DIM,
+            &[self_.into(), dim.into(), keepdim.into()],
+        );
     }
     shape::need_real("nanmedian", &[self_])?;
     races::op!("nanmedian", self_);
@@ -15073,13 +14114,7 @@ pub(crate) fn mode(
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::MODE,
-                    &[self_.into(), dim.into(), keepdim.into()],
-                )?,
-            )
-            .map(|[values, indices]| (values, indices));
+        return dispatch::inner(Op::MODE, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("mode", &[self_])?;
     races::op!("mode", self_);
@@ -15105,19 +14140,17 @@ pub(crate) fn searchsorted(
         || devices::of(sorted_sequence) | devices::of(self_) | devices::of_opt(sorter)
             == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::SEARCHSORTED_TENSOR,
-                &[
-                    sorted_sequence.into(),
-                    self_.into(),
-                    out_int32.into(),
-                    right.into(),
-                    side.into(),
-                    sorter.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::SEARCHSORTED_TENSOR,
+            &[
+                sorted_sequence.into(),
+                self_.into(),
+                out_int32.into(),
+                right.into(),
+                side.into(),
+                sorter.into(),
+            ],
         );
     }
     shape::need_real(
@@ -15164,12 +14197,10 @@ pub(crate) fn bucketize(
     if word & state::INNER != 0
         || devices::of(self_) | devices::of(boundaries) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::BUCKETIZE_TENSOR,
-                &[self_.into(), boundaries.into(), out_int32.into(), right.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::BUCKETIZE_TENSOR,
+            &[self_.into(), boundaries.into(), out_int32.into(), right.into()],
         );
     }
     shape::need_real("bucketize", &[self_, boundaries])?;
@@ -15191,18 +14222,10 @@ pub(crate) fn unique2(
     return_counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::_UNIQUE2,
-                    &[
-                        self_.into(),
-                        sorted.into(),
-                        return_inverse.into(),
-                        return_counts.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::inner(
+            Op::_UNIQUE2,
+            &[self_.into(), sorted.into(), return_inverse.into(), return_counts.into()],
+        );
     }
     shape::need_real("_unique2", &[self_])?;
     races::op!("_unique2", self_);
@@ -15217,18 +14240,10 @@ pub(crate) fn unique_consecutive(
     dim: Option<i64>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::UNIQUE_CONSECUTIVE,
-                    &[
-                        self_.into(),
-                        return_inverse.into(),
-                        return_counts.into(),
-                        dim.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::inner(
+            Op::UNIQUE_CONSECUTIVE,
+            &[self_.into(), return_inverse.into(), return_counts.into(), dim.into()],
+        );
     }
     shape::need_real("unique_consecutive", &[self_])?;
     races::op!("unique_consecutive", self_);
@@ -15244,19 +14259,16 @@ pub(crate) fn unique_dim(
     return_counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::UNIQUE_DIM,
-                    &[
-                        self_.into(),
-                        dim.into(),
-                        sorted.into(),
-                        return_inverse.into(),
-                        return_counts.into(),
-                    ],
-                )?,
-            )
-            .map(|[result0, result1, result2]| (result0, result1, result2));
+        return dispatch::inner(
+            Op::UNIQUE_DIM,
+            &[
+                self_.into(),
+                dim.into(),
+                sorted.into(),
+                return_inverse.into(),
+                return_counts.into(),
+            ],
+        );
     }
     shape::need_real("unique_dim", &[self_])?;
     races::op!("unique_dim", self_);
@@ -15273,17 +14285,10 @@ pub(crate) fn isin(
     if word & state::INNER != 0
         || devices::of(elements) | devices::of(test_elements) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::ISIN_TENSOR_TENSOR,
-                &[
-                    elements.into(),
-                    test_elements.into(),
-                    assume_unique.into(),
-                    invert.into(),
-                ],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::ISIN_TENSOR_TENSOR,
+            &[elements.into(), test_elements.into(), assume_unique.into(), invert.into()],
         );
     }
     shape::need_real("isin", &[elements, test_elements])?;
@@ -15298,11 +14303,9 @@ pub(crate) fn rand(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RAND,
-                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::RAND,
+            &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::random::rand(size, dtype, device))
@@ -15315,11 +14318,9 @@ pub(crate) fn randn(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDN,
-                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::RANDN,
+            &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::random::randn(size, dtype, device))
@@ -15333,18 +14334,16 @@ pub(crate) fn randint(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDINT,
-                &[
-                    high.into(),
-                    size.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::RANDINT,
+            &[
+                high.into(),
+                size.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::random::randint(high, size, dtype, device))
@@ -15359,19 +14358,17 @@ pub(crate) fn randint_low(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDINT_LOW,
-                &[
-                    low.into(),
-                    high.into(),
-                    size.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::RANDINT_LOW,
+            &[
+                low.into(),
+                high.into(),
+                size.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::random::randint_low(low, high, size, dtype, device))
@@ -15384,11 +14381,9 @@ pub(crate) fn randperm(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDPERM,
-                &[n.into(), dtype.into(), Value::None, device.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::RANDPERM,
+            &[n.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
     cpu::run(|| cpu::random::randperm(n, dtype, device))
@@ -15402,18 +14397,16 @@ pub(crate) fn rand_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RAND_LIKE,
-                &[
-                    self_.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::RAND_LIKE,
+            &[
+                self_.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     shape::need_real("rand_like", &[self_])?;
@@ -15430,18 +14423,16 @@ pub(crate) fn randn_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDN_LIKE,
-                &[
-                    self_.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::RANDN_LIKE,
+            &[
+                self_.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     shape::need_real("randn_like", &[self_])?;
@@ -15459,19 +14450,17 @@ pub(crate) fn randint_like(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDINT_LIKE,
-                &[
-                    self_.into(),
-                    high.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::RANDINT_LIKE,
+            &[
+                self_.into(),
+                high.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     shape::need_real("randint_like", &[self_])?;
@@ -15490,20 +14479,18 @@ pub(crate) fn randint_like_low(
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::RANDINT_LIKE_LOW_DTYPE,
-                &[
-                    self_.into(),
-                    low.into(),
-                    high.into(),
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                    memory_format.into(),
-                ],
-            )?,
+        return dispatch::inner(
+            Op::RANDINT_LIKE_LOW_DTYPE,
+            &[
+                self_.into(),
+                low.into(),
+                high.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+                memory_format.into(),
+            ],
         );
     }
     shape::need_real("randint_like", &[self_])?;
@@ -15528,20 +14515,18 @@ pub(crate) fn normal(
     device: Option<Device>,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::NORMAL_FLOAT_FLOAT,
-                &[
-                    mean.into(),
-                    std.into(),
-                    size.into(),
-                    Value::None,
-                    dtype.into(),
-                    Value::None,
-                    device.into(),
-                    Value::None,
-                ],
-            )?,
+        return dispatch::inner(
+            Op::NORMAL_FLOAT_FLOAT,
+            &[
+                mean.into(),
+                std.into(),
+                size.into(),
+                Lent::None,
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
         );
     }
     cpu::run(|| cpu::random::normal(mean, std, size, dtype, device))
@@ -15549,9 +14534,7 @@ pub(crate) fn normal(
 
 pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::BERNOULLI, &[self_.into(), Value::None])?,
-        );
+        return dispatch::inner(Op::BERNOULLI, &[self_.into(), Lent::None]);
     }
     shape::need_real("bernoulli", &[self_])?;
     races::op!("bernoulli", self_);
@@ -15560,12 +14543,7 @@ pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::BERNOULLI_P,
-                &[self_.into(), p.into(), Value::None],
-            )?,
-        );
+        return dispatch::inner(Op::BERNOULLI_P, &[self_.into(), p.into(), Lent::None]);
     }
     shape::need_real("bernoulli", &[self_])?;
     races::op!("bernoulli", self_);
@@ -15579,11 +14557,9 @@ pub(crate) fn multinomial(
     replacement: bool,
 ) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::MULTINOMIAL,
-                &[self_.into(), num_samples.into(), replacement.into(), Value::None],
-            )?,
+        return dispatch::inner(
+            Op::MULTINOMIAL,
+            &[self_.into(), num_samples.into(), replacement.into(), Lent::None],
         );
     }
     shape::need_real("multinomial", &[self_])?;
@@ -15598,13 +14574,10 @@ pub(crate) fn native_dropout(
     train: Option<bool>,
 ) -> Result<(Tensor, Tensor)> {
     if word & state::INNER != 0 {
-        return dispatch::tensors(
-                dispatch::call_inner(
-                    Op::NATIVE_DROPOUT,
-                    &[input.into(), p.into(), train.into()],
-                )?,
-            )
-            .map(|[result0, result1]| (result0, result1));
+        return dispatch::inner(
+            Op::NATIVE_DROPOUT,
+            &[input.into(), p.into(), train.into()],
+        );
     }
     shape::need_real("native_dropout", &[input])?;
     races::op!("native_dropout", input);
@@ -15620,12 +14593,10 @@ pub(crate) fn native_dropout_backward(
     if word & state::INNER != 0
         || devices::of(grad_output) | devices::of(mask) == devices::MIXED
     {
-        return dispatch::one_tensor(
-            dispatch::call_apart(
-                word,
-                Op::NATIVE_DROPOUT_BACKWARD,
-                &[grad_output.into(), mask.into(), scale.into()],
-            )?,
+        return dispatch::apart(
+            word,
+            Op::NATIVE_DROPOUT_BACKWARD,
+            &[grad_output.into(), mask.into(), scale.into()],
         );
     }
     shape::need_real("native_dropout_backward", &[grad_output, mask])?;

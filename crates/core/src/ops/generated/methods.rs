@@ -14,6 +14,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_add`].
+    #[inline]
     #[track_caller]
     pub fn add(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_add(other))
@@ -21,6 +22,7 @@ impl Tensor {
     /// The sum of `self` and `alpha` times `other`, which broadcast.
     ///
     /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_add(&self, other: &Tensor) -> Result<Tensor> {
         ops::add(self, other, Scalar::Int(1))
     }
@@ -30,6 +32,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_add_`].
+    #[inline]
     #[track_caller]
     pub fn add_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_add_(other))
@@ -37,6 +40,7 @@ impl Tensor {
     /// The sum of `self` and `alpha` times `other`, which broadcast.
     ///
     /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_add_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::add_(self, other, Scalar::Int(1))
     }
@@ -44,6 +48,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_add_scalar`].
+    #[inline]
     #[track_caller]
     pub fn add_scalar(
         &self,
@@ -53,6 +58,7 @@ impl Tensor {
         expect_ok(self.try_add_scalar(other, alpha))
     }
     /// `aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_add_scalar(
         &self,
         other: impl Into<Scalar>,
@@ -64,6 +70,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_add_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn add_scalar_(
         &self,
@@ -73,6 +80,7 @@ impl Tensor {
         expect_ok(self.try_add_scalar_(other, alpha))
     }
     /// `aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_add_scalar_(
         &self,
         other: impl Into<Scalar>,
@@ -86,6 +94,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sub`].
+    #[inline]
     #[track_caller]
     pub fn sub(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_sub(other))
@@ -93,6 +102,7 @@ impl Tensor {
     /// `self` minus `alpha` times `other`, which broadcast.
     ///
     /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_sub(&self, other: &Tensor) -> Result<Tensor> {
         ops::sub(self, other, Scalar::Int(1))
     }
@@ -102,6 +112,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sub_`].
+    #[inline]
     #[track_caller]
     pub fn sub_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_sub_(other))
@@ -109,6 +120,7 @@ impl Tensor {
     /// `self` minus `alpha` times `other`, which broadcast.
     ///
     /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_sub_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::sub_(self, other, Scalar::Int(1))
     }
@@ -116,6 +128,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sub_scalar`].
+    #[inline]
     #[track_caller]
     pub fn sub_scalar(
         &self,
@@ -125,6 +138,7 @@ impl Tensor {
         expect_ok(self.try_sub_scalar(other, alpha))
     }
     /// `aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_sub_scalar(
         &self,
         other: impl Into<Scalar>,
@@ -136,6 +150,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sub_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn sub_scalar_(
         &self,
@@ -145,6 +160,7 @@ impl Tensor {
         expect_ok(self.try_sub_scalar_(other, alpha))
     }
     /// `aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_sub_scalar_(
         &self,
         other: impl Into<Scalar>,
@@ -156,11 +172,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rsub`].
+    #[inline]
     #[track_caller]
     pub fn rsub(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_rsub(other))
     }
     /// `aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_rsub(&self, other: &Tensor) -> Result<Tensor> {
         ops::rsub(self, other, Scalar::Int(1))
     }
@@ -168,6 +186,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rsub_scalar`].
+    #[inline]
     #[track_caller]
     pub fn rsub_scalar(
         &self,
@@ -177,6 +196,7 @@ impl Tensor {
         expect_ok(self.try_rsub_scalar(other, alpha))
     }
     /// `aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_rsub_scalar(
         &self,
         other: impl Into<Scalar>,
@@ -190,6 +210,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mul`].
+    #[inline]
     #[track_caller]
     pub fn mul(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_mul(other))
@@ -197,6 +218,7 @@ impl Tensor {
     /// The product, element by element, of tensors that broadcast.
     ///
     /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_mul(&self, other: &Tensor) -> Result<Tensor> {
         ops::mul(self, other)
     }
@@ -206,6 +228,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mul_`].
+    #[inline]
     #[track_caller]
     pub fn mul_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_mul_(other))
@@ -213,6 +236,7 @@ impl Tensor {
     /// The product, element by element, of tensors that broadcast.
     ///
     /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_mul_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::mul_(self, other)
     }
@@ -220,11 +244,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mul_scalar`].
+    #[inline]
     #[track_caller]
     pub fn mul_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_mul_scalar(other))
     }
     /// `aten::mul.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_mul_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::mul_scalar(self, other.into())
     }
@@ -232,11 +258,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mul_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn mul_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_mul_scalar_(other))
     }
     /// `aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_mul_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::mul_scalar_(self, other.into())
     }
@@ -246,6 +274,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div`].
+    #[inline]
     #[track_caller]
     pub fn div(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_div(other))
@@ -253,6 +282,7 @@ impl Tensor {
     /// The quotient, element by element; integers divide to floats.
     ///
     /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_div(&self, other: &Tensor) -> Result<Tensor> {
         ops::div(self, other)
     }
@@ -262,6 +292,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_`].
+    #[inline]
     #[track_caller]
     pub fn div_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_div_(other))
@@ -269,6 +300,7 @@ impl Tensor {
     /// The quotient, element by element; integers divide to floats.
     ///
     /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_div_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::div_(self, other)
     }
@@ -276,11 +308,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_scalar`].
+    #[inline]
     #[track_caller]
     pub fn div_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_div_scalar(other))
     }
     /// `aten::div.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_div_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::div_scalar(self, other.into())
     }
@@ -288,11 +322,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn div_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_div_scalar_(other))
     }
     /// `aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_div_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::div_scalar_(self, other.into())
     }
@@ -300,11 +336,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_mode`].
+    #[inline]
     #[track_caller]
     pub fn div_mode(&self, other: &Tensor, rounding_mode: Option<&str>) -> Tensor {
         expect_ok(self.try_div_mode(other, rounding_mode))
     }
     /// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+    #[inline]
     pub fn try_div_mode(
         &self,
         other: &Tensor,
@@ -316,11 +354,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_mode_`].
+    #[inline]
     #[track_caller]
     pub fn div_mode_(&self, other: &Tensor, rounding_mode: Option<&str>) -> &Tensor {
         expect_ok(self.try_div_mode_(other, rounding_mode))
     }
     /// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
+    #[inline]
     pub fn try_div_mode_(
         &self,
         other: &Tensor,
@@ -332,6 +372,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_scalar_mode`].
+    #[inline]
     #[track_caller]
     pub fn div_scalar_mode(
         &self,
@@ -341,6 +382,7 @@ impl Tensor {
         expect_ok(self.try_div_scalar_mode(other, rounding_mode))
     }
     /// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+    #[inline]
     pub fn try_div_scalar_mode(
         &self,
         other: impl Into<Scalar>,
@@ -352,6 +394,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_div_scalar_mode_`].
+    #[inline]
     #[track_caller]
     pub fn div_scalar_mode_(
         &self,
@@ -361,6 +404,7 @@ impl Tensor {
         expect_ok(self.try_div_scalar_mode_(other, rounding_mode))
     }
     /// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
+    #[inline]
     pub fn try_div_scalar_mode_(
         &self,
         other: impl Into<Scalar>,
@@ -372,11 +416,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_true_divide`].
+    #[inline]
     #[track_caller]
     pub fn true_divide(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_true_divide(other))
     }
     /// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_true_divide(&self, other: &Tensor) -> Result<Tensor> {
         ops::true_divide(self, other)
     }
@@ -384,11 +430,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_floor_divide`].
+    #[inline]
     #[track_caller]
     pub fn floor_divide(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_floor_divide(other))
     }
     /// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_floor_divide(&self, other: &Tensor) -> Result<Tensor> {
         ops::floor_divide(self, other)
     }
@@ -396,11 +444,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_floor_divide_`].
+    #[inline]
     #[track_caller]
     pub fn floor_divide_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_floor_divide_(other))
     }
     /// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_floor_divide_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::floor_divide_(self, other)
     }
@@ -408,11 +458,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_floor_divide_scalar`].
+    #[inline]
     #[track_caller]
     pub fn floor_divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_floor_divide_scalar(other))
     }
     /// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_floor_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::floor_divide_scalar(self, other.into())
     }
@@ -420,11 +472,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_floor_divide_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn floor_divide_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_floor_divide_scalar_(other))
     }
     /// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_floor_divide_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::floor_divide_scalar_(self, other.into())
     }
@@ -432,11 +486,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_remainder`].
+    #[inline]
     #[track_caller]
     pub fn remainder(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_remainder(other))
     }
     /// `aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_remainder(&self, other: &Tensor) -> Result<Tensor> {
         ops::remainder(self, other)
     }
@@ -444,11 +500,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_remainder_`].
+    #[inline]
     #[track_caller]
     pub fn remainder_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_remainder_(other))
     }
     /// `aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_remainder_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::remainder_(self, other)
     }
@@ -456,11 +514,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_remainder_scalar`].
+    #[inline]
     #[track_caller]
     pub fn remainder_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_remainder_scalar(other))
     }
     /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_remainder_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::remainder_scalar(self, other.into())
     }
@@ -468,11 +528,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_remainder_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn remainder_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_remainder_scalar_(other))
     }
     /// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_remainder_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::remainder_scalar_(self, other.into())
     }
@@ -480,11 +542,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fmod`].
+    #[inline]
     #[track_caller]
     pub fn fmod(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_fmod(other))
     }
     /// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_fmod(&self, other: &Tensor) -> Result<Tensor> {
         ops::fmod(self, other)
     }
@@ -492,11 +556,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fmod_`].
+    #[inline]
     #[track_caller]
     pub fn fmod_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_fmod_(other))
     }
     /// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_fmod_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::fmod_(self, other)
     }
@@ -504,11 +570,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fmod_scalar`].
+    #[inline]
     #[track_caller]
     pub fn fmod_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_fmod_scalar(other))
     }
     /// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_fmod_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::fmod_scalar(self, other.into())
     }
@@ -516,11 +584,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fmod_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn fmod_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_fmod_scalar_(other))
     }
     /// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_fmod_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::fmod_scalar_(self, other.into())
     }
@@ -528,11 +598,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pow`].
+    #[inline]
     #[track_caller]
     pub fn pow(&self, exponent: &Tensor) -> Tensor {
         expect_ok(self.try_pow(exponent))
     }
     /// `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
+    #[inline]
     pub fn try_pow(&self, exponent: &Tensor) -> Result<Tensor> {
         ops::pow(self, exponent)
     }
@@ -540,11 +612,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pow_`].
+    #[inline]
     #[track_caller]
     pub fn pow_(&self, exponent: &Tensor) -> &Tensor {
         expect_ok(self.try_pow_(exponent))
     }
     /// `aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)`
+    #[inline]
     pub fn try_pow_(&self, exponent: &Tensor) -> Result<&Tensor> {
         ops::pow_(self, exponent)
     }
@@ -554,6 +628,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pow_scalar`].
+    #[inline]
     #[track_caller]
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_pow_scalar(exponent))
@@ -561,6 +636,7 @@ impl Tensor {
     /// Every element to the power of one number.
     ///
     /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    #[inline]
     pub fn try_pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         ops::pow_scalar(self, exponent.into())
     }
@@ -570,6 +646,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pow_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn pow_scalar_(&self, exponent: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_pow_scalar_(exponent))
@@ -577,6 +654,7 @@ impl Tensor {
     /// Every element to the power of one number.
     ///
     /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
+    #[inline]
     pub fn try_pow_scalar_(&self, exponent: impl Into<Scalar>) -> Result<&Tensor> {
         ops::pow_scalar_(self, exponent.into())
     }
@@ -584,11 +662,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_square`].
+    #[inline]
     #[track_caller]
     pub fn square(&self) -> Tensor {
         expect_ok(self.try_square())
     }
     /// `aten::square(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_square(&self) -> Result<Tensor> {
         ops::square(self)
     }
@@ -596,11 +676,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_square_`].
+    #[inline]
     #[track_caller]
     pub fn square_(&self) -> &Tensor {
         expect_ok(self.try_square_())
     }
     /// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_square_(&self) -> Result<&Tensor> {
         ops::square_(self)
     }
@@ -608,11 +690,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addcmul`].
+    #[inline]
     #[track_caller]
     pub fn addcmul(&self, tensor1: &Tensor, tensor2: &Tensor) -> Tensor {
         expect_ok(self.try_addcmul(tensor1, tensor2))
     }
     /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    #[inline]
     pub fn try_addcmul(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<Tensor> {
         ops::addcmul(self, tensor1, tensor2, Scalar::Int(1))
     }
@@ -620,11 +704,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addcmul_`].
+    #[inline]
     #[track_caller]
     pub fn addcmul_(&self, tensor1: &Tensor, tensor2: &Tensor) -> &Tensor {
         expect_ok(self.try_addcmul_(tensor1, tensor2))
     }
     /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_addcmul_(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<&Tensor> {
         ops::addcmul_(self, tensor1, tensor2, Scalar::Int(1))
     }
@@ -632,11 +718,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addcdiv`].
+    #[inline]
     #[track_caller]
     pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor) -> Tensor {
         expect_ok(self.try_addcdiv(tensor1, tensor2))
     }
     /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    #[inline]
     pub fn try_addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<Tensor> {
         ops::addcdiv(self, tensor1, tensor2, Scalar::Int(1))
     }
@@ -644,11 +732,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addcdiv_`].
+    #[inline]
     #[track_caller]
     pub fn addcdiv_(&self, tensor1: &Tensor, tensor2: &Tensor) -> &Tensor {
         expect_ok(self.try_addcdiv_(tensor1, tensor2))
     }
     /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_addcdiv_(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<&Tensor> {
         ops::addcdiv_(self, tensor1, tensor2, Scalar::Int(1))
     }
@@ -656,11 +746,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lerp_scalar`].
+    #[inline]
     #[track_caller]
     pub fn lerp_scalar(&self, end: &Tensor, weight: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_lerp_scalar(end, weight))
     }
     /// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
+    #[inline]
     pub fn try_lerp_scalar(
         &self,
         end: &Tensor,
@@ -672,11 +764,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lerp_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn lerp_scalar_(&self, end: &Tensor, weight: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_lerp_scalar_(end, weight))
     }
     /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
+    #[inline]
     pub fn try_lerp_scalar_(
         &self,
         end: &Tensor,
@@ -688,11 +782,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lerp`].
+    #[inline]
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Tensor {
         expect_ok(self.try_lerp(end, weight))
     }
     /// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
+    #[inline]
     pub fn try_lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
         ops::lerp(self, end, weight)
     }
@@ -700,11 +796,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lerp_`].
+    #[inline]
     #[track_caller]
     pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> &Tensor {
         expect_ok(self.try_lerp_(end, weight))
     }
     /// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
+    #[inline]
     pub fn try_lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<&Tensor> {
         ops::lerp_(self, end, weight)
     }
@@ -712,11 +810,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ldexp`].
+    #[inline]
     #[track_caller]
     pub fn ldexp(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_ldexp(other))
     }
     /// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_ldexp(&self, other: &Tensor) -> Result<Tensor> {
         ops::ldexp(self, other)
     }
@@ -724,11 +824,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_maximum`].
+    #[inline]
     #[track_caller]
     pub fn maximum(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_maximum(other))
     }
     /// `aten::maximum(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_maximum(&self, other: &Tensor) -> Result<Tensor> {
         ops::maximum(self, other)
     }
@@ -736,11 +838,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_minimum`].
+    #[inline]
     #[track_caller]
     pub fn minimum(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_minimum(other))
     }
     /// `aten::minimum(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_minimum(&self, other: &Tensor) -> Result<Tensor> {
         ops::minimum(self, other)
     }
@@ -748,11 +852,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fmax`].
+    #[inline]
     #[track_caller]
     pub fn fmax(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_fmax(other))
     }
     /// `aten::fmax(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_fmax(&self, other: &Tensor) -> Result<Tensor> {
         ops::fmax(self, other)
     }
@@ -760,11 +866,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fmin`].
+    #[inline]
     #[track_caller]
     pub fn fmin(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_fmin(other))
     }
     /// `aten::fmin(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_fmin(&self, other: &Tensor) -> Result<Tensor> {
         ops::fmin(self, other)
     }
@@ -772,11 +880,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_other`].
+    #[inline]
     #[track_caller]
     pub fn max_other(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_max_other(other))
     }
     /// `aten::max.other(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_max_other(&self, other: &Tensor) -> Result<Tensor> {
         ops::max_other(self, other)
     }
@@ -784,11 +894,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_min_other`].
+    #[inline]
     #[track_caller]
     pub fn min_other(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_min_other(other))
     }
     /// `aten::min.other(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_min_other(&self, other: &Tensor) -> Result<Tensor> {
         ops::min_other(self, other)
     }
@@ -796,11 +908,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hypot`].
+    #[inline]
     #[track_caller]
     pub fn hypot(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_hypot(other))
     }
     /// `aten::hypot(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_hypot(&self, other: &Tensor) -> Result<Tensor> {
         ops::hypot(self, other)
     }
@@ -808,11 +922,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hypot_`].
+    #[inline]
     #[track_caller]
     pub fn hypot_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_hypot_(other))
     }
     /// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_hypot_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::hypot_(self, other)
     }
@@ -820,11 +936,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logaddexp`].
+    #[inline]
     #[track_caller]
     pub fn logaddexp(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logaddexp(other))
     }
     /// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_logaddexp(&self, other: &Tensor) -> Result<Tensor> {
         ops::logaddexp(self, other)
     }
@@ -832,11 +950,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logaddexp2`].
+    #[inline]
     #[track_caller]
     pub fn logaddexp2(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logaddexp2(other))
     }
     /// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_logaddexp2(&self, other: &Tensor) -> Result<Tensor> {
         ops::logaddexp2(self, other)
     }
@@ -844,11 +964,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atan2`].
+    #[inline]
     #[track_caller]
     pub fn atan2(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_atan2(other))
     }
     /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_atan2(&self, other: &Tensor) -> Result<Tensor> {
         ops::atan2(self, other)
     }
@@ -856,11 +978,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atan2_`].
+    #[inline]
     #[track_caller]
     pub fn atan2_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_atan2_(other))
     }
     /// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_atan2_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::atan2_(self, other)
     }
@@ -868,11 +992,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_copysign`].
+    #[inline]
     #[track_caller]
     pub fn copysign(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_copysign(other))
     }
     /// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_copysign(&self, other: &Tensor) -> Result<Tensor> {
         ops::copysign(self, other)
     }
@@ -880,11 +1006,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_copysign_`].
+    #[inline]
     #[track_caller]
     pub fn copysign_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_copysign_(other))
     }
     /// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_copysign_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::copysign_(self, other)
     }
@@ -892,11 +1020,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_copysign_scalar`].
+    #[inline]
     #[track_caller]
     pub fn copysign_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_copysign_scalar(other))
     }
     /// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_copysign_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::copysign_scalar(self, other.into())
     }
@@ -904,11 +1034,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_copysign_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn copysign_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_copysign_scalar_(other))
     }
     /// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_copysign_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::copysign_scalar_(self, other.into())
     }
@@ -916,11 +1048,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_xlogy`].
+    #[inline]
     #[track_caller]
     pub fn xlogy(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_xlogy(other))
     }
     /// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_xlogy(&self, other: &Tensor) -> Result<Tensor> {
         ops::xlogy(self, other)
     }
@@ -928,11 +1062,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_xlogy_`].
+    #[inline]
     #[track_caller]
     pub fn xlogy_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_xlogy_(other))
     }
     /// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_xlogy_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::xlogy_(self, other)
     }
@@ -940,11 +1076,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_xlogy_scalar`].
+    #[inline]
     #[track_caller]
     pub fn xlogy_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_xlogy_scalar(other))
     }
     /// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_xlogy_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::xlogy_scalar(self, other.into())
     }
@@ -952,11 +1090,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_xlogy_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn xlogy_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_xlogy_scalar_(other))
     }
     /// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_xlogy_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::xlogy_scalar_(self, other.into())
     }
@@ -964,11 +1104,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_heaviside`].
+    #[inline]
     #[track_caller]
     pub fn heaviside(&self, values: &Tensor) -> Tensor {
         expect_ok(self.try_heaviside(values))
     }
     /// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
+    #[inline]
     pub fn try_heaviside(&self, values: &Tensor) -> Result<Tensor> {
         ops::heaviside(self, values)
     }
@@ -976,11 +1118,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_heaviside_`].
+    #[inline]
     #[track_caller]
     pub fn heaviside_(&self, values: &Tensor) -> &Tensor {
         expect_ok(self.try_heaviside_(values))
     }
     /// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
+    #[inline]
     pub fn try_heaviside_(&self, values: &Tensor) -> Result<&Tensor> {
         ops::heaviside_(self, values)
     }
@@ -988,11 +1132,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_neg`].
+    #[inline]
     #[track_caller]
     pub fn neg(&self) -> Tensor {
         expect_ok(self.try_neg())
     }
     /// `aten::neg(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_neg(&self) -> Result<Tensor> {
         ops::neg(self)
     }
@@ -1000,11 +1146,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_neg_`].
+    #[inline]
     #[track_caller]
     pub fn neg_(&self) -> &Tensor {
         expect_ok(self.try_neg_())
     }
     /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_neg_(&self) -> Result<&Tensor> {
         ops::neg_(self)
     }
@@ -1014,6 +1162,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_abs`].
+    #[inline]
     #[track_caller]
     pub fn abs(&self) -> Tensor {
         expect_ok(self.try_abs())
@@ -1021,6 +1170,7 @@ impl Tensor {
     /// The absolute value of every element.
     ///
     /// `aten::abs(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_abs(&self) -> Result<Tensor> {
         ops::abs(self)
     }
@@ -1030,6 +1180,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_abs_`].
+    #[inline]
     #[track_caller]
     pub fn abs_(&self) -> &Tensor {
         expect_ok(self.try_abs_())
@@ -1037,6 +1188,7 @@ impl Tensor {
     /// The absolute value of every element.
     ///
     /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_abs_(&self) -> Result<&Tensor> {
         ops::abs_(self)
     }
@@ -1044,11 +1196,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_floor`].
+    #[inline]
     #[track_caller]
     pub fn floor(&self) -> Tensor {
         expect_ok(self.try_floor())
     }
     /// `aten::floor(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_floor(&self) -> Result<Tensor> {
         ops::floor(self)
     }
@@ -1056,11 +1210,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_floor_`].
+    #[inline]
     #[track_caller]
     pub fn floor_(&self) -> &Tensor {
         expect_ok(self.try_floor_())
     }
     /// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_floor_(&self) -> Result<&Tensor> {
         ops::floor_(self)
     }
@@ -1068,11 +1224,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ceil`].
+    #[inline]
     #[track_caller]
     pub fn ceil(&self) -> Tensor {
         expect_ok(self.try_ceil())
     }
     /// `aten::ceil(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_ceil(&self) -> Result<Tensor> {
         ops::ceil(self)
     }
@@ -1080,11 +1238,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ceil_`].
+    #[inline]
     #[track_caller]
     pub fn ceil_(&self) -> &Tensor {
         expect_ok(self.try_ceil_())
     }
     /// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_ceil_(&self) -> Result<&Tensor> {
         ops::ceil_(self)
     }
@@ -1092,11 +1252,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_round`].
+    #[inline]
     #[track_caller]
     pub fn round(&self) -> Tensor {
         expect_ok(self.try_round())
     }
     /// `aten::round(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_round(&self) -> Result<Tensor> {
         ops::round(self)
     }
@@ -1104,11 +1266,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_round_`].
+    #[inline]
     #[track_caller]
     pub fn round_(&self) -> &Tensor {
         expect_ok(self.try_round_())
     }
     /// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_round_(&self) -> Result<&Tensor> {
         ops::round_(self)
     }
@@ -1116,11 +1280,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_trunc`].
+    #[inline]
     #[track_caller]
     pub fn trunc(&self) -> Tensor {
         expect_ok(self.try_trunc())
     }
     /// `aten::trunc(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_trunc(&self) -> Result<Tensor> {
         ops::trunc(self)
     }
@@ -1128,11 +1294,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_trunc_`].
+    #[inline]
     #[track_caller]
     pub fn trunc_(&self) -> &Tensor {
         expect_ok(self.try_trunc_())
     }
     /// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_trunc_(&self) -> Result<&Tensor> {
         ops::trunc_(self)
     }
@@ -1140,11 +1308,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_round_decimals`].
+    #[inline]
     #[track_caller]
     pub fn round_decimals(&self, decimals: i64) -> Tensor {
         expect_ok(self.try_round_decimals(decimals))
     }
     /// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
+    #[inline]
     pub fn try_round_decimals(&self, decimals: i64) -> Result<Tensor> {
         ops::round_decimals(self, decimals)
     }
@@ -1152,11 +1322,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_round_decimals_`].
+    #[inline]
     #[track_caller]
     pub fn round_decimals_(&self, decimals: i64) -> &Tensor {
         expect_ok(self.try_round_decimals_(decimals))
     }
     /// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
+    #[inline]
     pub fn try_round_decimals_(&self, decimals: i64) -> Result<&Tensor> {
         ops::round_decimals_(self, decimals)
     }
@@ -1164,11 +1336,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sgn`].
+    #[inline]
     #[track_caller]
     pub fn sgn(&self) -> Tensor {
         expect_ok(self.try_sgn())
     }
     /// `aten::sgn(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sgn(&self) -> Result<Tensor> {
         ops::sgn(self)
     }
@@ -1176,11 +1350,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sgn_`].
+    #[inline]
     #[track_caller]
     pub fn sgn_(&self) -> &Tensor {
         expect_ok(self.try_sgn_())
     }
     /// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sgn_(&self) -> Result<&Tensor> {
         ops::sgn_(self)
     }
@@ -1188,11 +1364,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sign`].
+    #[inline]
     #[track_caller]
     pub fn sign(&self) -> Tensor {
         expect_ok(self.try_sign())
     }
     /// `aten::sign(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sign(&self) -> Result<Tensor> {
         ops::sign(self)
     }
@@ -1200,11 +1378,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sign_`].
+    #[inline]
     #[track_caller]
     pub fn sign_(&self) -> &Tensor {
         expect_ok(self.try_sign_())
     }
     /// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sign_(&self) -> Result<&Tensor> {
         ops::sign_(self)
     }
@@ -1212,11 +1392,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_frac`].
+    #[inline]
     #[track_caller]
     pub fn frac(&self) -> Tensor {
         expect_ok(self.try_frac())
     }
     /// `aten::frac(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_frac(&self) -> Result<Tensor> {
         ops::frac(self)
     }
@@ -1224,11 +1406,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_frac_`].
+    #[inline]
     #[track_caller]
     pub fn frac_(&self) -> &Tensor {
         expect_ok(self.try_frac_())
     }
     /// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_frac_(&self) -> Result<&Tensor> {
         ops::frac_(self)
     }
@@ -1236,11 +1420,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_conj_physical`].
+    #[inline]
     #[track_caller]
     pub fn conj_physical(&self) -> Tensor {
         expect_ok(self.try_conj_physical())
     }
     /// `aten::conj_physical(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_conj_physical(&self) -> Result<Tensor> {
         ops::conj_physical(self)
     }
@@ -1248,11 +1434,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_conj_physical_`].
+    #[inline]
     #[track_caller]
     pub fn conj_physical_(&self) -> &Tensor {
         expect_ok(self.try_conj_physical_())
     }
     /// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_conj_physical_(&self) -> Result<&Tensor> {
         ops::conj_physical_(self)
     }
@@ -1260,11 +1448,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_angle`].
+    #[inline]
     #[track_caller]
     pub fn angle(&self) -> Tensor {
         expect_ok(self.try_angle())
     }
     /// `aten::angle(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_angle(&self) -> Result<Tensor> {
         ops::angle(self)
     }
@@ -1272,11 +1462,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_view_as_real`].
+    #[inline]
     #[track_caller]
     pub fn view_as_real(&self) -> Tensor {
         expect_ok(self.try_view_as_real())
     }
     /// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_view_as_real(&self) -> Result<Tensor> {
         ops::view_as_real(self)
     }
@@ -1284,11 +1476,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_view_as_complex`].
+    #[inline]
     #[track_caller]
     pub fn view_as_complex(&self) -> Tensor {
         expect_ok(self.try_view_as_complex())
     }
     /// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_view_as_complex(&self) -> Result<Tensor> {
         ops::view_as_complex(self)
     }
@@ -1296,11 +1490,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_real`].
+    #[inline]
     #[track_caller]
     pub fn real(&self) -> Tensor {
         expect_ok(self.try_real())
     }
     /// `aten::real(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_real(&self) -> Result<Tensor> {
         ops::real(self)
     }
@@ -1308,11 +1504,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_imag`].
+    #[inline]
     #[track_caller]
     pub fn imag(&self) -> Tensor {
         expect_ok(self.try_imag())
     }
     /// `aten::imag(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_imag(&self) -> Result<Tensor> {
         ops::imag(self)
     }
@@ -1320,11 +1518,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_conj`].
+    #[inline]
     #[track_caller]
     pub fn conj(&self) -> Tensor {
         expect_ok(self.try_conj())
     }
     /// `aten::conj(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_conj(&self) -> Result<Tensor> {
         ops::conj(self)
     }
@@ -1332,11 +1532,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_resolve_conj`].
+    #[inline]
     #[track_caller]
     pub fn resolve_conj(&self) -> Tensor {
         expect_ok(self.try_resolve_conj())
     }
     /// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_resolve_conj(&self) -> Result<Tensor> {
         ops::resolve_conj(self)
     }
@@ -1344,11 +1546,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adjoint`].
+    #[inline]
     #[track_caller]
     pub fn adjoint(&self) -> Tensor {
         expect_ok(self.try_adjoint())
     }
     /// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_adjoint(&self) -> Result<Tensor> {
         ops::adjoint(self)
     }
@@ -1356,11 +1560,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reciprocal`].
+    #[inline]
     #[track_caller]
     pub fn reciprocal(&self) -> Tensor {
         expect_ok(self.try_reciprocal())
     }
     /// `aten::reciprocal(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_reciprocal(&self) -> Result<Tensor> {
         ops::reciprocal(self)
     }
@@ -1368,11 +1574,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reciprocal_`].
+    #[inline]
     #[track_caller]
     pub fn reciprocal_(&self) -> &Tensor {
         expect_ok(self.try_reciprocal_())
     }
     /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_reciprocal_(&self) -> Result<&Tensor> {
         ops::reciprocal_(self)
     }
@@ -1382,6 +1590,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sqrt`].
+    #[inline]
     #[track_caller]
     pub fn sqrt(&self) -> Tensor {
         expect_ok(self.try_sqrt())
@@ -1389,6 +1598,7 @@ impl Tensor {
     /// The square root of every element.
     ///
     /// `aten::sqrt(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sqrt(&self) -> Result<Tensor> {
         ops::sqrt(self)
     }
@@ -1398,6 +1608,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sqrt_`].
+    #[inline]
     #[track_caller]
     pub fn sqrt_(&self) -> &Tensor {
         expect_ok(self.try_sqrt_())
@@ -1405,6 +1616,7 @@ impl Tensor {
     /// The square root of every element.
     ///
     /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sqrt_(&self) -> Result<&Tensor> {
         ops::sqrt_(self)
     }
@@ -1412,11 +1624,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rsqrt`].
+    #[inline]
     #[track_caller]
     pub fn rsqrt(&self) -> Tensor {
         expect_ok(self.try_rsqrt())
     }
     /// `aten::rsqrt(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_rsqrt(&self) -> Result<Tensor> {
         ops::rsqrt(self)
     }
@@ -1424,11 +1638,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rsqrt_`].
+    #[inline]
     #[track_caller]
     pub fn rsqrt_(&self) -> &Tensor {
         expect_ok(self.try_rsqrt_())
     }
     /// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_rsqrt_(&self) -> Result<&Tensor> {
         ops::rsqrt_(self)
     }
@@ -1438,6 +1654,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_exp`].
+    #[inline]
     #[track_caller]
     pub fn exp(&self) -> Tensor {
         expect_ok(self.try_exp())
@@ -1445,6 +1662,7 @@ impl Tensor {
     /// The exponential function of every element.
     ///
     /// `aten::exp(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_exp(&self) -> Result<Tensor> {
         ops::exp(self)
     }
@@ -1454,6 +1672,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_exp_`].
+    #[inline]
     #[track_caller]
     pub fn exp_(&self) -> &Tensor {
         expect_ok(self.try_exp_())
@@ -1461,6 +1680,7 @@ impl Tensor {
     /// The exponential function of every element.
     ///
     /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_exp_(&self) -> Result<&Tensor> {
         ops::exp_(self)
     }
@@ -1468,11 +1688,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_exp2`].
+    #[inline]
     #[track_caller]
     pub fn exp2(&self) -> Tensor {
         expect_ok(self.try_exp2())
     }
     /// `aten::exp2(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_exp2(&self) -> Result<Tensor> {
         ops::exp2(self)
     }
@@ -1480,11 +1702,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_exp2_`].
+    #[inline]
     #[track_caller]
     pub fn exp2_(&self) -> &Tensor {
         expect_ok(self.try_exp2_())
     }
     /// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_exp2_(&self) -> Result<&Tensor> {
         ops::exp2_(self)
     }
@@ -1492,11 +1716,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_expm1`].
+    #[inline]
     #[track_caller]
     pub fn expm1(&self) -> Tensor {
         expect_ok(self.try_expm1())
     }
     /// `aten::expm1(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_expm1(&self) -> Result<Tensor> {
         ops::expm1(self)
     }
@@ -1504,11 +1730,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_expm1_`].
+    #[inline]
     #[track_caller]
     pub fn expm1_(&self) -> &Tensor {
         expect_ok(self.try_expm1_())
     }
     /// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_expm1_(&self) -> Result<&Tensor> {
         ops::expm1_(self)
     }
@@ -1518,6 +1746,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log`].
+    #[inline]
     #[track_caller]
     pub fn log(&self) -> Tensor {
         expect_ok(self.try_log())
@@ -1525,6 +1754,7 @@ impl Tensor {
     /// The natural logarithm of every element.
     ///
     /// `aten::log(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_log(&self) -> Result<Tensor> {
         ops::log(self)
     }
@@ -1534,6 +1764,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log_`].
+    #[inline]
     #[track_caller]
     pub fn log_(&self) -> &Tensor {
         expect_ok(self.try_log_())
@@ -1541,6 +1772,7 @@ impl Tensor {
     /// The natural logarithm of every element.
     ///
     /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_log_(&self) -> Result<&Tensor> {
         ops::log_(self)
     }
@@ -1548,11 +1780,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log2`].
+    #[inline]
     #[track_caller]
     pub fn log2(&self) -> Tensor {
         expect_ok(self.try_log2())
     }
     /// `aten::log2(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_log2(&self) -> Result<Tensor> {
         ops::log2(self)
     }
@@ -1560,11 +1794,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log2_`].
+    #[inline]
     #[track_caller]
     pub fn log2_(&self) -> &Tensor {
         expect_ok(self.try_log2_())
     }
     /// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_log2_(&self) -> Result<&Tensor> {
         ops::log2_(self)
     }
@@ -1572,11 +1808,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log10`].
+    #[inline]
     #[track_caller]
     pub fn log10(&self) -> Tensor {
         expect_ok(self.try_log10())
     }
     /// `aten::log10(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_log10(&self) -> Result<Tensor> {
         ops::log10(self)
     }
@@ -1584,11 +1822,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log10_`].
+    #[inline]
     #[track_caller]
     pub fn log10_(&self) -> &Tensor {
         expect_ok(self.try_log10_())
     }
     /// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_log10_(&self) -> Result<&Tensor> {
         ops::log10_(self)
     }
@@ -1596,11 +1836,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log1p`].
+    #[inline]
     #[track_caller]
     pub fn log1p(&self) -> Tensor {
         expect_ok(self.try_log1p())
     }
     /// `aten::log1p(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_log1p(&self) -> Result<Tensor> {
         ops::log1p(self)
     }
@@ -1608,11 +1850,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log1p_`].
+    #[inline]
     #[track_caller]
     pub fn log1p_(&self) -> &Tensor {
         expect_ok(self.try_log1p_())
     }
     /// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_log1p_(&self) -> Result<&Tensor> {
         ops::log1p_(self)
     }
@@ -1622,6 +1866,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sin`].
+    #[inline]
     #[track_caller]
     pub fn sin(&self) -> Tensor {
         expect_ok(self.try_sin())
@@ -1629,6 +1874,7 @@ impl Tensor {
     /// The sine of every element, in radians.
     ///
     /// `aten::sin(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sin(&self) -> Result<Tensor> {
         ops::sin(self)
     }
@@ -1638,6 +1884,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sin_`].
+    #[inline]
     #[track_caller]
     pub fn sin_(&self) -> &Tensor {
         expect_ok(self.try_sin_())
@@ -1645,6 +1892,7 @@ impl Tensor {
     /// The sine of every element, in radians.
     ///
     /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sin_(&self) -> Result<&Tensor> {
         ops::sin_(self)
     }
@@ -1654,6 +1902,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cos`].
+    #[inline]
     #[track_caller]
     pub fn cos(&self) -> Tensor {
         expect_ok(self.try_cos())
@@ -1661,6 +1910,7 @@ impl Tensor {
     /// The cosine of every element, in radians.
     ///
     /// `aten::cos(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_cos(&self) -> Result<Tensor> {
         ops::cos(self)
     }
@@ -1670,6 +1920,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cos_`].
+    #[inline]
     #[track_caller]
     pub fn cos_(&self) -> &Tensor {
         expect_ok(self.try_cos_())
@@ -1677,6 +1928,7 @@ impl Tensor {
     /// The cosine of every element, in radians.
     ///
     /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_cos_(&self) -> Result<&Tensor> {
         ops::cos_(self)
     }
@@ -1684,11 +1936,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tan`].
+    #[inline]
     #[track_caller]
     pub fn tan(&self) -> Tensor {
         expect_ok(self.try_tan())
     }
     /// `aten::tan(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_tan(&self) -> Result<Tensor> {
         ops::tan(self)
     }
@@ -1696,11 +1950,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tan_`].
+    #[inline]
     #[track_caller]
     pub fn tan_(&self) -> &Tensor {
         expect_ok(self.try_tan_())
     }
     /// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_tan_(&self) -> Result<&Tensor> {
         ops::tan_(self)
     }
@@ -1708,11 +1964,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_asin`].
+    #[inline]
     #[track_caller]
     pub fn asin(&self) -> Tensor {
         expect_ok(self.try_asin())
     }
     /// `aten::asin(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_asin(&self) -> Result<Tensor> {
         ops::asin(self)
     }
@@ -1720,11 +1978,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_asin_`].
+    #[inline]
     #[track_caller]
     pub fn asin_(&self) -> &Tensor {
         expect_ok(self.try_asin_())
     }
     /// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_asin_(&self) -> Result<&Tensor> {
         ops::asin_(self)
     }
@@ -1732,11 +1992,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_acos`].
+    #[inline]
     #[track_caller]
     pub fn acos(&self) -> Tensor {
         expect_ok(self.try_acos())
     }
     /// `aten::acos(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_acos(&self) -> Result<Tensor> {
         ops::acos(self)
     }
@@ -1744,11 +2006,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_acos_`].
+    #[inline]
     #[track_caller]
     pub fn acos_(&self) -> &Tensor {
         expect_ok(self.try_acos_())
     }
     /// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_acos_(&self) -> Result<&Tensor> {
         ops::acos_(self)
     }
@@ -1756,11 +2020,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atan`].
+    #[inline]
     #[track_caller]
     pub fn atan(&self) -> Tensor {
         expect_ok(self.try_atan())
     }
     /// `aten::atan(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_atan(&self) -> Result<Tensor> {
         ops::atan(self)
     }
@@ -1768,11 +2034,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atan_`].
+    #[inline]
     #[track_caller]
     pub fn atan_(&self) -> &Tensor {
         expect_ok(self.try_atan_())
     }
     /// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_atan_(&self) -> Result<&Tensor> {
         ops::atan_(self)
     }
@@ -1780,11 +2048,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sinh`].
+    #[inline]
     #[track_caller]
     pub fn sinh(&self) -> Tensor {
         expect_ok(self.try_sinh())
     }
     /// `aten::sinh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sinh(&self) -> Result<Tensor> {
         ops::sinh(self)
     }
@@ -1792,11 +2062,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sinh_`].
+    #[inline]
     #[track_caller]
     pub fn sinh_(&self) -> &Tensor {
         expect_ok(self.try_sinh_())
     }
     /// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sinh_(&self) -> Result<&Tensor> {
         ops::sinh_(self)
     }
@@ -1804,11 +2076,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cosh`].
+    #[inline]
     #[track_caller]
     pub fn cosh(&self) -> Tensor {
         expect_ok(self.try_cosh())
     }
     /// `aten::cosh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_cosh(&self) -> Result<Tensor> {
         ops::cosh(self)
     }
@@ -1816,11 +2090,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cosh_`].
+    #[inline]
     #[track_caller]
     pub fn cosh_(&self) -> &Tensor {
         expect_ok(self.try_cosh_())
     }
     /// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_cosh_(&self) -> Result<&Tensor> {
         ops::cosh_(self)
     }
@@ -1830,6 +2106,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tanh`].
+    #[inline]
     #[track_caller]
     pub fn tanh(&self) -> Tensor {
         expect_ok(self.try_tanh())
@@ -1837,6 +2114,7 @@ impl Tensor {
     /// The hyperbolic tangent of every element.
     ///
     /// `aten::tanh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_tanh(&self) -> Result<Tensor> {
         ops::tanh(self)
     }
@@ -1846,6 +2124,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tanh_`].
+    #[inline]
     #[track_caller]
     pub fn tanh_(&self) -> &Tensor {
         expect_ok(self.try_tanh_())
@@ -1853,6 +2132,7 @@ impl Tensor {
     /// The hyperbolic tangent of every element.
     ///
     /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_tanh_(&self) -> Result<&Tensor> {
         ops::tanh_(self)
     }
@@ -1860,11 +2140,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_asinh`].
+    #[inline]
     #[track_caller]
     pub fn asinh(&self) -> Tensor {
         expect_ok(self.try_asinh())
     }
     /// `aten::asinh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_asinh(&self) -> Result<Tensor> {
         ops::asinh(self)
     }
@@ -1872,11 +2154,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_asinh_`].
+    #[inline]
     #[track_caller]
     pub fn asinh_(&self) -> &Tensor {
         expect_ok(self.try_asinh_())
     }
     /// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_asinh_(&self) -> Result<&Tensor> {
         ops::asinh_(self)
     }
@@ -1884,11 +2168,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_acosh`].
+    #[inline]
     #[track_caller]
     pub fn acosh(&self) -> Tensor {
         expect_ok(self.try_acosh())
     }
     /// `aten::acosh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_acosh(&self) -> Result<Tensor> {
         ops::acosh(self)
     }
@@ -1896,11 +2182,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_acosh_`].
+    #[inline]
     #[track_caller]
     pub fn acosh_(&self) -> &Tensor {
         expect_ok(self.try_acosh_())
     }
     /// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_acosh_(&self) -> Result<&Tensor> {
         ops::acosh_(self)
     }
@@ -1908,11 +2196,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atanh`].
+    #[inline]
     #[track_caller]
     pub fn atanh(&self) -> Tensor {
         expect_ok(self.try_atanh())
     }
     /// `aten::atanh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_atanh(&self) -> Result<Tensor> {
         ops::atanh(self)
     }
@@ -1920,11 +2210,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atanh_`].
+    #[inline]
     #[track_caller]
     pub fn atanh_(&self) -> &Tensor {
         expect_ok(self.try_atanh_())
     }
     /// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_atanh_(&self) -> Result<&Tensor> {
         ops::atanh_(self)
     }
@@ -1934,6 +2226,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sigmoid`].
+    #[inline]
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
         expect_ok(self.try_sigmoid())
@@ -1941,6 +2234,7 @@ impl Tensor {
     /// `1 / (1 + exp(-x))` of every element.
     ///
     /// `aten::sigmoid(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sigmoid(&self) -> Result<Tensor> {
         ops::sigmoid(self)
     }
@@ -1950,6 +2244,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sigmoid_`].
+    #[inline]
     #[track_caller]
     pub fn sigmoid_(&self) -> &Tensor {
         expect_ok(self.try_sigmoid_())
@@ -1957,6 +2252,7 @@ impl Tensor {
     /// `1 / (1 + exp(-x))` of every element.
     ///
     /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sigmoid_(&self) -> Result<&Tensor> {
         ops::sigmoid_(self)
     }
@@ -1964,11 +2260,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_erf`].
+    #[inline]
     #[track_caller]
     pub fn erf(&self) -> Tensor {
         expect_ok(self.try_erf())
     }
     /// `aten::erf(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_erf(&self) -> Result<Tensor> {
         ops::erf(self)
     }
@@ -1976,11 +2274,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_erf_`].
+    #[inline]
     #[track_caller]
     pub fn erf_(&self) -> &Tensor {
         expect_ok(self.try_erf_())
     }
     /// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_erf_(&self) -> Result<&Tensor> {
         ops::erf_(self)
     }
@@ -1988,11 +2288,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_erfc`].
+    #[inline]
     #[track_caller]
     pub fn erfc(&self) -> Tensor {
         expect_ok(self.try_erfc())
     }
     /// `aten::erfc(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_erfc(&self) -> Result<Tensor> {
         ops::erfc(self)
     }
@@ -2000,11 +2302,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_erfc_`].
+    #[inline]
     #[track_caller]
     pub fn erfc_(&self) -> &Tensor {
         expect_ok(self.try_erfc_())
     }
     /// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_erfc_(&self) -> Result<&Tensor> {
         ops::erfc_(self)
     }
@@ -2012,11 +2316,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_erfinv`].
+    #[inline]
     #[track_caller]
     pub fn erfinv(&self) -> Tensor {
         expect_ok(self.try_erfinv())
     }
     /// `aten::erfinv(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_erfinv(&self) -> Result<Tensor> {
         ops::erfinv(self)
     }
@@ -2024,11 +2330,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_erfinv_`].
+    #[inline]
     #[track_caller]
     pub fn erfinv_(&self) -> &Tensor {
         expect_ok(self.try_erfinv_())
     }
     /// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_erfinv_(&self) -> Result<&Tensor> {
         ops::erfinv_(self)
     }
@@ -2036,11 +2344,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lgamma`].
+    #[inline]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
         expect_ok(self.try_lgamma())
     }
     /// `aten::lgamma(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_lgamma(&self) -> Result<Tensor> {
         ops::lgamma(self)
     }
@@ -2048,11 +2358,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lgamma_`].
+    #[inline]
     #[track_caller]
     pub fn lgamma_(&self) -> &Tensor {
         expect_ok(self.try_lgamma_())
     }
     /// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_lgamma_(&self) -> Result<&Tensor> {
         ops::lgamma_(self)
     }
@@ -2060,11 +2372,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_digamma`].
+    #[inline]
     #[track_caller]
     pub fn digamma(&self) -> Tensor {
         expect_ok(self.try_digamma())
     }
     /// `aten::digamma(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_digamma(&self) -> Result<Tensor> {
         ops::digamma(self)
     }
@@ -2072,11 +2386,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_digamma_`].
+    #[inline]
     #[track_caller]
     pub fn digamma_(&self) -> &Tensor {
         expect_ok(self.try_digamma_())
     }
     /// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_digamma_(&self) -> Result<&Tensor> {
         ops::digamma_(self)
     }
@@ -2084,11 +2400,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sinc`].
+    #[inline]
     #[track_caller]
     pub fn sinc(&self) -> Tensor {
         expect_ok(self.try_sinc())
     }
     /// `aten::sinc(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_sinc(&self) -> Result<Tensor> {
         ops::sinc(self)
     }
@@ -2096,11 +2414,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sinc_`].
+    #[inline]
     #[track_caller]
     pub fn sinc_(&self) -> &Tensor {
         expect_ok(self.try_sinc_())
     }
     /// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_sinc_(&self) -> Result<&Tensor> {
         ops::sinc_(self)
     }
@@ -2108,11 +2428,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_deg2rad`].
+    #[inline]
     #[track_caller]
     pub fn deg2rad(&self) -> Tensor {
         expect_ok(self.try_deg2rad())
     }
     /// `aten::deg2rad(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_deg2rad(&self) -> Result<Tensor> {
         ops::deg2rad(self)
     }
@@ -2120,11 +2442,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_deg2rad_`].
+    #[inline]
     #[track_caller]
     pub fn deg2rad_(&self) -> &Tensor {
         expect_ok(self.try_deg2rad_())
     }
     /// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_deg2rad_(&self) -> Result<&Tensor> {
         ops::deg2rad_(self)
     }
@@ -2132,11 +2456,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rad2deg`].
+    #[inline]
     #[track_caller]
     pub fn rad2deg(&self) -> Tensor {
         expect_ok(self.try_rad2deg())
     }
     /// `aten::rad2deg(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_rad2deg(&self) -> Result<Tensor> {
         ops::rad2deg(self)
     }
@@ -2144,11 +2470,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rad2deg_`].
+    #[inline]
     #[track_caller]
     pub fn rad2deg_(&self) -> &Tensor {
         expect_ok(self.try_rad2deg_())
     }
     /// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_rad2deg_(&self) -> Result<&Tensor> {
         ops::rad2deg_(self)
     }
@@ -2156,11 +2484,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logit`].
+    #[inline]
     #[track_caller]
     pub fn logit(&self, eps: Option<f64>) -> Tensor {
         expect_ok(self.try_logit(eps))
     }
     /// `aten::logit(Tensor self, float? eps=None) -> Tensor`
+    #[inline]
     pub fn try_logit(&self, eps: Option<f64>) -> Result<Tensor> {
         ops::logit(self, eps)
     }
@@ -2168,11 +2498,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logit_`].
+    #[inline]
     #[track_caller]
     pub fn logit_(&self, eps: Option<f64>) -> &Tensor {
         expect_ok(self.try_logit_(eps))
     }
     /// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_logit_(&self, eps: Option<f64>) -> Result<&Tensor> {
         ops::logit_(self, eps)
     }
@@ -2180,6 +2512,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nan_to_num`].
+    #[inline]
     #[track_caller]
     pub fn nan_to_num(
         &self,
@@ -2190,6 +2523,7 @@ impl Tensor {
         expect_ok(self.try_nan_to_num(nan, posinf, neginf))
     }
     /// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
+    #[inline]
     pub fn try_nan_to_num(
         &self,
         nan: Option<f64>,
@@ -2202,6 +2536,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nan_to_num_`].
+    #[inline]
     #[track_caller]
     pub fn nan_to_num_(
         &self,
@@ -2212,6 +2547,7 @@ impl Tensor {
         expect_ok(self.try_nan_to_num_(nan, posinf, neginf))
     }
     /// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_nan_to_num_(
         &self,
         nan: Option<f64>,
@@ -2224,11 +2560,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_positive`].
+    #[inline]
     #[track_caller]
     pub fn positive(&self) -> Tensor {
         expect_ok(self.try_positive())
     }
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_positive(&self) -> Result<Tensor> {
         ops::positive(self)
     }
@@ -2236,11 +2574,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fix`].
+    #[inline]
     #[track_caller]
     pub fn fix(&self) -> Tensor {
         expect_ok(self.try_fix())
     }
     /// `aten::fix(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_fix(&self) -> Result<Tensor> {
         ops::fix(self)
     }
@@ -2248,11 +2588,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fix_`].
+    #[inline]
     #[track_caller]
     pub fn fix_(&self) -> &Tensor {
         expect_ok(self.try_fix_())
     }
     /// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_fix_(&self) -> Result<&Tensor> {
         ops::fix_(self)
     }
@@ -2260,11 +2602,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_negative`].
+    #[inline]
     #[track_caller]
     pub fn negative(&self) -> Tensor {
         expect_ok(self.try_negative())
     }
     /// `aten::negative(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_negative(&self) -> Result<Tensor> {
         ops::negative(self)
     }
@@ -2272,11 +2616,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arccos`].
+    #[inline]
     #[track_caller]
     pub fn arccos(&self) -> Tensor {
         expect_ok(self.try_arccos())
     }
     /// `aten::arccos(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_arccos(&self) -> Result<Tensor> {
         ops::arccos(self)
     }
@@ -2284,11 +2630,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arccosh`].
+    #[inline]
     #[track_caller]
     pub fn arccosh(&self) -> Tensor {
         expect_ok(self.try_arccosh())
     }
     /// `aten::arccosh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_arccosh(&self) -> Result<Tensor> {
         ops::arccosh(self)
     }
@@ -2296,11 +2644,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arcsin`].
+    #[inline]
     #[track_caller]
     pub fn arcsin(&self) -> Tensor {
         expect_ok(self.try_arcsin())
     }
     /// `aten::arcsin(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_arcsin(&self) -> Result<Tensor> {
         ops::arcsin(self)
     }
@@ -2308,11 +2658,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arcsinh`].
+    #[inline]
     #[track_caller]
     pub fn arcsinh(&self) -> Tensor {
         expect_ok(self.try_arcsinh())
     }
     /// `aten::arcsinh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_arcsinh(&self) -> Result<Tensor> {
         ops::arcsinh(self)
     }
@@ -2320,11 +2672,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arctan`].
+    #[inline]
     #[track_caller]
     pub fn arctan(&self) -> Tensor {
         expect_ok(self.try_arctan())
     }
     /// `aten::arctan(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_arctan(&self) -> Result<Tensor> {
         ops::arctan(self)
     }
@@ -2332,11 +2686,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arctanh`].
+    #[inline]
     #[track_caller]
     pub fn arctanh(&self) -> Tensor {
         expect_ok(self.try_arctanh())
     }
     /// `aten::arctanh(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_arctanh(&self) -> Result<Tensor> {
         ops::arctanh(self)
     }
@@ -2344,11 +2700,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_arctan2`].
+    #[inline]
     #[track_caller]
     pub fn arctan2(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_arctan2(other))
     }
     /// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_arctan2(&self, other: &Tensor) -> Result<Tensor> {
         ops::arctan2(self, other)
     }
@@ -2356,11 +2714,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_multiply`].
+    #[inline]
     #[track_caller]
     pub fn multiply(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_multiply(other))
     }
     /// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_multiply(&self, other: &Tensor) -> Result<Tensor> {
         ops::multiply(self, other)
     }
@@ -2368,11 +2728,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_multiply_scalar`].
+    #[inline]
     #[track_caller]
     pub fn multiply_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_multiply_scalar(other))
     }
     /// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_multiply_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::multiply_scalar(self, other.into())
     }
@@ -2380,11 +2742,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_divide`].
+    #[inline]
     #[track_caller]
     pub fn divide(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_divide(other))
     }
     /// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_divide(&self, other: &Tensor) -> Result<Tensor> {
         ops::divide(self, other)
     }
@@ -2392,11 +2756,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_divide_scalar`].
+    #[inline]
     #[track_caller]
     pub fn divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_divide_scalar(other))
     }
     /// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::divide_scalar(self, other.into())
     }
@@ -2404,11 +2770,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_divide_mode`].
+    #[inline]
     #[track_caller]
     pub fn divide_mode(&self, other: &Tensor, rounding_mode: Option<&str>) -> Tensor {
         expect_ok(self.try_divide_mode(other, rounding_mode))
     }
     /// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+    #[inline]
     pub fn try_divide_mode(
         &self,
         other: &Tensor,
@@ -2420,6 +2788,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_divide_scalar_mode`].
+    #[inline]
     #[track_caller]
     pub fn divide_scalar_mode(
         &self,
@@ -2429,6 +2798,7 @@ impl Tensor {
         expect_ok(self.try_divide_scalar_mode(other, rounding_mode))
     }
     /// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+    #[inline]
     pub fn try_divide_scalar_mode(
         &self,
         other: impl Into<Scalar>,
@@ -2440,11 +2810,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_true_divide_scalar`].
+    #[inline]
     #[track_caller]
     pub fn true_divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_true_divide_scalar(other))
     }
     /// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_true_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::true_divide_scalar(self, other.into())
     }
@@ -2452,11 +2824,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_subtract`].
+    #[inline]
     #[track_caller]
     pub fn subtract(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_subtract(other))
     }
     /// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_subtract(&self, other: &Tensor) -> Result<Tensor> {
         ops::subtract(self, other, Scalar::Int(1))
     }
@@ -2464,6 +2838,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_subtract_scalar`].
+    #[inline]
     #[track_caller]
     pub fn subtract_scalar(
         &self,
@@ -2473,6 +2848,7 @@ impl Tensor {
         expect_ok(self.try_subtract_scalar(other, alpha))
     }
     /// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_subtract_scalar(
         &self,
         other: impl Into<Scalar>,
@@ -2484,11 +2860,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_float_power`].
+    #[inline]
     #[track_caller]
     pub fn float_power(&self, exponent: &Tensor) -> Tensor {
         expect_ok(self.try_float_power(exponent))
     }
     /// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
+    #[inline]
     pub fn try_float_power(&self, exponent: &Tensor) -> Result<Tensor> {
         ops::float_power(self, exponent)
     }
@@ -2496,11 +2874,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_float_power_scalar`].
+    #[inline]
     #[track_caller]
     pub fn float_power_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_float_power_scalar(exponent))
     }
     /// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    #[inline]
     pub fn try_float_power_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         ops::float_power_scalar(self, exponent.into())
     }
@@ -2508,11 +2888,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isreal`].
+    #[inline]
     #[track_caller]
     pub fn isreal(&self) -> Tensor {
         expect_ok(self.try_isreal())
     }
     /// `aten::isreal(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_isreal(&self) -> Result<Tensor> {
         ops::isreal(self)
     }
@@ -2520,11 +2902,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_resolve_neg`].
+    #[inline]
     #[track_caller]
     pub fn resolve_neg(&self) -> Tensor {
         expect_ok(self.try_resolve_neg())
     }
     /// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_resolve_neg(&self) -> Result<Tensor> {
         ops::resolve_neg(self)
     }
@@ -2532,11 +2916,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mvlgamma`].
+    #[inline]
     #[track_caller]
     pub fn mvlgamma(&self, p: i64) -> Tensor {
         expect_ok(self.try_mvlgamma(p))
     }
     /// `aten::mvlgamma(Tensor self, int p) -> Tensor`
+    #[inline]
     pub fn try_mvlgamma(&self, p: i64) -> Result<Tensor> {
         ops::mvlgamma(self, p)
     }
@@ -2544,11 +2930,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_special_ndtr`].
+    #[inline]
     #[track_caller]
     pub fn special_ndtr(&self) -> Tensor {
         expect_ok(self.try_special_ndtr())
     }
     /// `aten::special_ndtr(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_special_ndtr(&self) -> Result<Tensor> {
         ops::special_ndtr(self)
     }
@@ -2556,11 +2944,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_special_entr`].
+    #[inline]
     #[track_caller]
     pub fn special_entr(&self) -> Tensor {
         expect_ok(self.try_special_entr())
     }
     /// `aten::special_entr(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_special_entr(&self) -> Result<Tensor> {
         ops::special_entr(self)
     }
@@ -2568,11 +2958,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_absolute`].
+    #[inline]
     #[track_caller]
     pub fn absolute(&self) -> Tensor {
         expect_ok(self.try_absolute())
     }
     /// `aten::absolute(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_absolute(&self) -> Result<Tensor> {
         ops::absolute(self)
     }
@@ -2580,11 +2972,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_absolute_`].
+    #[inline]
     #[track_caller]
     pub fn absolute_(&self) -> &Tensor {
         expect_ok(self.try_absolute_())
     }
     /// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_absolute_(&self) -> Result<&Tensor> {
         ops::absolute_(self)
     }
@@ -2592,11 +2986,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isnan`].
+    #[inline]
     #[track_caller]
     pub fn isnan(&self) -> Tensor {
         expect_ok(self.try_isnan())
     }
     /// `aten::isnan(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_isnan(&self) -> Result<Tensor> {
         ops::isnan(self)
     }
@@ -2604,11 +3000,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isinf`].
+    #[inline]
     #[track_caller]
     pub fn isinf(&self) -> Tensor {
         expect_ok(self.try_isinf())
     }
     /// `aten::isinf(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_isinf(&self) -> Result<Tensor> {
         ops::isinf(self)
     }
@@ -2616,11 +3014,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isposinf`].
+    #[inline]
     #[track_caller]
     pub fn isposinf(&self) -> Tensor {
         expect_ok(self.try_isposinf())
     }
     /// `aten::isposinf(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_isposinf(&self) -> Result<Tensor> {
         ops::isposinf(self)
     }
@@ -2628,11 +3028,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isneginf`].
+    #[inline]
     #[track_caller]
     pub fn isneginf(&self) -> Tensor {
         expect_ok(self.try_isneginf())
     }
     /// `aten::isneginf(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_isneginf(&self) -> Result<Tensor> {
         ops::isneginf(self)
     }
@@ -2640,11 +3042,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_signbit`].
+    #[inline]
     #[track_caller]
     pub fn signbit(&self) -> Tensor {
         expect_ok(self.try_signbit())
     }
     /// `aten::signbit(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_signbit(&self) -> Result<Tensor> {
         ops::signbit(self)
     }
@@ -2652,11 +3056,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isfinite`].
+    #[inline]
     #[track_caller]
     pub fn isfinite(&self) -> Tensor {
         expect_ok(self.try_isfinite())
     }
     /// `aten::isfinite(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_isfinite(&self) -> Result<Tensor> {
         ops::isfinite(self)
     }
@@ -2664,11 +3070,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_not`].
+    #[inline]
     #[track_caller]
     pub fn logical_not(&self) -> Tensor {
         expect_ok(self.try_logical_not())
     }
     /// `aten::logical_not(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_logical_not(&self) -> Result<Tensor> {
         ops::logical_not(self)
     }
@@ -2676,11 +3084,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_not_`].
+    #[inline]
     #[track_caller]
     pub fn logical_not_(&self) -> &Tensor {
         expect_ok(self.try_logical_not_())
     }
     /// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_logical_not_(&self) -> Result<&Tensor> {
         ops::logical_not_(self)
     }
@@ -2688,11 +3098,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_eq`].
+    #[inline]
     #[track_caller]
     pub fn eq(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_eq(other))
     }
     /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_eq(&self, other: &Tensor) -> Result<Tensor> {
         ops::eq(self, other)
     }
@@ -2700,11 +3112,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_eq_`].
+    #[inline]
     #[track_caller]
     pub fn eq_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_eq_(other))
     }
     /// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_eq_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::eq_(self, other)
     }
@@ -2712,11 +3126,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_eq_scalar`].
+    #[inline]
     #[track_caller]
     pub fn eq_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_eq_scalar(other))
     }
     /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_eq_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::eq_scalar(self, other.into())
     }
@@ -2724,11 +3140,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_eq_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn eq_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_eq_scalar_(other))
     }
     /// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_eq_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::eq_scalar_(self, other.into())
     }
@@ -2736,11 +3154,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ne`].
+    #[inline]
     #[track_caller]
     pub fn ne(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_ne(other))
     }
     /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_ne(&self, other: &Tensor) -> Result<Tensor> {
         ops::ne(self, other)
     }
@@ -2748,11 +3168,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ne_`].
+    #[inline]
     #[track_caller]
     pub fn ne_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_ne_(other))
     }
     /// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_ne_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::ne_(self, other)
     }
@@ -2760,11 +3182,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ne_scalar`].
+    #[inline]
     #[track_caller]
     pub fn ne_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_ne_scalar(other))
     }
     /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_ne_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::ne_scalar(self, other.into())
     }
@@ -2772,11 +3196,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ne_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn ne_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_ne_scalar_(other))
     }
     /// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_ne_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::ne_scalar_(self, other.into())
     }
@@ -2784,11 +3210,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lt`].
+    #[inline]
     #[track_caller]
     pub fn lt(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_lt(other))
     }
     /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_lt(&self, other: &Tensor) -> Result<Tensor> {
         ops::lt(self, other)
     }
@@ -2796,11 +3224,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lt_`].
+    #[inline]
     #[track_caller]
     pub fn lt_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_lt_(other))
     }
     /// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_lt_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::lt_(self, other)
     }
@@ -2808,11 +3238,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lt_scalar`].
+    #[inline]
     #[track_caller]
     pub fn lt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_lt_scalar(other))
     }
     /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_lt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::lt_scalar(self, other.into())
     }
@@ -2820,11 +3252,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_lt_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn lt_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_lt_scalar_(other))
     }
     /// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_lt_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::lt_scalar_(self, other.into())
     }
@@ -2832,11 +3266,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_le`].
+    #[inline]
     #[track_caller]
     pub fn le(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_le(other))
     }
     /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_le(&self, other: &Tensor) -> Result<Tensor> {
         ops::le(self, other)
     }
@@ -2844,11 +3280,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_le_`].
+    #[inline]
     #[track_caller]
     pub fn le_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_le_(other))
     }
     /// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_le_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::le_(self, other)
     }
@@ -2856,11 +3294,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_le_scalar`].
+    #[inline]
     #[track_caller]
     pub fn le_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_le_scalar(other))
     }
     /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_le_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::le_scalar(self, other.into())
     }
@@ -2868,11 +3308,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_le_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn le_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_le_scalar_(other))
     }
     /// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_le_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::le_scalar_(self, other.into())
     }
@@ -2880,11 +3322,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gt`].
+    #[inline]
     #[track_caller]
     pub fn gt(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_gt(other))
     }
     /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_gt(&self, other: &Tensor) -> Result<Tensor> {
         ops::gt(self, other)
     }
@@ -2892,11 +3336,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gt_`].
+    #[inline]
     #[track_caller]
     pub fn gt_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_gt_(other))
     }
     /// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_gt_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::gt_(self, other)
     }
@@ -2904,11 +3350,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gt_scalar`].
+    #[inline]
     #[track_caller]
     pub fn gt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_gt_scalar(other))
     }
     /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_gt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::gt_scalar(self, other.into())
     }
@@ -2916,11 +3364,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gt_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn gt_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_gt_scalar_(other))
     }
     /// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_gt_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::gt_scalar_(self, other.into())
     }
@@ -2928,11 +3378,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ge`].
+    #[inline]
     #[track_caller]
     pub fn ge(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_ge(other))
     }
     /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_ge(&self, other: &Tensor) -> Result<Tensor> {
         ops::ge(self, other)
     }
@@ -2940,11 +3392,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ge_`].
+    #[inline]
     #[track_caller]
     pub fn ge_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_ge_(other))
     }
     /// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_ge_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::ge_(self, other)
     }
@@ -2952,11 +3406,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ge_scalar`].
+    #[inline]
     #[track_caller]
     pub fn ge_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_ge_scalar(other))
     }
     /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_ge_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::ge_scalar(self, other.into())
     }
@@ -2964,11 +3420,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ge_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn ge_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_ge_scalar_(other))
     }
     /// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_ge_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::ge_scalar_(self, other.into())
     }
@@ -2976,11 +3434,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_and`].
+    #[inline]
     #[track_caller]
     pub fn logical_and(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logical_and(other))
     }
     /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_logical_and(&self, other: &Tensor) -> Result<Tensor> {
         ops::logical_and(self, other)
     }
@@ -2988,11 +3448,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_and_`].
+    #[inline]
     #[track_caller]
     pub fn logical_and_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_logical_and_(other))
     }
     /// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_logical_and_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::logical_and_(self, other)
     }
@@ -3000,11 +3462,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_or`].
+    #[inline]
     #[track_caller]
     pub fn logical_or(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logical_or(other))
     }
     /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_logical_or(&self, other: &Tensor) -> Result<Tensor> {
         ops::logical_or(self, other)
     }
@@ -3012,11 +3476,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_or_`].
+    #[inline]
     #[track_caller]
     pub fn logical_or_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_logical_or_(other))
     }
     /// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_logical_or_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::logical_or_(self, other)
     }
@@ -3024,11 +3490,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_xor`].
+    #[inline]
     #[track_caller]
     pub fn logical_xor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logical_xor(other))
     }
     /// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_logical_xor(&self, other: &Tensor) -> Result<Tensor> {
         ops::logical_xor(self, other)
     }
@@ -3036,11 +3504,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logical_xor_`].
+    #[inline]
     #[track_caller]
     pub fn logical_xor_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_logical_xor_(other))
     }
     /// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_logical_xor_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::logical_xor_(self, other)
     }
@@ -3048,6 +3518,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_isclose`].
+    #[inline]
     #[track_caller]
     pub fn isclose(
         &self,
@@ -3059,6 +3530,7 @@ impl Tensor {
         expect_ok(self.try_isclose(other, rtol, atol, equal_nan))
     }
     /// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
+    #[inline]
     pub fn try_isclose(
         &self,
         other: &Tensor,
@@ -3072,6 +3544,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_allclose`].
+    #[inline]
     #[track_caller]
     pub fn allclose(
         &self,
@@ -3083,6 +3556,7 @@ impl Tensor {
         expect_ok(self.try_allclose(other, rtol, atol, equal_nan))
     }
     /// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
+    #[inline]
     pub fn try_allclose(
         &self,
         other: &Tensor,
@@ -3096,11 +3570,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_not`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_not(&self) -> Tensor {
         expect_ok(self.try_bitwise_not())
     }
     /// `aten::bitwise_not(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_bitwise_not(&self) -> Result<Tensor> {
         ops::bitwise_not(self)
     }
@@ -3108,11 +3584,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_not_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_not_(&self) -> &Tensor {
         expect_ok(self.try_bitwise_not_())
     }
     /// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_not_(&self) -> Result<&Tensor> {
         ops::bitwise_not_(self)
     }
@@ -3120,11 +3598,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_and`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_and(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_and(other))
     }
     /// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_and(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_and(self, other)
     }
@@ -3132,11 +3612,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_and_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_and_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_and_(other))
     }
     /// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_and_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_and_(self, other)
     }
@@ -3144,11 +3626,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_and_scalar`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_and_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_and_scalar(other))
     }
     /// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_and_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::bitwise_and_scalar(self, other.into())
     }
@@ -3156,11 +3640,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_and_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_and_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_and_scalar_(other))
     }
     /// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_and_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::bitwise_and_scalar_(self, other.into())
     }
@@ -3168,11 +3654,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_and_tensor`].
+    #[inline]
     #[track_caller]
     pub fn and_tensor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_and_tensor(other))
     }
     /// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_and_tensor(&self, other: &Tensor) -> Result<Tensor> {
         ops::and_tensor(self, other)
     }
@@ -3180,11 +3668,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_and_scalar`].
+    #[inline]
     #[track_caller]
     pub fn and_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_and_scalar(other))
     }
     /// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_and_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::and_scalar(self, other.into())
     }
@@ -3192,11 +3682,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_or`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_or(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_or(other))
     }
     /// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_or(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_or(self, other)
     }
@@ -3204,11 +3696,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_or_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_or_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_or_(other))
     }
     /// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_or_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_or_(self, other)
     }
@@ -3216,11 +3710,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_or_scalar`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_or_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_or_scalar(other))
     }
     /// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_or_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::bitwise_or_scalar(self, other.into())
     }
@@ -3228,11 +3724,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_or_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_or_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_or_scalar_(other))
     }
     /// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_or_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::bitwise_or_scalar_(self, other.into())
     }
@@ -3240,11 +3738,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_or_tensor`].
+    #[inline]
     #[track_caller]
     pub fn or_tensor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_or_tensor(other))
     }
     /// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_or_tensor(&self, other: &Tensor) -> Result<Tensor> {
         ops::or_tensor(self, other)
     }
@@ -3252,11 +3752,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_or_scalar`].
+    #[inline]
     #[track_caller]
     pub fn or_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_or_scalar(other))
     }
     /// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_or_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::or_scalar(self, other.into())
     }
@@ -3264,11 +3766,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_xor`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_xor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_xor(other))
     }
     /// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_xor(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_xor(self, other)
     }
@@ -3276,11 +3780,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_xor_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_xor_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_xor_(other))
     }
     /// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_xor_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_xor_(self, other)
     }
@@ -3288,11 +3794,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_xor_scalar`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_xor_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_xor_scalar(other))
     }
     /// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_xor_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::bitwise_xor_scalar(self, other.into())
     }
@@ -3300,11 +3808,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_xor_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_xor_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_xor_scalar_(other))
     }
     /// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_xor_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::bitwise_xor_scalar_(self, other.into())
     }
@@ -3312,11 +3822,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_xor_tensor`].
+    #[inline]
     #[track_caller]
     pub fn xor_tensor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_xor_tensor(other))
     }
     /// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_xor_tensor(&self, other: &Tensor) -> Result<Tensor> {
         ops::xor_tensor(self, other)
     }
@@ -3324,11 +3836,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_xor_scalar`].
+    #[inline]
     #[track_caller]
     pub fn xor_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_xor_scalar(other))
     }
     /// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_xor_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::xor_scalar(self, other.into())
     }
@@ -3336,11 +3850,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_left_shift`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_left_shift(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_left_shift(other))
     }
     /// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_left_shift(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_left_shift(self, other)
     }
@@ -3348,11 +3864,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_left_shift_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_left_shift_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_left_shift_(other))
     }
     /// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_left_shift_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_left_shift_(self, other)
     }
@@ -3360,11 +3878,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_left_shift_scalar`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_left_shift_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_left_shift_scalar(other))
     }
     /// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_left_shift_scalar(
         &self,
         other: impl Into<Scalar>,
@@ -3375,11 +3895,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_left_shift_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_left_shift_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_left_shift_scalar_(other))
     }
     /// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_left_shift_scalar_(
         &self,
         other: impl Into<Scalar>,
@@ -3390,11 +3912,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_right_shift`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_right_shift(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_right_shift(other))
     }
     /// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_right_shift(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_right_shift(self, other)
     }
@@ -3402,11 +3926,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_right_shift_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_right_shift_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_right_shift_(other))
     }
     /// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_right_shift_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_right_shift_(self, other)
     }
@@ -3414,11 +3940,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_right_shift_scalar`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_right_shift_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_right_shift_scalar(other))
     }
     /// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_bitwise_right_shift_scalar(
         &self,
         other: impl Into<Scalar>,
@@ -3429,11 +3957,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bitwise_right_shift_scalar_`].
+    #[inline]
     #[track_caller]
     pub fn bitwise_right_shift_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_right_shift_scalar_(other))
     }
     /// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    #[inline]
     pub fn try_bitwise_right_shift_scalar_(
         &self,
         other: impl Into<Scalar>,
@@ -3446,6 +3976,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp`].
+    #[inline]
     #[track_caller]
     pub fn clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
         expect_ok(self.try_clamp(min, max))
@@ -3453,6 +3984,7 @@ impl Tensor {
     /// Every element, limited to the range from `min` to `max`.
     ///
     /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+    #[inline]
     pub fn try_clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
         ops::clamp(self, min, max)
     }
@@ -3462,6 +3994,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_`].
+    #[inline]
     #[track_caller]
     pub fn clamp_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_(min, max))
@@ -3469,6 +4002,7 @@ impl Tensor {
     /// Every element, limited to the range from `min` to `max`.
     ///
     /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_clamp_(
         &self,
         min: Option<Scalar>,
@@ -3480,11 +4014,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_tensor`].
+    #[inline]
     #[track_caller]
     pub fn clamp_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
         expect_ok(self.try_clamp_tensor(min, max))
     }
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+    #[inline]
     pub fn try_clamp_tensor(
         &self,
         min: Option<&Tensor>,
@@ -3496,11 +4032,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn clamp_tensor_(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> &Tensor {
         expect_ok(self.try_clamp_tensor_(min, max))
     }
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_clamp_tensor_(
         &self,
         min: Option<&Tensor>,
@@ -3512,11 +4050,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_min`].
+    #[inline]
     #[track_caller]
     pub fn clamp_min(&self, min: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_clamp_min(min))
     }
     /// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
+    #[inline]
     pub fn try_clamp_min(&self, min: impl Into<Scalar>) -> Result<Tensor> {
         ops::clamp_min(self, min.into())
     }
@@ -3524,11 +4064,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_min_`].
+    #[inline]
     #[track_caller]
     pub fn clamp_min_(&self, min: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_min_(min))
     }
     /// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
+    #[inline]
     pub fn try_clamp_min_(&self, min: impl Into<Scalar>) -> Result<&Tensor> {
         ops::clamp_min_(self, min.into())
     }
@@ -3536,11 +4078,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_max`].
+    #[inline]
     #[track_caller]
     pub fn clamp_max(&self, max: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_clamp_max(max))
     }
     /// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
+    #[inline]
     pub fn try_clamp_max(&self, max: impl Into<Scalar>) -> Result<Tensor> {
         ops::clamp_max(self, max.into())
     }
@@ -3548,11 +4092,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_max_`].
+    #[inline]
     #[track_caller]
     pub fn clamp_max_(&self, max: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_max_(max))
     }
     /// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
+    #[inline]
     pub fn try_clamp_max_(&self, max: impl Into<Scalar>) -> Result<&Tensor> {
         ops::clamp_max_(self, max.into())
     }
@@ -3560,11 +4106,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_min_tensor`].
+    #[inline]
     #[track_caller]
     pub fn clamp_min_tensor(&self, min: &Tensor) -> Tensor {
         expect_ok(self.try_clamp_min_tensor(min))
     }
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
+    #[inline]
     pub fn try_clamp_min_tensor(&self, min: &Tensor) -> Result<Tensor> {
         ops::clamp_min_tensor(self, min)
     }
@@ -3572,11 +4120,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_min_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn clamp_min_tensor_(&self, min: &Tensor) -> &Tensor {
         expect_ok(self.try_clamp_min_tensor_(min))
     }
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
+    #[inline]
     pub fn try_clamp_min_tensor_(&self, min: &Tensor) -> Result<&Tensor> {
         ops::clamp_min_tensor_(self, min)
     }
@@ -3584,11 +4134,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_max_tensor`].
+    #[inline]
     #[track_caller]
     pub fn clamp_max_tensor(&self, max: &Tensor) -> Tensor {
         expect_ok(self.try_clamp_max_tensor(max))
     }
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
+    #[inline]
     pub fn try_clamp_max_tensor(&self, max: &Tensor) -> Result<Tensor> {
         ops::clamp_max_tensor(self, max)
     }
@@ -3596,11 +4148,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clamp_max_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn clamp_max_tensor_(&self, max: &Tensor) -> &Tensor {
         expect_ok(self.try_clamp_max_tensor_(max))
     }
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
+    #[inline]
     pub fn try_clamp_max_tensor_(&self, max: &Tensor) -> Result<&Tensor> {
         ops::clamp_max_tensor_(self, max)
     }
@@ -3608,11 +4162,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clip`].
+    #[inline]
     #[track_caller]
     pub fn clip(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
         expect_ok(self.try_clip(min, max))
     }
     /// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+    #[inline]
     pub fn try_clip(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
         ops::clip(self, min, max)
     }
@@ -3620,11 +4176,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clip_`].
+    #[inline]
     #[track_caller]
     pub fn clip_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
         expect_ok(self.try_clip_(min, max))
     }
     /// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_clip_(
         &self,
         min: Option<Scalar>,
@@ -3636,11 +4194,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clip_tensor`].
+    #[inline]
     #[track_caller]
     pub fn clip_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
         expect_ok(self.try_clip_tensor(min, max))
     }
     /// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+    #[inline]
     pub fn try_clip_tensor(
         &self,
         min: Option<&Tensor>,
@@ -3652,11 +4212,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_greater`].
+    #[inline]
     #[track_caller]
     pub fn greater(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_greater(other))
     }
     /// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_greater(&self, other: &Tensor) -> Result<Tensor> {
         ops::greater(self, other)
     }
@@ -3664,11 +4226,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_greater_scalar`].
+    #[inline]
     #[track_caller]
     pub fn greater_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_greater_scalar(other))
     }
     /// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_greater_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::greater_scalar(self, other.into())
     }
@@ -3676,11 +4240,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_greater_equal`].
+    #[inline]
     #[track_caller]
     pub fn greater_equal(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_greater_equal(other))
     }
     /// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_greater_equal(&self, other: &Tensor) -> Result<Tensor> {
         ops::greater_equal(self, other)
     }
@@ -3688,11 +4254,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_greater_equal_scalar`].
+    #[inline]
     #[track_caller]
     pub fn greater_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_greater_equal_scalar(other))
     }
     /// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_greater_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::greater_equal_scalar(self, other.into())
     }
@@ -3700,11 +4268,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_less`].
+    #[inline]
     #[track_caller]
     pub fn less(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_less(other))
     }
     /// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_less(&self, other: &Tensor) -> Result<Tensor> {
         ops::less(self, other)
     }
@@ -3712,11 +4282,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_less_scalar`].
+    #[inline]
     #[track_caller]
     pub fn less_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_less_scalar(other))
     }
     /// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_less_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::less_scalar(self, other.into())
     }
@@ -3724,11 +4296,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_less_equal`].
+    #[inline]
     #[track_caller]
     pub fn less_equal(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_less_equal(other))
     }
     /// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_less_equal(&self, other: &Tensor) -> Result<Tensor> {
         ops::less_equal(self, other)
     }
@@ -3736,11 +4310,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_less_equal_scalar`].
+    #[inline]
     #[track_caller]
     pub fn less_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_less_equal_scalar(other))
     }
     /// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_less_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::less_equal_scalar(self, other.into())
     }
@@ -3748,11 +4324,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_not_equal`].
+    #[inline]
     #[track_caller]
     pub fn not_equal(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_not_equal(other))
     }
     /// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_not_equal(&self, other: &Tensor) -> Result<Tensor> {
         ops::not_equal(self, other)
     }
@@ -3760,11 +4338,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_not_equal_scalar`].
+    #[inline]
     #[track_caller]
     pub fn not_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_not_equal_scalar(other))
     }
     /// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    #[inline]
     pub fn try_not_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::not_equal_scalar(self, other.into())
     }
@@ -3774,6 +4354,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_relu`].
+    #[inline]
     #[track_caller]
     pub fn relu(&self) -> Tensor {
         expect_ok(self.try_relu())
@@ -3781,6 +4362,7 @@ impl Tensor {
     /// Every element, or zero if that is larger.
     ///
     /// `aten::relu(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_relu(&self) -> Result<Tensor> {
         ops::relu(self)
     }
@@ -3790,6 +4372,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_relu_`].
+    #[inline]
     #[track_caller]
     pub fn relu_(&self) -> &Tensor {
         expect_ok(self.try_relu_())
@@ -3797,6 +4380,7 @@ impl Tensor {
     /// Every element, or zero if that is larger.
     ///
     /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_relu_(&self) -> Result<&Tensor> {
         ops::relu_(self)
     }
@@ -3804,11 +4388,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_relu6`].
+    #[inline]
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
         expect_ok(self.try_relu6())
     }
     /// `aten::relu6(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_relu6(&self) -> Result<Tensor> {
         ops::relu6(self)
     }
@@ -3816,11 +4402,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_relu6_`].
+    #[inline]
     #[track_caller]
     pub fn relu6_(&self) -> &Tensor {
         expect_ok(self.try_relu6_())
     }
     /// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_relu6_(&self) -> Result<&Tensor> {
         ops::relu6_(self)
     }
@@ -3828,11 +4416,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_silu`].
+    #[inline]
     #[track_caller]
     pub fn silu(&self) -> Tensor {
         expect_ok(self.try_silu())
     }
     /// `aten::silu(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_silu(&self) -> Result<Tensor> {
         ops::silu(self)
     }
@@ -3840,11 +4430,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_silu_`].
+    #[inline]
     #[track_caller]
     pub fn silu_(&self) -> &Tensor {
         expect_ok(self.try_silu_())
     }
     /// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_silu_(&self) -> Result<&Tensor> {
         ops::silu_(self)
     }
@@ -3852,11 +4444,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mish`].
+    #[inline]
     #[track_caller]
     pub fn mish(&self) -> Tensor {
         expect_ok(self.try_mish())
     }
     /// `aten::mish(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_mish(&self) -> Result<Tensor> {
         ops::mish(self)
     }
@@ -3864,11 +4458,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mish_`].
+    #[inline]
     #[track_caller]
     pub fn mish_(&self) -> &Tensor {
         expect_ok(self.try_mish_())
     }
     /// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_mish_(&self) -> Result<&Tensor> {
         ops::mish_(self)
     }
@@ -3876,11 +4472,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardsigmoid`].
+    #[inline]
     #[track_caller]
     pub fn hardsigmoid(&self) -> Tensor {
         expect_ok(self.try_hardsigmoid())
     }
     /// `aten::hardsigmoid(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_hardsigmoid(&self) -> Result<Tensor> {
         ops::hardsigmoid(self)
     }
@@ -3888,11 +4486,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardsigmoid_`].
+    #[inline]
     #[track_caller]
     pub fn hardsigmoid_(&self) -> &Tensor {
         expect_ok(self.try_hardsigmoid_())
     }
     /// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_hardsigmoid_(&self) -> Result<&Tensor> {
         ops::hardsigmoid_(self)
     }
@@ -3900,11 +4500,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardswish`].
+    #[inline]
     #[track_caller]
     pub fn hardswish(&self) -> Tensor {
         expect_ok(self.try_hardswish())
     }
     /// `aten::hardswish(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_hardswish(&self) -> Result<Tensor> {
         ops::hardswish(self)
     }
@@ -3912,11 +4514,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardswish_`].
+    #[inline]
     #[track_caller]
     pub fn hardswish_(&self) -> &Tensor {
         expect_ok(self.try_hardswish_())
     }
     /// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_hardswish_(&self) -> Result<&Tensor> {
         ops::hardswish_(self)
     }
@@ -3926,6 +4530,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gelu`].
+    #[inline]
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         expect_ok(self.try_gelu())
@@ -3933,6 +4538,7 @@ impl Tensor {
     /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
+    #[inline]
     pub fn try_gelu(&self) -> Result<Tensor> {
         ops::gelu(self, "none")
     }
@@ -3942,6 +4548,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gelu_`].
+    #[inline]
     #[track_caller]
     pub fn gelu_(&self) -> &Tensor {
         expect_ok(self.try_gelu_())
@@ -3949,6 +4556,7 @@ impl Tensor {
     /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
+    #[inline]
     pub fn try_gelu_(&self) -> Result<&Tensor> {
         ops::gelu_(self, "none")
     }
@@ -3956,11 +4564,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log_sigmoid_forward`].
+    #[inline]
     #[track_caller]
     pub fn log_sigmoid_forward(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_log_sigmoid_forward())
     }
     /// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
+    #[inline]
     pub fn try_log_sigmoid_forward(&self) -> Result<(Tensor, Tensor)> {
         ops::log_sigmoid_forward(self)
     }
@@ -3968,11 +4578,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log_sigmoid`].
+    #[inline]
     #[track_caller]
     pub fn log_sigmoid(&self) -> Tensor {
         expect_ok(self.try_log_sigmoid())
     }
     /// `aten::log_sigmoid(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_log_sigmoid(&self) -> Result<Tensor> {
         ops::log_sigmoid(self)
     }
@@ -3980,6 +4592,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_softplus`].
+    #[inline]
     #[track_caller]
     pub fn softplus(
         &self,
@@ -3989,6 +4602,7 @@ impl Tensor {
         expect_ok(self.try_softplus(beta, threshold))
     }
     /// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
+    #[inline]
     pub fn try_softplus(
         &self,
         beta: impl Into<Scalar>,
@@ -4000,6 +4614,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_elu`].
+    #[inline]
     #[track_caller]
     pub fn elu(
         &self,
@@ -4010,6 +4625,7 @@ impl Tensor {
         expect_ok(self.try_elu(alpha, scale, input_scale))
     }
     /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
+    #[inline]
     pub fn try_elu(
         &self,
         alpha: impl Into<Scalar>,
@@ -4022,6 +4638,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_elu_`].
+    #[inline]
     #[track_caller]
     pub fn elu_(
         &self,
@@ -4032,6 +4649,7 @@ impl Tensor {
         expect_ok(self.try_elu_(alpha, scale, input_scale))
     }
     /// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_elu_(
         &self,
         alpha: impl Into<Scalar>,
@@ -4044,11 +4662,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_celu`].
+    #[inline]
     #[track_caller]
     pub fn celu(&self, alpha: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_celu(alpha))
     }
     /// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
+    #[inline]
     pub fn try_celu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
         ops::celu(self, alpha.into())
     }
@@ -4056,11 +4676,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_celu_`].
+    #[inline]
     #[track_caller]
     pub fn celu_(&self, alpha: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_celu_(alpha))
     }
     /// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
+    #[inline]
     pub fn try_celu_(&self, alpha: impl Into<Scalar>) -> Result<&Tensor> {
         ops::celu_(self, alpha.into())
     }
@@ -4068,11 +4690,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_selu`].
+    #[inline]
     #[track_caller]
     pub fn selu(&self) -> Tensor {
         expect_ok(self.try_selu())
     }
     /// `aten::selu(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_selu(&self) -> Result<Tensor> {
         ops::selu(self)
     }
@@ -4080,11 +4704,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_selu_`].
+    #[inline]
     #[track_caller]
     pub fn selu_(&self) -> &Tensor {
         expect_ok(self.try_selu_())
     }
     /// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_selu_(&self) -> Result<&Tensor> {
         ops::selu_(self)
     }
@@ -4092,11 +4718,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_leaky_relu`].
+    #[inline]
     #[track_caller]
     pub fn leaky_relu(&self, negative_slope: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_leaky_relu(negative_slope))
     }
     /// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
+    #[inline]
     pub fn try_leaky_relu(&self, negative_slope: impl Into<Scalar>) -> Result<Tensor> {
         ops::leaky_relu(self, negative_slope.into())
     }
@@ -4104,11 +4732,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_leaky_relu_`].
+    #[inline]
     #[track_caller]
     pub fn leaky_relu_(&self, negative_slope: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_leaky_relu_(negative_slope))
     }
     /// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
+    #[inline]
     pub fn try_leaky_relu_(&self, negative_slope: impl Into<Scalar>) -> Result<&Tensor> {
         ops::leaky_relu_(self, negative_slope.into())
     }
@@ -4116,6 +4746,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardtanh`].
+    #[inline]
     #[track_caller]
     pub fn hardtanh(
         &self,
@@ -4125,6 +4756,7 @@ impl Tensor {
         expect_ok(self.try_hardtanh(min_val, max_val))
     }
     /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
+    #[inline]
     pub fn try_hardtanh(
         &self,
         min_val: impl Into<Scalar>,
@@ -4136,6 +4768,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardtanh_`].
+    #[inline]
     #[track_caller]
     pub fn hardtanh_(
         &self,
@@ -4145,6 +4778,7 @@ impl Tensor {
         expect_ok(self.try_hardtanh_(min_val, max_val))
     }
     /// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_hardtanh_(
         &self,
         min_val: impl Into<Scalar>,
@@ -4156,11 +4790,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hardshrink`].
+    #[inline]
     #[track_caller]
     pub fn hardshrink(&self, lambd: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_hardshrink(lambd))
     }
     /// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+    #[inline]
     pub fn try_hardshrink(&self, lambd: impl Into<Scalar>) -> Result<Tensor> {
         ops::hardshrink(self, lambd.into())
     }
@@ -4168,11 +4804,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_softshrink`].
+    #[inline]
     #[track_caller]
     pub fn softshrink(&self, lambd: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_softshrink(lambd))
     }
     /// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+    #[inline]
     pub fn try_softshrink(&self, lambd: impl Into<Scalar>) -> Result<Tensor> {
         ops::softshrink(self, lambd.into())
     }
@@ -4180,6 +4818,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_threshold`].
+    #[inline]
     #[track_caller]
     pub fn threshold(
         &self,
@@ -4189,6 +4828,7 @@ impl Tensor {
         expect_ok(self.try_threshold(threshold, value))
     }
     /// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
+    #[inline]
     pub fn try_threshold(
         &self,
         threshold: impl Into<Scalar>,
@@ -4200,6 +4840,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_threshold_`].
+    #[inline]
     #[track_caller]
     pub fn threshold_(
         &self,
@@ -4209,6 +4850,7 @@ impl Tensor {
         expect_ok(self.try_threshold_(threshold, value))
     }
     /// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
+    #[inline]
     pub fn try_threshold_(
         &self,
         threshold: impl Into<Scalar>,
@@ -4220,6 +4862,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rrelu_with_noise`].
+    #[inline]
     #[track_caller]
     pub fn rrelu_with_noise(
         &self,
@@ -4231,6 +4874,7 @@ impl Tensor {
         expect_ok(self.try_rrelu_with_noise(noise, lower, upper, training))
     }
     /// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+    #[inline]
     pub fn try_rrelu_with_noise(
         &self,
         noise: &Tensor,
@@ -4244,6 +4888,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rrelu_with_noise_`].
+    #[inline]
     #[track_caller]
     pub fn rrelu_with_noise_(
         &self,
@@ -4255,6 +4900,7 @@ impl Tensor {
         expect_ok(self.try_rrelu_with_noise_(noise, lower, upper, training))
     }
     /// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_rrelu_with_noise_(
         &self,
         noise: &Tensor,
@@ -4268,6 +4914,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rrelu`].
+    #[inline]
     #[track_caller]
     pub fn rrelu(
         &self,
@@ -4278,6 +4925,7 @@ impl Tensor {
         expect_ok(self.try_rrelu(lower, upper, training))
     }
     /// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+    #[inline]
     pub fn try_rrelu(
         &self,
         lower: impl Into<Scalar>,
@@ -4290,6 +4938,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rrelu_`].
+    #[inline]
     #[track_caller]
     pub fn rrelu_(
         &self,
@@ -4300,6 +4949,7 @@ impl Tensor {
         expect_ok(self.try_rrelu_(lower, upper, training))
     }
     /// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_rrelu_(
         &self,
         lower: impl Into<Scalar>,
@@ -4312,11 +4962,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_prelu`].
+    #[inline]
     #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Tensor {
         expect_ok(self.try_prelu(weight))
     }
     /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
+    #[inline]
     pub fn try_prelu(&self, weight: &Tensor) -> Result<Tensor> {
         ops::prelu(self, weight)
     }
@@ -4324,11 +4976,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_prelu_kernel`].
+    #[inline]
     #[track_caller]
     pub fn prelu_kernel(&self, weight: &Tensor) -> Tensor {
         expect_ok(self.try_prelu_kernel(weight))
     }
     /// `aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor`
+    #[inline]
     pub fn try_prelu_kernel(&self, weight: &Tensor) -> Result<Tensor> {
         ops::prelu_kernel(self, weight)
     }
@@ -4336,11 +4990,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_glu`].
+    #[inline]
     #[track_caller]
     pub fn glu(&self, dim: i64) -> Tensor {
         expect_ok(self.try_glu(dim))
     }
     /// `aten::glu(Tensor self, int dim=-1) -> Tensor`
+    #[inline]
     pub fn try_glu(&self, dim: i64) -> Result<Tensor> {
         ops::glu(self, dim)
     }
@@ -4350,6 +5006,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sum`].
+    #[inline]
     #[track_caller]
     pub fn sum(&self) -> Tensor {
         expect_ok(self.try_sum())
@@ -4357,6 +5014,7 @@ impl Tensor {
     /// The sum of all elements; integers and bools add up in i64.
     ///
     /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_sum(&self) -> Result<Tensor> {
         ops::sum(self, None)
     }
@@ -4366,6 +5024,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sum_dim`].
+    #[inline]
     #[track_caller]
     pub fn sum_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_sum_dim(dim, keepdim))
@@ -4373,6 +5032,7 @@ impl Tensor {
     /// The sum over some dimensions, or over all if none is named.
     ///
     /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_sum_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::sum_dim(self, dim, keepdim, None)
     }
@@ -4382,6 +5042,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mean`].
+    #[inline]
     #[track_caller]
     pub fn mean(&self) -> Tensor {
         expect_ok(self.try_mean())
@@ -4389,6 +5050,7 @@ impl Tensor {
     /// The mean of all elements.
     ///
     /// `aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_mean(&self) -> Result<Tensor> {
         ops::mean(self, None)
     }
@@ -4398,6 +5060,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mean_dim`].
+    #[inline]
     #[track_caller]
     pub fn mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_mean_dim(dim, keepdim))
@@ -4405,6 +5068,7 @@ impl Tensor {
     /// The mean over some dimensions, or over all if none is named.
     ///
     /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::mean_dim(self, dim, keepdim, None)
     }
@@ -4412,11 +5076,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_prod`].
+    #[inline]
     #[track_caller]
     pub fn prod(&self) -> Tensor {
         expect_ok(self.try_prod())
     }
     /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_prod(&self) -> Result<Tensor> {
         ops::prod(self, None)
     }
@@ -4424,11 +5090,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_prod_dim`].
+    #[inline]
     #[track_caller]
     pub fn prod_dim(&self, dim: i64, keepdim: bool) -> Tensor {
         expect_ok(self.try_prod_dim(dim, keepdim))
     }
     /// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_prod_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         ops::prod_dim(self, dim, keepdim, None)
     }
@@ -4436,11 +5104,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nansum`].
+    #[inline]
     #[track_caller]
     pub fn nansum(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nansum(dim, keepdim))
     }
     /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_nansum(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::nansum(self, dim, keepdim, None)
     }
@@ -4448,11 +5118,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nanmean`].
+    #[inline]
     #[track_caller]
     pub fn nanmean(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nanmean(dim, keepdim))
     }
     /// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_nanmean(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::nanmean(self, dim, keepdim, None)
     }
@@ -4460,11 +5132,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max`].
+    #[inline]
     #[track_caller]
     pub fn max(&self) -> Tensor {
         expect_ok(self.try_max())
     }
     /// `aten::max(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_max(&self) -> Result<Tensor> {
         ops::max(self)
     }
@@ -4472,11 +5146,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_min`].
+    #[inline]
     #[track_caller]
     pub fn min(&self) -> Tensor {
         expect_ok(self.try_min())
     }
     /// `aten::min(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_min(&self) -> Result<Tensor> {
         ops::min(self)
     }
@@ -4486,6 +5162,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_dim`].
+    #[inline]
     #[track_caller]
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_max_dim(dim, keepdim))
@@ -4493,6 +5170,7 @@ impl Tensor {
     /// The largest element along a dimension, and where it is.
     ///
     /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::max_dim(self, dim, keepdim)
     }
@@ -4500,11 +5178,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_min_dim`].
+    #[inline]
     #[track_caller]
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_min_dim(dim, keepdim))
     }
     /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::min_dim(self, dim, keepdim)
     }
@@ -4512,11 +5192,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_amax`].
+    #[inline]
     #[track_caller]
     pub fn amax(&self, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_amax(dim, keepdim))
     }
     /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_amax(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::amax(self, dim, keepdim)
     }
@@ -4524,11 +5206,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_amin`].
+    #[inline]
     #[track_caller]
     pub fn amin(&self, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_amin(dim, keepdim))
     }
     /// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_amin(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::amin(self, dim, keepdim)
     }
@@ -4536,11 +5220,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_aminmax`].
+    #[inline]
     #[track_caller]
     pub fn aminmax(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_aminmax())
     }
     /// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
+    #[inline]
     pub fn try_aminmax(&self) -> Result<(Tensor, Tensor)> {
         ops::aminmax(self, None, false)
     }
@@ -4550,6 +5236,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_argmax`].
+    #[inline]
     #[track_caller]
     pub fn argmax(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_argmax(dim, keepdim))
@@ -4557,6 +5244,7 @@ impl Tensor {
     /// Where the largest element is: along a dimension, or in the flattened tensor.
     ///
     /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_argmax(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
         ops::argmax(self, dim, keepdim)
     }
@@ -4564,11 +5252,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_argmin`].
+    #[inline]
     #[track_caller]
     pub fn argmin(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_argmin(dim, keepdim))
     }
     /// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_argmin(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
         ops::argmin(self, dim, keepdim)
     }
@@ -4576,11 +5266,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_any`].
+    #[inline]
     #[track_caller]
     pub fn any(&self) -> Tensor {
         expect_ok(self.try_any())
     }
     /// `aten::any(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_any(&self) -> Result<Tensor> {
         ops::any(self)
     }
@@ -4588,11 +5280,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_any_dim`].
+    #[inline]
     #[track_caller]
     pub fn any_dim(&self, dim: i64, keepdim: bool) -> Tensor {
         expect_ok(self.try_any_dim(dim, keepdim))
     }
     /// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_any_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         ops::any_dim(self, dim, keepdim)
     }
@@ -4600,11 +5294,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_any_dims`].
+    #[inline]
     #[track_caller]
     pub fn any_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_any_dims(dim, keepdim))
     }
     /// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_any_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::any_dims(self, dim, keepdim)
     }
@@ -4612,11 +5308,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_all`].
+    #[inline]
     #[track_caller]
     pub fn all(&self) -> Tensor {
         expect_ok(self.try_all())
     }
     /// `aten::all(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_all(&self) -> Result<Tensor> {
         ops::all(self)
     }
@@ -4624,11 +5322,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_all_dim`].
+    #[inline]
     #[track_caller]
     pub fn all_dim(&self, dim: i64, keepdim: bool) -> Tensor {
         expect_ok(self.try_all_dim(dim, keepdim))
     }
     /// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_all_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         ops::all_dim(self, dim, keepdim)
     }
@@ -4636,11 +5336,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_all_dims`].
+    #[inline]
     #[track_caller]
     pub fn all_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_all_dims(dim, keepdim))
     }
     /// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_all_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::all_dims(self, dim, keepdim)
     }
@@ -4648,11 +5350,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_count_nonzero`].
+    #[inline]
     #[track_caller]
     pub fn count_nonzero(&self, dim: Option<i64>) -> Tensor {
         expect_ok(self.try_count_nonzero(dim))
     }
     /// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
+    #[inline]
     pub fn try_count_nonzero(&self, dim: Option<i64>) -> Result<Tensor> {
         ops::count_nonzero(self, dim)
     }
@@ -4660,11 +5364,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_count_nonzero_dims`].
+    #[inline]
     #[track_caller]
     pub fn count_nonzero_dims(&self, dim: &[i64]) -> Tensor {
         expect_ok(self.try_count_nonzero_dims(dim))
     }
     /// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
+    #[inline]
     pub fn try_count_nonzero_dims(&self, dim: &[i64]) -> Result<Tensor> {
         ops::count_nonzero_dims(self, dim)
     }
@@ -4672,11 +5378,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_var`].
+    #[inline]
     #[track_caller]
     pub fn var(&self, unbiased: bool) -> Tensor {
         expect_ok(self.try_var(unbiased))
     }
     /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
+    #[inline]
     pub fn try_var(&self, unbiased: bool) -> Result<Tensor> {
         ops::var(self, unbiased)
     }
@@ -4684,11 +5392,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_var_dim`].
+    #[inline]
     #[track_caller]
     pub fn var_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Tensor {
         expect_ok(self.try_var_dim(dim, unbiased, keepdim))
     }
     /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_var_dim(
         &self,
         dim: Option<&[i64]>,
@@ -4701,11 +5411,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_var_correction`].
+    #[inline]
     #[track_caller]
     pub fn var_correction(&self, dim: Option<&[i64]>) -> Tensor {
         expect_ok(self.try_var_correction(dim))
     }
     /// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_var_correction(&self, dim: Option<&[i64]>) -> Result<Tensor> {
         ops::var_correction(self, dim, None, false)
     }
@@ -4713,11 +5425,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_std`].
+    #[inline]
     #[track_caller]
     pub fn std(&self, unbiased: bool) -> Tensor {
         expect_ok(self.try_std(unbiased))
     }
     /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
+    #[inline]
     pub fn try_std(&self, unbiased: bool) -> Result<Tensor> {
         ops::std(self, unbiased)
     }
@@ -4725,11 +5439,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_std_dim`].
+    #[inline]
     #[track_caller]
     pub fn std_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Tensor {
         expect_ok(self.try_std_dim(dim, unbiased, keepdim))
     }
     /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_std_dim(
         &self,
         dim: Option<&[i64]>,
@@ -4742,11 +5458,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_std_correction`].
+    #[inline]
     #[track_caller]
     pub fn std_correction(&self, dim: Option<&[i64]>) -> Tensor {
         expect_ok(self.try_std_correction(dim))
     }
     /// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_std_correction(&self, dim: Option<&[i64]>) -> Result<Tensor> {
         ops::std_correction(self, dim, None, false)
     }
@@ -4754,11 +5472,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_var_mean`].
+    #[inline]
     #[track_caller]
     pub fn var_mean(&self, unbiased: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_var_mean(unbiased))
     }
     /// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_var_mean(&self, unbiased: bool) -> Result<(Tensor, Tensor)> {
         ops::var_mean(self, unbiased)
     }
@@ -4766,6 +5486,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_var_mean_dim`].
+    #[inline]
     #[track_caller]
     pub fn var_mean_dim(
         &self,
@@ -4776,6 +5497,7 @@ impl Tensor {
         expect_ok(self.try_var_mean_dim(dim, unbiased, keepdim))
     }
     /// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_var_mean_dim(
         &self,
         dim: Option<&[i64]>,
@@ -4788,11 +5510,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_var_mean_correction`].
+    #[inline]
     #[track_caller]
     pub fn var_mean_correction(&self, dim: Option<&[i64]>) -> (Tensor, Tensor) {
         expect_ok(self.try_var_mean_correction(dim))
     }
     /// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_var_mean_correction(
         &self,
         dim: Option<&[i64]>,
@@ -4803,11 +5527,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_std_mean`].
+    #[inline]
     #[track_caller]
     pub fn std_mean(&self, unbiased: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_std_mean(unbiased))
     }
     /// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_std_mean(&self, unbiased: bool) -> Result<(Tensor, Tensor)> {
         ops::std_mean(self, unbiased)
     }
@@ -4815,6 +5541,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_std_mean_dim`].
+    #[inline]
     #[track_caller]
     pub fn std_mean_dim(
         &self,
@@ -4825,6 +5552,7 @@ impl Tensor {
         expect_ok(self.try_std_mean_dim(dim, unbiased, keepdim))
     }
     /// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_std_mean_dim(
         &self,
         dim: Option<&[i64]>,
@@ -4837,11 +5565,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_std_mean_correction`].
+    #[inline]
     #[track_caller]
     pub fn std_mean_correction(&self, dim: Option<&[i64]>) -> (Tensor, Tensor) {
         expect_ok(self.try_std_mean_correction(dim))
     }
     /// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_std_mean_correction(
         &self,
         dim: Option<&[i64]>,
@@ -4852,11 +5582,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_norm`].
+    #[inline]
     #[track_caller]
     pub fn norm(&self, p: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_norm(p))
     }
     /// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
+    #[inline]
     pub fn try_norm(&self, p: impl Into<Scalar>) -> Result<Tensor> {
         ops::norm(self, p.into())
     }
@@ -4864,11 +5596,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_norm_dim`].
+    #[inline]
     #[track_caller]
     pub fn norm_dim(&self, p: Option<Scalar>, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_norm_dim(p, dim, keepdim))
     }
     /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_norm_dim(
         &self,
         p: Option<Scalar>,
@@ -4881,6 +5615,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_vector_norm`].
+    #[inline]
     #[track_caller]
     pub fn linalg_vector_norm(
         &self,
@@ -4891,6 +5626,7 @@ impl Tensor {
         expect_ok(self.try_linalg_vector_norm(ord, dim, keepdim))
     }
     /// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_linalg_vector_norm(
         &self,
         ord: impl Into<Scalar>,
@@ -4903,11 +5639,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logsumexp`].
+    #[inline]
     #[track_caller]
     pub fn logsumexp(&self, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_logsumexp(dim, keepdim))
     }
     /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
+    #[inline]
     pub fn try_logsumexp(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::logsumexp(self, dim, keepdim)
     }
@@ -4915,11 +5653,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cumsum`].
+    #[inline]
     #[track_caller]
     pub fn cumsum(&self, dim: i64) -> Tensor {
         expect_ok(self.try_cumsum(dim))
     }
     /// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_cumsum(&self, dim: i64) -> Result<Tensor> {
         ops::cumsum(self, dim, None)
     }
@@ -4927,11 +5667,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cumprod`].
+    #[inline]
     #[track_caller]
     pub fn cumprod(&self, dim: i64) -> Tensor {
         expect_ok(self.try_cumprod(dim))
     }
     /// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_cumprod(&self, dim: i64) -> Result<Tensor> {
         ops::cumprod(self, dim, None)
     }
@@ -4939,11 +5681,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cummax`].
+    #[inline]
     #[track_caller]
     pub fn cummax(&self, dim: i64) -> (Tensor, Tensor) {
         expect_ok(self.try_cummax(dim))
     }
     /// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_cummax(&self, dim: i64) -> Result<(Tensor, Tensor)> {
         ops::cummax(self, dim)
     }
@@ -4951,11 +5695,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cummin`].
+    #[inline]
     #[track_caller]
     pub fn cummin(&self, dim: i64) -> (Tensor, Tensor) {
         expect_ok(self.try_cummin(dim))
     }
     /// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_cummin(&self, dim: i64) -> Result<(Tensor, Tensor)> {
         ops::cummin(self, dim)
     }
@@ -4963,11 +5709,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logcumsumexp`].
+    #[inline]
     #[track_caller]
     pub fn logcumsumexp(&self, dim: i64) -> Tensor {
         expect_ok(self.try_logcumsumexp(dim))
     }
     /// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
+    #[inline]
     pub fn try_logcumsumexp(&self, dim: i64) -> Result<Tensor> {
         ops::logcumsumexp(self, dim)
     }
@@ -4975,11 +5723,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_trace`].
+    #[inline]
     #[track_caller]
     pub fn trace(&self) -> Tensor {
         expect_ok(self.try_trace())
     }
     /// `aten::trace(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_trace(&self) -> Result<Tensor> {
         ops::trace(self)
     }
@@ -4987,6 +5737,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_histc`].
+    #[inline]
     #[track_caller]
     pub fn histc(
         &self,
@@ -4997,6 +5748,7 @@ impl Tensor {
         expect_ok(self.try_histc(bins, min, max))
     }
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
+    #[inline]
     pub fn try_histc(
         &self,
         bins: i64,
@@ -5009,6 +5761,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bincount`].
+    #[inline]
     #[track_caller]
     pub fn bincount(
         &self,
@@ -5018,6 +5771,7 @@ impl Tensor {
         expect_ok(self.try_bincount(weights, minlength))
     }
     /// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
+    #[inline]
     pub fn try_bincount(
         &self,
         weights: Option<&Tensor>,
@@ -5029,11 +5783,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_equal`].
+    #[inline]
     #[track_caller]
     pub fn equal(&self, other: &Tensor) -> bool {
         expect_ok(self.try_equal(other))
     }
     /// `aten::equal(Tensor self, Tensor other) -> bool`
+    #[inline]
     pub fn try_equal(&self, other: &Tensor) -> Result<bool> {
         ops::equal(self, other)
     }
@@ -5041,6 +5797,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diff`].
+    #[inline]
     #[track_caller]
     pub fn diff(
         &self,
@@ -5052,6 +5809,7 @@ impl Tensor {
         expect_ok(self.try_diff(n, dim, prepend, append))
     }
     /// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
+    #[inline]
     pub fn try_diff(
         &self,
         n: i64,
@@ -5065,6 +5823,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_renorm`].
+    #[inline]
     #[track_caller]
     pub fn renorm(
         &self,
@@ -5075,6 +5834,7 @@ impl Tensor {
         expect_ok(self.try_renorm(p, dim, maxnorm))
     }
     /// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
+    #[inline]
     pub fn try_renorm(
         &self,
         p: impl Into<Scalar>,
@@ -5087,11 +5847,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_dist`].
+    #[inline]
     #[track_caller]
     pub fn dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_dist(other, p))
     }
     /// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
+    #[inline]
     pub fn try_dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Result<Tensor> {
         ops::dist(self, other, p.into())
     }
@@ -5099,11 +5861,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_quantile`].
+    #[inline]
     #[track_caller]
     pub fn quantile(&self, q: &Tensor, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_quantile(q, dim, keepdim))
     }
     /// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    #[inline]
     pub fn try_quantile(
         &self,
         q: &Tensor,
@@ -5116,11 +5880,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_quantile_scalar`].
+    #[inline]
     #[track_caller]
     pub fn quantile_scalar(&self, q: f64, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_quantile_scalar(q, dim, keepdim))
     }
     /// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    #[inline]
     pub fn try_quantile_scalar(
         &self,
         q: f64,
@@ -5133,11 +5899,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nanquantile`].
+    #[inline]
     #[track_caller]
     pub fn nanquantile(&self, q: &Tensor, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nanquantile(q, dim, keepdim))
     }
     /// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    #[inline]
     pub fn try_nanquantile(
         &self,
         q: &Tensor,
@@ -5150,11 +5918,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nanquantile_scalar`].
+    #[inline]
     #[track_caller]
     pub fn nanquantile_scalar(&self, q: f64, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nanquantile_scalar(q, dim, keepdim))
     }
     /// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    #[inline]
     pub fn try_nanquantile_scalar(
         &self,
         q: f64,
@@ -5167,11 +5937,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_corrcoef`].
+    #[inline]
     #[track_caller]
     pub fn corrcoef(&self) -> Tensor {
         expect_ok(self.try_corrcoef())
     }
     /// `aten::corrcoef(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_corrcoef(&self) -> Result<Tensor> {
         ops::corrcoef(self)
     }
@@ -5179,11 +5951,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sum_to_size`].
+    #[inline]
     #[track_caller]
     pub fn sum_to_size(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_sum_to_size(size))
     }
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
+    #[inline]
     pub fn try_sum_to_size(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::sum_to_size(self, &size.into_sizes())
     }
@@ -5191,11 +5965,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cov`].
+    #[inline]
     #[track_caller]
     pub fn cov(&self) -> Tensor {
         expect_ok(self.try_cov())
     }
     /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
+    #[inline]
     pub fn try_cov(&self) -> Result<Tensor> {
         ops::cov(self, 1, None, None)
     }
@@ -5205,6 +5981,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_softmax`].
+    #[inline]
     #[track_caller]
     pub fn softmax(&self, dim: i64) -> Tensor {
         expect_ok(self.try_softmax(dim))
@@ -5212,6 +5989,7 @@ impl Tensor {
     /// Exponentials divided by their sum along a dimension.
     ///
     /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::softmax(self, dim, None)
     }
@@ -5221,6 +5999,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log_softmax`].
+    #[inline]
     #[track_caller]
     pub fn log_softmax(&self, dim: i64) -> Tensor {
         expect_ok(self.try_log_softmax(dim))
@@ -5228,6 +6007,7 @@ impl Tensor {
     /// The logarithm of the softmax along a dimension.
     ///
     /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_log_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::log_softmax(self, dim, None)
     }
@@ -5235,11 +6015,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_softmax`].
+    #[inline]
     #[track_caller]
     pub fn _softmax(&self, dim: i64, half_to_float: bool) -> Tensor {
         expect_ok(self._try_softmax(dim, half_to_float))
     }
     /// `aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+    #[inline]
     pub fn _try_softmax(&self, dim: i64, half_to_float: bool) -> Result<Tensor> {
         ops::_softmax(self, dim, half_to_float)
     }
@@ -5247,11 +6029,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_log_softmax`].
+    #[inline]
     #[track_caller]
     pub fn _log_softmax(&self, dim: i64, half_to_float: bool) -> Tensor {
         expect_ok(self._try_log_softmax(dim, half_to_float))
     }
     /// `aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+    #[inline]
     pub fn _try_log_softmax(&self, dim: i64, half_to_float: bool) -> Result<Tensor> {
         ops::_log_softmax(self, dim, half_to_float)
     }
@@ -5259,11 +6043,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_safe_softmax`].
+    #[inline]
     #[track_caller]
     pub fn _safe_softmax(&self, dim: i64) -> Tensor {
         expect_ok(self._try_safe_softmax(dim))
     }
     /// `aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn _try_safe_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::_safe_softmax(self, dim, None)
     }
@@ -5273,6 +6059,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mm`].
+    #[inline]
     #[track_caller]
     pub fn mm(&self, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_mm(mat2))
@@ -5280,6 +6067,7 @@ impl Tensor {
     /// The product of two matrices.
     ///
     /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
+    #[inline]
     pub fn try_mm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::mm(self, mat2)
     }
@@ -5289,6 +6077,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bmm`].
+    #[inline]
     #[track_caller]
     pub fn bmm(&self, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_bmm(mat2))
@@ -5296,6 +6085,7 @@ impl Tensor {
     /// The products of two batches of matrices.
     ///
     /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
+    #[inline]
     pub fn try_bmm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::bmm(self, mat2)
     }
@@ -5303,11 +6093,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mv`].
+    #[inline]
     #[track_caller]
     pub fn mv(&self, vec: &Tensor) -> Tensor {
         expect_ok(self.try_mv(vec))
     }
     /// `aten::mv(Tensor self, Tensor vec) -> Tensor`
+    #[inline]
     pub fn try_mv(&self, vec: &Tensor) -> Result<Tensor> {
         ops::mv(self, vec)
     }
@@ -5315,11 +6107,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_dot`].
+    #[inline]
     #[track_caller]
     pub fn dot(&self, tensor: &Tensor) -> Tensor {
         expect_ok(self.try_dot(tensor))
     }
     /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
+    #[inline]
     pub fn try_dot(&self, tensor: &Tensor) -> Result<Tensor> {
         ops::dot(self, tensor)
     }
@@ -5327,11 +6121,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addmm`].
+    #[inline]
     #[track_caller]
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_addmm(mat1, mat2))
     }
     /// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
         ops::addmm(self, mat1, mat2, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5339,11 +6135,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addmm_`].
+    #[inline]
     #[track_caller]
     pub fn addmm_(&self, mat1: &Tensor, mat2: &Tensor) -> &Tensor {
         expect_ok(self.try_addmm_(mat1, mat2))
     }
     /// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_addmm_(&self, mat1: &Tensor, mat2: &Tensor) -> Result<&Tensor> {
         ops::addmm_(self, mat1, mat2, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5351,11 +6149,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addmv`].
+    #[inline]
     #[track_caller]
     pub fn addmv(&self, mat: &Tensor, vec: &Tensor) -> Tensor {
         expect_ok(self.try_addmv(mat, vec))
     }
     /// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_addmv(&self, mat: &Tensor, vec: &Tensor) -> Result<Tensor> {
         ops::addmv(self, mat, vec, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5363,11 +6163,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addmv_`].
+    #[inline]
     #[track_caller]
     pub fn addmv_(&self, mat: &Tensor, vec: &Tensor) -> &Tensor {
         expect_ok(self.try_addmv_(mat, vec))
     }
     /// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_addmv_(&self, mat: &Tensor, vec: &Tensor) -> Result<&Tensor> {
         ops::addmv_(self, mat, vec, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5375,11 +6177,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_baddbmm`].
+    #[inline]
     #[track_caller]
     pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Tensor {
         expect_ok(self.try_baddbmm(batch1, batch2))
     }
     /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
         ops::baddbmm(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5387,11 +6191,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_baddbmm_`].
+    #[inline]
     #[track_caller]
     pub fn baddbmm_(&self, batch1: &Tensor, batch2: &Tensor) -> &Tensor {
         expect_ok(self.try_baddbmm_(batch1, batch2))
     }
     /// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_baddbmm_(&self, batch1: &Tensor, batch2: &Tensor) -> Result<&Tensor> {
         ops::baddbmm_(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5399,11 +6205,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addbmm`].
+    #[inline]
     #[track_caller]
     pub fn addbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Tensor {
         expect_ok(self.try_addbmm(batch1, batch2))
     }
     /// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_addbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
         ops::addbmm(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5411,11 +6219,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_addr`].
+    #[inline]
     #[track_caller]
     pub fn addr(&self, vec1: &Tensor, vec2: &Tensor) -> Tensor {
         expect_ok(self.try_addr(vec1, vec2))
     }
     /// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_addr(&self, vec1: &Tensor, vec2: &Tensor) -> Result<Tensor> {
         ops::addr(self, vec1, vec2, Scalar::Int(1), Scalar::Int(1))
     }
@@ -5425,6 +6235,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_matmul`].
+    #[inline]
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_matmul(other))
@@ -5432,6 +6243,7 @@ impl Tensor {
     /// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
     ///
     /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_matmul(&self, other: &Tensor) -> Result<Tensor> {
         ops::matmul(self, other)
     }
@@ -5439,11 +6251,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_vdot`].
+    #[inline]
     #[track_caller]
     pub fn vdot(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_vdot(other))
     }
     /// `aten::vdot(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_vdot(&self, other: &Tensor) -> Result<Tensor> {
         ops::vdot(self, other)
     }
@@ -5451,11 +6265,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_inner`].
+    #[inline]
     #[track_caller]
     pub fn inner(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_inner(other))
     }
     /// `aten::inner(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_inner(&self, other: &Tensor) -> Result<Tensor> {
         ops::inner(self, other)
     }
@@ -5463,11 +6279,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_outer`].
+    #[inline]
     #[track_caller]
     pub fn outer(&self, vec2: &Tensor) -> Tensor {
         expect_ok(self.try_outer(vec2))
     }
     /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
+    #[inline]
     pub fn try_outer(&self, vec2: &Tensor) -> Result<Tensor> {
         ops::outer(self, vec2)
     }
@@ -5475,6 +6293,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tensordot`].
+    #[inline]
     #[track_caller]
     pub fn tensordot(
         &self,
@@ -5485,6 +6304,7 @@ impl Tensor {
         expect_ok(self.try_tensordot(other, dims_self, dims_other))
     }
     /// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
+    #[inline]
     pub fn try_tensordot(
         &self,
         other: &Tensor,
@@ -5497,11 +6317,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_kron`].
+    #[inline]
     #[track_caller]
     pub fn kron(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_kron(other))
     }
     /// `aten::kron(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_kron(&self, other: &Tensor) -> Result<Tensor> {
         ops::kron(self, other)
     }
@@ -5509,11 +6331,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cross`].
+    #[inline]
     #[track_caller]
     pub fn cross(&self, other: &Tensor, dim: Option<i64>) -> Tensor {
         expect_ok(self.try_cross(other, dim))
     }
     /// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
+    #[inline]
     pub fn try_cross(&self, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
         ops::cross(self, other, dim)
     }
@@ -5521,11 +6345,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_cross`].
+    #[inline]
     #[track_caller]
     pub fn linalg_cross(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_linalg_cross(other))
     }
     /// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
+    #[inline]
     pub fn try_linalg_cross(&self, other: &Tensor) -> Result<Tensor> {
         ops::linalg_cross(self, other, -1)
     }
@@ -5533,11 +6359,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ger`].
+    #[inline]
     #[track_caller]
     pub fn ger(&self, vec2: &Tensor) -> Tensor {
         expect_ok(self.try_ger(vec2))
     }
     /// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
+    #[inline]
     pub fn try_ger(&self, vec2: &Tensor) -> Result<Tensor> {
         ops::ger(self, vec2)
     }
@@ -5545,6 +6373,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fft_c2c`].
+    #[inline]
     #[track_caller]
     pub fn fft_c2c(
         &self,
@@ -5555,6 +6384,7 @@ impl Tensor {
         expect_ok(self.try_fft_c2c(dim, normalization, forward))
     }
     /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+    #[inline]
     pub fn try_fft_c2c(
         &self,
         dim: impl IntoSizes,
@@ -5567,11 +6397,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fft_r2c`].
+    #[inline]
     #[track_caller]
     pub fn fft_r2c(&self, dim: &[i64], normalization: i64, onesided: bool) -> Tensor {
         expect_ok(self.try_fft_r2c(dim, normalization, onesided))
     }
     /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    #[inline]
     pub fn try_fft_r2c(
         &self,
         dim: &[i64],
@@ -5584,6 +6416,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fft_c2r`].
+    #[inline]
     #[track_caller]
     pub fn fft_c2r(
         &self,
@@ -5594,6 +6427,7 @@ impl Tensor {
         expect_ok(self.try_fft_c2r(dim, normalization, last_dim_size))
     }
     /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    #[inline]
     pub fn try_fft_c2r(
         &self,
         dim: &[i64],
@@ -5606,6 +6440,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_stft`].
+    #[inline]
     #[track_caller]
     pub fn stft(
         &self,
@@ -5633,6 +6468,7 @@ impl Tensor {
         )
     }
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    #[inline]
     pub fn try_stft(
         &self,
         n_fft: i64,
@@ -5660,6 +6496,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_stft_center`].
+    #[inline]
     #[track_caller]
     pub fn stft_center(
         &self,
@@ -5691,6 +6528,7 @@ impl Tensor {
         )
     }
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    #[inline]
     pub fn try_stft_center(
         &self,
         n_fft: i64,
@@ -5722,6 +6560,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_istft`].
+    #[inline]
     #[track_caller]
     pub fn istft(
         &self,
@@ -5751,6 +6590,7 @@ impl Tensor {
         )
     }
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    #[inline]
     pub fn try_istft(
         &self,
         n_fft: i64,
@@ -5780,11 +6620,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_inverse`].
+    #[inline]
     #[track_caller]
     pub fn inverse(&self) -> Tensor {
         expect_ok(self.try_inverse())
     }
     /// `aten::inverse(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_inverse(&self) -> Result<Tensor> {
         ops::inverse(self)
     }
@@ -5792,11 +6634,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_det`].
+    #[inline]
     #[track_caller]
     pub fn det(&self) -> Tensor {
         expect_ok(self.try_det())
     }
     /// `aten::det(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_det(&self) -> Result<Tensor> {
         ops::det(self)
     }
@@ -5804,11 +6648,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_slogdet`].
+    #[inline]
     #[track_caller]
     pub fn slogdet(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_slogdet())
     }
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    #[inline]
     pub fn try_slogdet(&self) -> Result<(Tensor, Tensor)> {
         ops::slogdet(self)
     }
@@ -5816,11 +6662,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_logdet`].
+    #[inline]
     #[track_caller]
     pub fn logdet(&self) -> Tensor {
         expect_ok(self.try_logdet())
     }
     /// `aten::logdet(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_logdet(&self) -> Result<Tensor> {
         ops::logdet(self)
     }
@@ -5828,11 +6676,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_cholesky_ex`].
+    #[inline]
     #[track_caller]
     pub fn linalg_cholesky_ex(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_linalg_cholesky_ex())
     }
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    #[inline]
     pub fn try_linalg_cholesky_ex(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_cholesky_ex(self, false, false)
     }
@@ -5840,11 +6690,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_cholesky`].
+    #[inline]
     #[track_caller]
     pub fn linalg_cholesky(&self) -> Tensor {
         expect_ok(self.try_linalg_cholesky())
     }
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    #[inline]
     pub fn try_linalg_cholesky(&self) -> Result<Tensor> {
         ops::linalg_cholesky(self, false)
     }
@@ -5852,11 +6704,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cholesky_solve`].
+    #[inline]
     #[track_caller]
     pub fn cholesky_solve(&self, input2: &Tensor, upper: bool) -> Tensor {
         expect_ok(self.try_cholesky_solve(input2, upper))
     }
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    #[inline]
     pub fn try_cholesky_solve(&self, input2: &Tensor, upper: bool) -> Result<Tensor> {
         ops::cholesky_solve(self, input2, upper)
     }
@@ -5864,11 +6718,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cholesky_inverse`].
+    #[inline]
     #[track_caller]
     pub fn cholesky_inverse(&self, upper: bool) -> Tensor {
         expect_ok(self.try_cholesky_inverse(upper))
     }
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    #[inline]
     pub fn try_cholesky_inverse(&self, upper: bool) -> Result<Tensor> {
         ops::cholesky_inverse(self, upper)
     }
@@ -5876,6 +6732,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_triangular_solve`].
+    #[inline]
     #[track_caller]
     pub fn triangular_solve(
         &self,
@@ -5887,6 +6744,7 @@ impl Tensor {
         expect_ok(self.try_triangular_solve(A, upper, transpose, unitriangular))
     }
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    #[inline]
     pub fn try_triangular_solve(
         &self,
         A: &Tensor,
@@ -5900,11 +6758,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_svd`].
+    #[inline]
     #[track_caller]
     pub fn svd(&self, some: bool, compute_uv: bool) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_svd(some, compute_uv))
     }
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+    #[inline]
     pub fn try_svd(
         &self,
         some: bool,
@@ -5916,11 +6776,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_matrix_h`].
+    #[inline]
     #[track_caller]
     pub fn matrix_h(&self) -> Tensor {
         expect_ok(self.try_matrix_h())
     }
     /// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_matrix_h(&self) -> Result<Tensor> {
         ops::matrix_h(self)
     }
@@ -5928,11 +6790,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mh`].
+    #[inline]
     #[track_caller]
     pub fn mh(&self) -> Tensor {
         expect_ok(self.try_mh())
     }
     /// `aten::mH(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_mh(&self) -> Result<Tensor> {
         ops::mh(self)
     }
@@ -5940,11 +6804,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_eigh`].
+    #[inline]
     #[track_caller]
     pub fn linalg_eigh(&self, UPLO: &str) -> (Tensor, Tensor) {
         expect_ok(self.try_linalg_eigh(UPLO))
     }
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+    #[inline]
     pub fn try_linalg_eigh(&self, UPLO: &str) -> Result<(Tensor, Tensor)> {
         ops::linalg_eigh(self, UPLO)
     }
@@ -5952,11 +6818,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_eigvalsh`].
+    #[inline]
     #[track_caller]
     pub fn linalg_eigvalsh(&self, UPLO: &str) -> Tensor {
         expect_ok(self.try_linalg_eigvalsh(UPLO))
     }
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    #[inline]
     pub fn try_linalg_eigvalsh(&self, UPLO: &str) -> Result<Tensor> {
         ops::linalg_eigvalsh(self, UPLO)
     }
@@ -5964,11 +6832,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_solve_triangular`].
+    #[inline]
     #[track_caller]
     pub fn linalg_solve_triangular(&self, B: &Tensor, upper: bool) -> Tensor {
         expect_ok(self.try_linalg_solve_triangular(B, upper))
     }
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    #[inline]
     pub fn try_linalg_solve_triangular(
         &self,
         B: &Tensor,
@@ -5980,6 +6850,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_matrix_norm_ord`].
+    #[inline]
     #[track_caller]
     pub fn linalg_matrix_norm_ord(
         &self,
@@ -5990,6 +6861,7 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_norm_ord(ord, dim, keepdim))
     }
     /// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_linalg_matrix_norm_ord(
         &self,
         ord: impl Into<Scalar>,
@@ -6002,11 +6874,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_matrix_norm`].
+    #[inline]
     #[track_caller]
     pub fn linalg_matrix_norm(&self, ord: &str, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_linalg_matrix_norm(ord, dim, keepdim))
     }
     /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_linalg_matrix_norm(
         &self,
         ord: &str,
@@ -6019,6 +6893,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_norm`].
+    #[inline]
     #[track_caller]
     pub fn linalg_norm(
         &self,
@@ -6029,6 +6904,7 @@ impl Tensor {
         expect_ok(self.try_linalg_norm(ord, dim, keepdim))
     }
     /// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_linalg_norm(
         &self,
         ord: Option<Scalar>,
@@ -6041,6 +6917,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_norm_ord_str`].
+    #[inline]
     #[track_caller]
     pub fn linalg_norm_ord_str(
         &self,
@@ -6051,6 +6928,7 @@ impl Tensor {
         expect_ok(self.try_linalg_norm_ord_str(ord, dim, keepdim))
     }
     /// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    #[inline]
     pub fn try_linalg_norm_ord_str(
         &self,
         ord: &str,
@@ -6063,11 +6941,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_linalg_matrix_power`].
+    #[inline]
     #[track_caller]
     pub fn linalg_matrix_power(&self, n: i64) -> Tensor {
         expect_ok(self.try_linalg_matrix_power(n))
     }
     /// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
+    #[inline]
     pub fn try_linalg_matrix_power(&self, n: i64) -> Result<Tensor> {
         ops::linalg_matrix_power(self, n)
     }
@@ -6075,11 +6955,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_matrix_power`].
+    #[inline]
     #[track_caller]
     pub fn matrix_power(&self, n: i64) -> Tensor {
         expect_ok(self.try_matrix_power(n))
     }
     /// `aten::matrix_power(Tensor self, int n) -> Tensor`
+    #[inline]
     pub fn try_matrix_power(&self, n: i64) -> Result<Tensor> {
         ops::matrix_power(self, n)
     }
@@ -6087,6 +6969,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_im2col`].
+    #[inline]
     #[track_caller]
     pub fn im2col(
         &self,
@@ -6098,6 +6981,7 @@ impl Tensor {
         expect_ok(self.try_im2col(kernel_size, dilation, padding, stride))
     }
     /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+    #[inline]
     pub fn try_im2col(
         &self,
         kernel_size: &[i64],
@@ -6111,6 +6995,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_col2im`].
+    #[inline]
     #[track_caller]
     pub fn col2im(
         &self,
@@ -6123,6 +7008,7 @@ impl Tensor {
         expect_ok(self.try_col2im(output_size, kernel_size, dilation, padding, stride))
     }
     /// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+    #[inline]
     pub fn try_col2im(
         &self,
         output_size: impl IntoSizes,
@@ -6144,6 +7030,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_pool1d`].
+    #[inline]
     #[track_caller]
     pub fn max_pool1d(
         &self,
@@ -6156,6 +7043,7 @@ impl Tensor {
         expect_ok(self.try_max_pool1d(kernel_size, stride, padding, dilation, ceil_mode))
     }
     /// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
+    #[inline]
     pub fn try_max_pool1d(
         &self,
         kernel_size: &[i64],
@@ -6170,6 +7058,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_pool1d_with_indices`].
+    #[inline]
     #[track_caller]
     pub fn max_pool1d_with_indices(
         &self,
@@ -6191,6 +7080,7 @@ impl Tensor {
         )
     }
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_max_pool1d_with_indices(
         &self,
         kernel_size: &[i64],
@@ -6212,6 +7102,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_pool2d`].
+    #[inline]
     #[track_caller]
     pub fn max_pool2d(
         &self,
@@ -6224,6 +7115,7 @@ impl Tensor {
         expect_ok(self.try_max_pool2d(kernel_size, stride, padding, dilation, ceil_mode))
     }
     /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
+    #[inline]
     pub fn try_max_pool2d(
         &self,
         kernel_size: &[i64],
@@ -6238,6 +7130,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_pool2d_with_indices`].
+    #[inline]
     #[track_caller]
     pub fn max_pool2d_with_indices(
         &self,
@@ -6259,6 +7152,7 @@ impl Tensor {
         )
     }
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_max_pool2d_with_indices(
         &self,
         kernel_size: &[i64],
@@ -6280,6 +7174,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_pool3d`].
+    #[inline]
     #[track_caller]
     pub fn max_pool3d(
         &self,
@@ -6292,6 +7187,7 @@ impl Tensor {
         expect_ok(self.try_max_pool3d(kernel_size, stride, padding, dilation, ceil_mode))
     }
     /// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
+    #[inline]
     pub fn try_max_pool3d(
         &self,
         kernel_size: &[i64],
@@ -6306,6 +7202,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_pool3d_with_indices`].
+    #[inline]
     #[track_caller]
     pub fn max_pool3d_with_indices(
         &self,
@@ -6327,6 +7224,7 @@ impl Tensor {
         )
     }
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_max_pool3d_with_indices(
         &self,
         kernel_size: &[i64],
@@ -6348,11 +7246,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_unpool2d`].
+    #[inline]
     #[track_caller]
     pub fn max_unpool2d(&self, indices: &Tensor, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_max_unpool2d(indices, output_size))
     }
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
+    #[inline]
     pub fn try_max_unpool2d(
         &self,
         indices: &Tensor,
@@ -6364,6 +7264,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_max_unpool3d`].
+    #[inline]
     #[track_caller]
     pub fn max_unpool3d(
         &self,
@@ -6375,6 +7276,7 @@ impl Tensor {
         expect_ok(self.try_max_unpool3d(indices, output_size, stride, padding))
     }
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
+    #[inline]
     pub fn try_max_unpool3d(
         &self,
         indices: &Tensor,
@@ -6388,6 +7290,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fractional_max_pool2d`].
+    #[inline]
     #[track_caller]
     pub fn fractional_max_pool2d(
         &self,
@@ -6400,6 +7303,7 @@ impl Tensor {
         )
     }
     /// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_fractional_max_pool2d(
         &self,
         kernel_size: &[i64],
@@ -6412,6 +7316,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fractional_max_pool3d`].
+    #[inline]
     #[track_caller]
     pub fn fractional_max_pool3d(
         &self,
@@ -6424,6 +7329,7 @@ impl Tensor {
         )
     }
     /// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_fractional_max_pool3d(
         &self,
         kernel_size: &[i64],
@@ -6436,6 +7342,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_avg_pool1d`].
+    #[inline]
     #[track_caller]
     pub fn avg_pool1d(
         &self,
@@ -6457,6 +7364,7 @@ impl Tensor {
         )
     }
     /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
+    #[inline]
     pub fn try_avg_pool1d(
         &self,
         kernel_size: &[i64],
@@ -6471,6 +7379,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_avg_pool2d`].
+    #[inline]
     #[track_caller]
     pub fn avg_pool2d(
         &self,
@@ -6494,6 +7403,7 @@ impl Tensor {
         )
     }
     /// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+    #[inline]
     pub fn try_avg_pool2d(
         &self,
         kernel_size: &[i64],
@@ -6517,6 +7427,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_avg_pool3d`].
+    #[inline]
     #[track_caller]
     pub fn avg_pool3d(
         &self,
@@ -6540,6 +7451,7 @@ impl Tensor {
         )
     }
     /// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+    #[inline]
     pub fn try_avg_pool3d(
         &self,
         kernel_size: &[i64],
@@ -6563,11 +7475,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adaptive_avg_pool1d`].
+    #[inline]
     #[track_caller]
     pub fn adaptive_avg_pool1d(&self, output_size: &[i64]) -> Tensor {
         expect_ok(self.try_adaptive_avg_pool1d(output_size))
     }
     /// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
+    #[inline]
     pub fn try_adaptive_avg_pool1d(&self, output_size: &[i64]) -> Result<Tensor> {
         ops::adaptive_avg_pool1d(self, output_size)
     }
@@ -6575,11 +7489,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adaptive_max_pool1d`].
+    #[inline]
     #[track_caller]
     pub fn adaptive_max_pool1d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
         expect_ok(self.try_adaptive_max_pool1d(output_size))
     }
     /// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_adaptive_max_pool1d(
         &self,
         output_size: &[i64],
@@ -6590,11 +7506,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adaptive_avg_pool2d`].
+    #[inline]
     #[track_caller]
     pub fn adaptive_avg_pool2d(&self, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_adaptive_avg_pool2d(output_size))
     }
     /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    #[inline]
     pub fn try_adaptive_avg_pool2d(
         &self,
         output_size: impl IntoSizes,
@@ -6605,11 +7523,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_adaptive_avg_pool2d`].
+    #[inline]
     #[track_caller]
     pub fn _adaptive_avg_pool2d(&self, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self._try_adaptive_avg_pool2d(output_size))
     }
     /// `aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    #[inline]
     pub fn _try_adaptive_avg_pool2d(
         &self,
         output_size: impl IntoSizes,
@@ -6620,11 +7540,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adaptive_max_pool2d`].
+    #[inline]
     #[track_caller]
     pub fn adaptive_max_pool2d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
         expect_ok(self.try_adaptive_max_pool2d(output_size))
     }
     /// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_adaptive_max_pool2d(
         &self,
         output_size: &[i64],
@@ -6635,11 +7557,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adaptive_avg_pool3d`].
+    #[inline]
     #[track_caller]
     pub fn adaptive_avg_pool3d(&self, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_adaptive_avg_pool3d(output_size))
     }
     /// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+    #[inline]
     pub fn try_adaptive_avg_pool3d(
         &self,
         output_size: impl IntoSizes,
@@ -6650,11 +7574,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_adaptive_avg_pool3d`].
+    #[inline]
     #[track_caller]
     pub fn _adaptive_avg_pool3d(&self, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self._try_adaptive_avg_pool3d(output_size))
     }
     /// `aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+    #[inline]
     pub fn _try_adaptive_avg_pool3d(
         &self,
         output_size: impl IntoSizes,
@@ -6665,11 +7591,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_adaptive_max_pool3d`].
+    #[inline]
     #[track_caller]
     pub fn adaptive_max_pool3d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
         expect_ok(self.try_adaptive_max_pool3d(output_size))
     }
     /// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
+    #[inline]
     pub fn try_adaptive_max_pool3d(
         &self,
         output_size: &[i64],
@@ -6680,6 +7608,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_nearest1d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_nearest1d(
         &self,
@@ -6689,6 +7618,7 @@ impl Tensor {
         expect_ok(self.try_upsample_nearest1d(output_size, scales))
     }
     /// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_nearest1d(
         &self,
         output_size: impl IntoSizes,
@@ -6700,6 +7630,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_nearest2d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_nearest2d(
         &self,
@@ -6710,6 +7641,7 @@ impl Tensor {
         expect_ok(self.try_upsample_nearest2d(output_size, scales_h, scales_w))
     }
     /// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_nearest2d(
         &self,
         output_size: impl IntoSizes,
@@ -6722,6 +7654,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_nearest3d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_nearest3d(
         &self,
@@ -6733,6 +7666,7 @@ impl Tensor {
         expect_ok(self.try_upsample_nearest3d(output_size, scales_d, scales_h, scales_w))
     }
     /// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_nearest3d(
         &self,
         output_size: impl IntoSizes,
@@ -6752,6 +7686,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_upsample_nearest_exact1d`].
+    #[inline]
     #[track_caller]
     pub fn _upsample_nearest_exact1d(
         &self,
@@ -6761,6 +7696,7 @@ impl Tensor {
         expect_ok(self._try_upsample_nearest_exact1d(output_size, scales))
     }
     /// `aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+    #[inline]
     pub fn _try_upsample_nearest_exact1d(
         &self,
         output_size: impl IntoSizes,
@@ -6772,6 +7708,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_upsample_nearest_exact2d`].
+    #[inline]
     #[track_caller]
     pub fn _upsample_nearest_exact2d(
         &self,
@@ -6782,6 +7719,7 @@ impl Tensor {
         expect_ok(self._try_upsample_nearest_exact2d(output_size, scales_h, scales_w))
     }
     /// `aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn _try_upsample_nearest_exact2d(
         &self,
         output_size: impl IntoSizes,
@@ -6799,6 +7737,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_upsample_nearest_exact3d`].
+    #[inline]
     #[track_caller]
     pub fn _upsample_nearest_exact3d(
         &self,
@@ -6812,6 +7751,7 @@ impl Tensor {
         )
     }
     /// `aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn _try_upsample_nearest_exact3d(
         &self,
         output_size: impl IntoSizes,
@@ -6831,6 +7771,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_linear1d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_linear1d(
         &self,
@@ -6841,6 +7782,7 @@ impl Tensor {
         expect_ok(self.try_upsample_linear1d(output_size, align_corners, scales))
     }
     /// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_linear1d(
         &self,
         output_size: impl IntoSizes,
@@ -6853,6 +7795,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_bilinear2d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_bilinear2d(
         &self,
@@ -6866,6 +7809,7 @@ impl Tensor {
         )
     }
     /// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_bilinear2d(
         &self,
         output_size: impl IntoSizes,
@@ -6885,6 +7829,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_bicubic2d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_bicubic2d(
         &self,
@@ -6898,6 +7843,7 @@ impl Tensor {
         )
     }
     /// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_bicubic2d(
         &self,
         output_size: impl IntoSizes,
@@ -6917,6 +7863,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_upsample_trilinear3d`].
+    #[inline]
     #[track_caller]
     pub fn upsample_trilinear3d(
         &self,
@@ -6938,6 +7885,7 @@ impl Tensor {
         )
     }
     /// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn try_upsample_trilinear3d(
         &self,
         output_size: impl IntoSizes,
@@ -6959,6 +7907,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_upsample_bilinear2d_aa`].
+    #[inline]
     #[track_caller]
     pub fn _upsample_bilinear2d_aa(
         &self,
@@ -6978,6 +7927,7 @@ impl Tensor {
         )
     }
     /// `aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn _try_upsample_bilinear2d_aa(
         &self,
         output_size: impl IntoSizes,
@@ -6997,6 +7947,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_upsample_bicubic2d_aa`].
+    #[inline]
     #[track_caller]
     pub fn _upsample_bicubic2d_aa(
         &self,
@@ -7016,6 +7967,7 @@ impl Tensor {
         )
     }
     /// `aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
     pub fn _try_upsample_bicubic2d_aa(
         &self,
         output_size: impl IntoSizes,
@@ -7035,11 +7987,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_alias`].
+    #[inline]
     #[track_caller]
     pub fn alias(&self) -> Tensor {
         expect_ok(self.try_alias())
     }
     /// `aten::alias(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_alias(&self) -> Result<Tensor> {
         ops::alias(self)
     }
@@ -7049,6 +8003,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_view`].
+    #[inline]
     #[track_caller]
     pub fn view(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_view(size))
@@ -7056,6 +8011,7 @@ impl Tensor {
     /// The same memory in another shape.
     ///
     /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
+    #[inline]
     pub fn try_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::view(self, &size.into_sizes())
     }
@@ -7063,11 +8019,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_t`].
+    #[inline]
     #[track_caller]
     pub fn t(&self) -> Tensor {
         expect_ok(self.try_t())
     }
     /// `aten::t(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_t(&self) -> Result<Tensor> {
         ops::t(self)
     }
@@ -7077,6 +8035,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_transpose`].
+    #[inline]
     #[track_caller]
     pub fn transpose(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_transpose(dim0, dim1))
@@ -7084,6 +8043,7 @@ impl Tensor {
     /// A view with two dimensions exchanged.
     ///
     /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
+    #[inline]
     pub fn try_transpose(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         ops::transpose(self, dim0, dim1)
     }
@@ -7093,6 +8053,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_permute`].
+    #[inline]
     #[track_caller]
     pub fn permute(&self, dims: &[i64]) -> Tensor {
         expect_ok(self.try_permute(dims))
@@ -7100,6 +8061,7 @@ impl Tensor {
     /// A view with the dimensions in another order.
     ///
     /// `aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)`
+    #[inline]
     pub fn try_permute(&self, dims: &[i64]) -> Result<Tensor> {
         ops::permute(self, dims)
     }
@@ -7107,11 +8069,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_expand`].
+    #[inline]
     #[track_caller]
     pub fn expand(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_expand(size))
     }
     /// `aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)`
+    #[inline]
     pub fn try_expand(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::expand(self, &size.into_sizes(), false)
     }
@@ -7121,6 +8085,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsqueeze`].
+    #[inline]
     #[track_caller]
     pub fn unsqueeze(&self, dim: i64) -> Tensor {
         expect_ok(self.try_unsqueeze(dim))
@@ -7128,6 +8093,7 @@ impl Tensor {
     /// A view with a dimension of size one more.
     ///
     /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
+    #[inline]
     pub fn try_unsqueeze(&self, dim: i64) -> Result<Tensor> {
         ops::unsqueeze(self, dim)
     }
@@ -7135,11 +8101,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze`].
+    #[inline]
     #[track_caller]
     pub fn squeeze(&self) -> Tensor {
         expect_ok(self.try_squeeze())
     }
     /// `aten::squeeze(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_squeeze(&self) -> Result<Tensor> {
         ops::squeeze(self)
     }
@@ -7147,11 +8115,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_dim`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_dim(&self, dim: i64) -> Tensor {
         expect_ok(self.try_squeeze_dim(dim))
     }
     /// `aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)`
+    #[inline]
     pub fn try_squeeze_dim(&self, dim: i64) -> Result<Tensor> {
         ops::squeeze_dim(self, dim)
     }
@@ -7159,11 +8129,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_dims`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_dims(&self, dim: &[i64]) -> Tensor {
         expect_ok(self.try_squeeze_dims(dim))
     }
     /// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
+    #[inline]
     pub fn try_squeeze_dims(&self, dim: &[i64]) -> Result<Tensor> {
         ops::squeeze_dims(self, dim)
     }
@@ -7171,11 +8143,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_select`].
+    #[inline]
     #[track_caller]
     pub fn select(&self, dim: i64, index: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_select(dim, index))
     }
     /// `aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)`
+    #[inline]
     pub fn try_select(&self, dim: i64, index: impl Into<SymInt>) -> Result<Tensor> {
         ops::select(self, dim, index.into())
     }
@@ -7183,6 +8157,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_slice`].
+    #[inline]
     #[track_caller]
     pub fn slice(
         &self,
@@ -7194,6 +8169,7 @@ impl Tensor {
         expect_ok(self.try_slice(dim, start, end, step))
     }
     /// `aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)`
+    #[inline]
     pub fn try_slice(
         &self,
         dim: i64,
@@ -7207,11 +8183,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unbind`].
+    #[inline]
     #[track_caller]
     pub fn unbind(&self, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unbind(dim))
     }
     /// `aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
         ops::unbind(self, dim)
     }
@@ -7219,11 +8197,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_split`].
+    #[inline]
     #[track_caller]
     pub fn split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_split(split_size, dim))
     }
     /// `aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_split(
         &self,
         split_size: impl Into<SymInt>,
@@ -7235,6 +8215,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_split_with_sizes`].
+    #[inline]
     #[track_caller]
     pub fn split_with_sizes(
         &self,
@@ -7244,6 +8225,7 @@ impl Tensor {
         expect_ok(self.try_split_with_sizes(split_sizes, dim))
     }
     /// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_split_with_sizes(
         &self,
         split_sizes: impl IntoSizes,
@@ -7255,6 +8237,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_as_strided`].
+    #[inline]
     #[track_caller]
     pub fn as_strided(
         &self,
@@ -7265,6 +8248,7 @@ impl Tensor {
         expect_ok(self.try_as_strided(size, stride, storage_offset))
     }
     /// `aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)`
+    #[inline]
     pub fn try_as_strided(
         &self,
         size: impl IntoSizes,
@@ -7277,11 +8261,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diagonal`].
+    #[inline]
     #[track_caller]
     pub fn diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
         expect_ok(self.try_diagonal(offset, dim1, dim2))
     }
     /// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
+    #[inline]
     pub fn try_diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         ops::diagonal(self, offset, dim1, dim2)
     }
@@ -7289,11 +8275,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unfold`].
+    #[inline]
     #[track_caller]
     pub fn unfold(&self, dimension: i64, size: i64, step: i64) -> Tensor {
         expect_ok(self.try_unfold(dimension, size, step))
     }
     /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
+    #[inline]
     pub fn try_unfold(&self, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
         ops::unfold(self, dimension, size, step)
     }
@@ -7301,11 +8289,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_detach`].
+    #[inline]
     #[track_caller]
     pub fn detach(&self) -> Tensor {
         expect_ok(self.try_detach())
     }
     /// `aten::detach(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_detach(&self) -> Result<Tensor> {
         ops::detach(self)
     }
@@ -7313,11 +8303,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_detach_`].
+    #[inline]
     #[track_caller]
     pub fn detach_(&self) -> &Tensor {
         expect_ok(self.try_detach_())
     }
     /// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_detach_(&self) -> Result<&Tensor> {
         ops::detach_(self)
     }
@@ -7325,11 +8317,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsqueeze_`].
+    #[inline]
     #[track_caller]
     pub fn unsqueeze_(&self, dim: i64) -> &Tensor {
         expect_ok(self.try_unsqueeze_(dim))
     }
     /// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
+    #[inline]
     pub fn try_unsqueeze_(&self, dim: i64) -> Result<&Tensor> {
         ops::unsqueeze_(self, dim)
     }
@@ -7337,11 +8331,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_(&self) -> &Tensor {
         expect_ok(self.try_squeeze_())
     }
     /// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_squeeze_(&self) -> Result<&Tensor> {
         ops::squeeze_(self)
     }
@@ -7349,11 +8345,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_dim_`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_dim_(&self, dim: i64) -> &Tensor {
         expect_ok(self.try_squeeze_dim_(dim))
     }
     /// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
+    #[inline]
     pub fn try_squeeze_dim_(&self, dim: i64) -> Result<&Tensor> {
         ops::squeeze_dim_(self, dim)
     }
@@ -7361,11 +8359,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_transpose_`].
+    #[inline]
     #[track_caller]
     pub fn transpose_(&self, dim0: i64, dim1: i64) -> &Tensor {
         expect_ok(self.try_transpose_(dim0, dim1))
     }
     /// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+    #[inline]
     pub fn try_transpose_(&self, dim0: i64, dim1: i64) -> Result<&Tensor> {
         ops::transpose_(self, dim0, dim1)
     }
@@ -7373,11 +8373,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_t_`].
+    #[inline]
     #[track_caller]
     pub fn t_(&self) -> &Tensor {
         expect_ok(self.try_t_())
     }
     /// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_t_(&self) -> Result<&Tensor> {
         ops::t_(self)
     }
@@ -7385,11 +8387,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsafe_view`].
+    #[inline]
     #[track_caller]
     pub fn unsafe_view(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_unsafe_view(size))
     }
     /// `aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor`
+    #[inline]
     pub fn try_unsafe_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::unsafe_view(self, &size.into_sizes())
     }
@@ -7397,11 +8401,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsafe_split`].
+    #[inline]
     #[track_caller]
     pub fn unsafe_split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_split(split_size, dim))
     }
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+    #[inline]
     pub fn try_unsafe_split(
         &self,
         split_size: impl Into<SymInt>,
@@ -7415,6 +8421,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reshape`].
+    #[inline]
     #[track_caller]
     pub fn reshape(&self, shape: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reshape(shape))
@@ -7422,6 +8429,7 @@ impl Tensor {
     /// The same elements in another shape: a view if the memory allows it, otherwise a copy.
     ///
     /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
+    #[inline]
     pub fn try_reshape(&self, shape: impl IntoSizes) -> Result<Tensor> {
         ops::reshape(self, &shape.into_sizes())
     }
@@ -7429,11 +8437,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reshape_as`].
+    #[inline]
     #[track_caller]
     pub fn reshape_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_reshape_as(other))
     }
     /// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    #[inline]
     pub fn try_reshape_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::reshape_as(self, other)
     }
@@ -7441,11 +8451,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_view_as`].
+    #[inline]
     #[track_caller]
     pub fn view_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_view_as(other))
     }
     /// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    #[inline]
     pub fn try_view_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::view_as(self, other)
     }
@@ -7453,11 +8465,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_expand_as`].
+    #[inline]
     #[track_caller]
     pub fn expand_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_expand_as(other))
     }
     /// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    #[inline]
     pub fn try_expand_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::expand_as(self, other)
     }
@@ -7465,11 +8479,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_broadcast_to`].
+    #[inline]
     #[track_caller]
     pub fn broadcast_to(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_broadcast_to(size))
     }
     /// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
+    #[inline]
     pub fn try_broadcast_to(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::broadcast_to(self, &size.into_sizes())
     }
@@ -7477,11 +8493,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_swapaxes`].
+    #[inline]
     #[track_caller]
     pub fn swapaxes(&self, axis0: i64, axis1: i64) -> Tensor {
         expect_ok(self.try_swapaxes(axis0, axis1))
     }
     /// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
+    #[inline]
     pub fn try_swapaxes(&self, axis0: i64, axis1: i64) -> Result<Tensor> {
         ops::swapaxes(self, axis0, axis1)
     }
@@ -7489,11 +8507,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_swapdims`].
+    #[inline]
     #[track_caller]
     pub fn swapdims(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_swapdims(dim0, dim1))
     }
     /// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
+    #[inline]
     pub fn try_swapdims(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         ops::swapdims(self, dim0, dim1)
     }
@@ -7501,11 +8521,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_numpy_t`].
+    #[inline]
     #[track_caller]
     pub fn numpy_t(&self) -> Tensor {
         expect_ok(self.try_numpy_t())
     }
     /// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_numpy_t(&self) -> Result<Tensor> {
         ops::numpy_t(self)
     }
@@ -7513,11 +8535,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mt`].
+    #[inline]
     #[track_caller]
     pub fn mt(&self) -> Tensor {
         expect_ok(self.try_mt())
     }
     /// `aten::mT(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_mt(&self) -> Result<Tensor> {
         ops::mt(self)
     }
@@ -7525,6 +8549,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_narrow`].
+    #[inline]
     #[track_caller]
     pub fn narrow(
         &self,
@@ -7535,6 +8560,7 @@ impl Tensor {
         expect_ok(self.try_narrow(dim, start, length))
     }
     /// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
+    #[inline]
     pub fn try_narrow(
         &self,
         dim: i64,
@@ -7547,6 +8573,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_narrow_copy`].
+    #[inline]
     #[track_caller]
     pub fn narrow_copy(
         &self,
@@ -7557,6 +8584,7 @@ impl Tensor {
         expect_ok(self.try_narrow_copy(dim, start, length))
     }
     /// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
+    #[inline]
     pub fn try_narrow_copy(
         &self,
         dim: i64,
@@ -7569,11 +8597,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hsplit_int`].
+    #[inline]
     #[track_caller]
     pub fn hsplit_int(&self, sections: i64) -> Vec<Tensor> {
         expect_ok(self.try_hsplit_int(sections))
     }
     /// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    #[inline]
     pub fn try_hsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
         ops::hsplit_int(self, sections)
     }
@@ -7581,11 +8611,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_hsplit_array`].
+    #[inline]
     #[track_caller]
     pub fn hsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
         expect_ok(self.try_hsplit_array(indices))
     }
     /// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    #[inline]
     pub fn try_hsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
         ops::hsplit_array(self, indices)
     }
@@ -7593,11 +8625,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_vsplit_int`].
+    #[inline]
     #[track_caller]
     pub fn vsplit_int(&self, sections: i64) -> Vec<Tensor> {
         expect_ok(self.try_vsplit_int(sections))
     }
     /// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    #[inline]
     pub fn try_vsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
         ops::vsplit_int(self, sections)
     }
@@ -7605,11 +8639,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_vsplit_array`].
+    #[inline]
     #[track_caller]
     pub fn vsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
         expect_ok(self.try_vsplit_array(indices))
     }
     /// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    #[inline]
     pub fn try_vsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
         ops::vsplit_array(self, indices)
     }
@@ -7617,11 +8653,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_dsplit_int`].
+    #[inline]
     #[track_caller]
     pub fn dsplit_int(&self, sections: i64) -> Vec<Tensor> {
         expect_ok(self.try_dsplit_int(sections))
     }
     /// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    #[inline]
     pub fn try_dsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
         ops::dsplit_int(self, sections)
     }
@@ -7629,11 +8667,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_dsplit_array`].
+    #[inline]
     #[track_caller]
     pub fn dsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
         expect_ok(self.try_dsplit_array(indices))
     }
     /// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    #[inline]
     pub fn try_dsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
         ops::dsplit_array(self, indices)
     }
@@ -7641,11 +8681,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diagflat`].
+    #[inline]
     #[track_caller]
     pub fn diagflat(&self, offset: i64) -> Tensor {
         expect_ok(self.try_diagflat(offset))
     }
     /// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
+    #[inline]
     pub fn try_diagflat(&self, offset: i64) -> Result<Tensor> {
         ops::diagflat(self, offset)
     }
@@ -7653,11 +8695,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_flatten`].
+    #[inline]
     #[track_caller]
     pub fn flatten(&self, start_dim: i64, end_dim: i64) -> Tensor {
         expect_ok(self.try_flatten(start_dim, end_dim))
     }
     /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
+    #[inline]
     pub fn try_flatten(&self, start_dim: i64, end_dim: i64) -> Result<Tensor> {
         ops::flatten(self, start_dim, end_dim)
     }
@@ -7665,11 +8709,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unflatten`].
+    #[inline]
     #[track_caller]
     pub fn unflatten(&self, dim: i64, sizes: impl IntoSizes) -> Tensor {
         expect_ok(self.try_unflatten(dim, sizes))
     }
     /// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
+    #[inline]
     pub fn try_unflatten(&self, dim: i64, sizes: impl IntoSizes) -> Result<Tensor> {
         ops::unflatten(self, dim, &sizes.into_sizes())
     }
@@ -7677,11 +8723,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ravel`].
+    #[inline]
     #[track_caller]
     pub fn ravel(&self) -> Tensor {
         expect_ok(self.try_ravel())
     }
     /// `aten::ravel(Tensor(a) self) -> Tensor(a)`
+    #[inline]
     pub fn try_ravel(&self) -> Result<Tensor> {
         ops::ravel(self)
     }
@@ -7689,11 +8737,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_split_sizes`].
+    #[inline]
     #[track_caller]
     pub fn split_sizes(&self, split_size: impl IntoSizes, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_split_sizes(split_size, dim))
     }
     /// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_split_sizes(
         &self,
         split_size: impl IntoSizes,
@@ -7705,11 +8755,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_chunk`].
+    #[inline]
     #[track_caller]
     pub fn chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_chunk(chunks, dim))
     }
     /// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
         ops::chunk(self, chunks, dim)
     }
@@ -7717,11 +8769,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsafe_chunk`].
+    #[inline]
     #[track_caller]
     pub fn unsafe_chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_chunk(chunks, dim))
     }
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
+    #[inline]
     pub fn try_unsafe_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
         ops::unsafe_chunk(self, chunks, dim)
     }
@@ -7729,11 +8783,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tensor_split`].
+    #[inline]
     #[track_caller]
     pub fn tensor_split(&self, sections: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_tensor_split(sections, dim))
     }
     /// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_tensor_split(
         &self,
         sections: impl Into<SymInt>,
@@ -7745,6 +8801,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tensor_split_indices`].
+    #[inline]
     #[track_caller]
     pub fn tensor_split_indices(
         &self,
@@ -7754,6 +8811,7 @@ impl Tensor {
         expect_ok(self.try_tensor_split_indices(indices, dim))
     }
     /// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
+    #[inline]
     pub fn try_tensor_split_indices(
         &self,
         indices: impl IntoSizes,
@@ -7765,11 +8823,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_movedim`].
+    #[inline]
     #[track_caller]
     pub fn movedim(&self, source: i64, destination: i64) -> Tensor {
         expect_ok(self.try_movedim(source, destination))
     }
     /// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+    #[inline]
     pub fn try_movedim(&self, source: i64, destination: i64) -> Result<Tensor> {
         ops::movedim(self, source, destination)
     }
@@ -7777,11 +8837,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_movedim_intlist`].
+    #[inline]
     #[track_caller]
     pub fn movedim_intlist(&self, source: &[i64], destination: &[i64]) -> Tensor {
         expect_ok(self.try_movedim_intlist(source, destination))
     }
     /// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+    #[inline]
     pub fn try_movedim_intlist(
         &self,
         source: &[i64],
@@ -7793,11 +8855,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_moveaxis`].
+    #[inline]
     #[track_caller]
     pub fn moveaxis(&self, source: i64, destination: i64) -> Tensor {
         expect_ok(self.try_moveaxis(source, destination))
     }
     /// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+    #[inline]
     pub fn try_moveaxis(&self, source: i64, destination: i64) -> Result<Tensor> {
         ops::moveaxis(self, source, destination)
     }
@@ -7805,11 +8869,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_moveaxis_intlist`].
+    #[inline]
     #[track_caller]
     pub fn moveaxis_intlist(&self, source: &[i64], destination: &[i64]) -> Tensor {
         expect_ok(self.try_moveaxis_intlist(source, destination))
     }
     /// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+    #[inline]
     pub fn try_moveaxis_intlist(
         &self,
         source: &[i64],
@@ -7821,11 +8887,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atleast_1d`].
+    #[inline]
     #[track_caller]
     pub fn atleast_1d(&self) -> Tensor {
         expect_ok(self.try_atleast_1d())
     }
     /// `aten::atleast_1d(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_atleast_1d(&self) -> Result<Tensor> {
         ops::atleast_1d(self)
     }
@@ -7833,11 +8901,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atleast_2d`].
+    #[inline]
     #[track_caller]
     pub fn atleast_2d(&self) -> Tensor {
         expect_ok(self.try_atleast_2d())
     }
     /// `aten::atleast_2d(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_atleast_2d(&self) -> Result<Tensor> {
         ops::atleast_2d(self)
     }
@@ -7845,11 +8915,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_atleast_3d`].
+    #[inline]
     #[track_caller]
     pub fn atleast_3d(&self) -> Tensor {
         expect_ok(self.try_atleast_3d())
     }
     /// `aten::atleast_3d(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_atleast_3d(&self) -> Result<Tensor> {
         ops::atleast_3d(self)
     }
@@ -7857,11 +8929,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_contiguous`].
+    #[inline]
     #[track_caller]
     pub fn contiguous(&self) -> Tensor {
         expect_ok(self.try_contiguous())
     }
     /// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
+    #[inline]
     pub fn try_contiguous(&self) -> Result<Tensor> {
         ops::contiguous(self, MemoryFormat::Contiguous)
     }
@@ -7869,11 +8943,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pixel_shuffle`].
+    #[inline]
     #[track_caller]
     pub fn pixel_shuffle(&self, upscale_factor: i64) -> Tensor {
         expect_ok(self.try_pixel_shuffle(upscale_factor))
     }
     /// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
+    #[inline]
     pub fn try_pixel_shuffle(&self, upscale_factor: i64) -> Result<Tensor> {
         ops::pixel_shuffle(self, upscale_factor)
     }
@@ -7881,11 +8957,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pixel_unshuffle`].
+    #[inline]
     #[track_caller]
     pub fn pixel_unshuffle(&self, downscale_factor: i64) -> Tensor {
         expect_ok(self.try_pixel_unshuffle(downscale_factor))
     }
     /// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
+    #[inline]
     pub fn try_pixel_unshuffle(&self, downscale_factor: i64) -> Result<Tensor> {
         ops::pixel_unshuffle(self, downscale_factor)
     }
@@ -7893,11 +8971,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_channel_shuffle`].
+    #[inline]
     #[track_caller]
     pub fn channel_shuffle(&self, groups: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_channel_shuffle(groups))
     }
     /// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
+    #[inline]
     pub fn try_channel_shuffle(&self, groups: impl Into<SymInt>) -> Result<Tensor> {
         ops::channel_shuffle(self, groups.into())
     }
@@ -7905,11 +8985,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diag`].
+    #[inline]
     #[track_caller]
     pub fn diag(&self, diagonal: i64) -> Tensor {
         expect_ok(self.try_diag(diagonal))
     }
     /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
+    #[inline]
     pub fn try_diag(&self, diagonal: i64) -> Result<Tensor> {
         ops::diag(self, diagonal)
     }
@@ -7917,11 +8999,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diag_embed`].
+    #[inline]
     #[track_caller]
     pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
         expect_ok(self.try_diag_embed(offset, dim1, dim2))
     }
     /// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
+    #[inline]
     pub fn try_diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         ops::diag_embed(self, offset, dim1, dim2)
     }
@@ -7929,11 +9013,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_alias_copy`].
+    #[inline]
     #[track_caller]
     pub fn alias_copy(&self) -> Tensor {
         expect_ok(self.try_alias_copy())
     }
     /// `aten::alias_copy(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_alias_copy(&self) -> Result<Tensor> {
         ops::alias_copy(self)
     }
@@ -7941,11 +9027,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_detach_copy`].
+    #[inline]
     #[track_caller]
     pub fn detach_copy(&self) -> Tensor {
         expect_ok(self.try_detach_copy())
     }
     /// `aten::detach_copy(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_detach_copy(&self) -> Result<Tensor> {
         ops::detach_copy(self)
     }
@@ -7953,11 +9041,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_view_copy`].
+    #[inline]
     #[track_caller]
     pub fn view_copy(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_view_copy(size))
     }
     /// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
+    #[inline]
     pub fn try_view_copy(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::view_copy(self, &size.into_sizes())
     }
@@ -7965,11 +9055,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_t_copy`].
+    #[inline]
     #[track_caller]
     pub fn t_copy(&self) -> Tensor {
         expect_ok(self.try_t_copy())
     }
     /// `aten::t_copy(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_t_copy(&self) -> Result<Tensor> {
         ops::t_copy(self)
     }
@@ -7977,11 +9069,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_transpose_copy`].
+    #[inline]
     #[track_caller]
     pub fn transpose_copy(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_transpose_copy(dim0, dim1))
     }
     /// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
+    #[inline]
     pub fn try_transpose_copy(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         ops::transpose_copy(self, dim0, dim1)
     }
@@ -7989,11 +9083,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_permute_copy`].
+    #[inline]
     #[track_caller]
     pub fn permute_copy(&self, dims: &[i64]) -> Tensor {
         expect_ok(self.try_permute_copy(dims))
     }
     /// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
+    #[inline]
     pub fn try_permute_copy(&self, dims: &[i64]) -> Result<Tensor> {
         ops::permute_copy(self, dims)
     }
@@ -8001,11 +9097,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_expand_copy`].
+    #[inline]
     #[track_caller]
     pub fn expand_copy(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_expand_copy(size))
     }
     /// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
+    #[inline]
     pub fn try_expand_copy(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::expand_copy(self, &size.into_sizes(), false)
     }
@@ -8013,11 +9111,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsqueeze_copy`].
+    #[inline]
     #[track_caller]
     pub fn unsqueeze_copy(&self, dim: i64) -> Tensor {
         expect_ok(self.try_unsqueeze_copy(dim))
     }
     /// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
+    #[inline]
     pub fn try_unsqueeze_copy(&self, dim: i64) -> Result<Tensor> {
         ops::unsqueeze_copy(self, dim)
     }
@@ -8025,11 +9125,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_copy`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_copy(&self) -> Tensor {
         expect_ok(self.try_squeeze_copy())
     }
     /// `aten::squeeze_copy(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_squeeze_copy(&self) -> Result<Tensor> {
         ops::squeeze_copy(self)
     }
@@ -8037,11 +9139,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_copy_dim`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_copy_dim(&self, dim: i64) -> Tensor {
         expect_ok(self.try_squeeze_copy_dim(dim))
     }
     /// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
+    #[inline]
     pub fn try_squeeze_copy_dim(&self, dim: i64) -> Result<Tensor> {
         ops::squeeze_copy_dim(self, dim)
     }
@@ -8049,11 +9153,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_squeeze_copy_dims`].
+    #[inline]
     #[track_caller]
     pub fn squeeze_copy_dims(&self, dim: &[i64]) -> Tensor {
         expect_ok(self.try_squeeze_copy_dims(dim))
     }
     /// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
+    #[inline]
     pub fn try_squeeze_copy_dims(&self, dim: &[i64]) -> Result<Tensor> {
         ops::squeeze_copy_dims(self, dim)
     }
@@ -8061,11 +9167,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_select_copy`].
+    #[inline]
     #[track_caller]
     pub fn select_copy(&self, dim: i64, index: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_select_copy(dim, index))
     }
     /// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
+    #[inline]
     pub fn try_select_copy(&self, dim: i64, index: impl Into<SymInt>) -> Result<Tensor> {
         ops::select_copy(self, dim, index.into())
     }
@@ -8073,6 +9181,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_slice_copy`].
+    #[inline]
     #[track_caller]
     pub fn slice_copy(
         &self,
@@ -8084,6 +9193,7 @@ impl Tensor {
         expect_ok(self.try_slice_copy(dim, start, end, step))
     }
     /// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+    #[inline]
     pub fn try_slice_copy(
         &self,
         dim: i64,
@@ -8097,11 +9207,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unbind_copy`].
+    #[inline]
     #[track_caller]
     pub fn unbind_copy(&self, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unbind_copy(dim))
     }
     /// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
+    #[inline]
     pub fn try_unbind_copy(&self, dim: i64) -> Result<Vec<Tensor>> {
         ops::unbind_copy(self, dim)
     }
@@ -8109,11 +9221,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_split_copy`].
+    #[inline]
     #[track_caller]
     pub fn split_copy(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_split_copy(split_size, dim))
     }
     /// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+    #[inline]
     pub fn try_split_copy(
         &self,
         split_size: impl Into<SymInt>,
@@ -8125,6 +9239,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_split_with_sizes_copy`].
+    #[inline]
     #[track_caller]
     pub fn split_with_sizes_copy(
         &self,
@@ -8134,6 +9249,7 @@ impl Tensor {
         expect_ok(self.try_split_with_sizes_copy(split_sizes, dim))
     }
     /// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+    #[inline]
     pub fn try_split_with_sizes_copy(
         &self,
         split_sizes: impl IntoSizes,
@@ -8145,6 +9261,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_as_strided_copy`].
+    #[inline]
     #[track_caller]
     pub fn as_strided_copy(
         &self,
@@ -8155,6 +9272,7 @@ impl Tensor {
         expect_ok(self.try_as_strided_copy(size, stride, storage_offset))
     }
     /// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+    #[inline]
     pub fn try_as_strided_copy(
         &self,
         size: impl IntoSizes,
@@ -8172,11 +9290,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diagonal_copy`].
+    #[inline]
     #[track_caller]
     pub fn diagonal_copy(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
         expect_ok(self.try_diagonal_copy(offset, dim1, dim2))
     }
     /// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+    #[inline]
     pub fn try_diagonal_copy(
         &self,
         offset: i64,
@@ -8189,11 +9309,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unfold_copy`].
+    #[inline]
     #[track_caller]
     pub fn unfold_copy(&self, dimension: i64, size: i64, step: i64) -> Tensor {
         expect_ok(self.try_unfold_copy(dimension, size, step))
     }
     /// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
+    #[inline]
     pub fn try_unfold_copy(
         &self,
         dimension: i64,
@@ -8206,6 +9328,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_slice_scatter`].
+    #[inline]
     #[track_caller]
     pub fn slice_scatter(
         &self,
@@ -8218,6 +9341,7 @@ impl Tensor {
         expect_ok(self.try_slice_scatter(src, dim, start, end, step))
     }
     /// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+    #[inline]
     pub fn try_slice_scatter(
         &self,
         src: &Tensor,
@@ -8232,6 +9356,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_select_scatter`].
+    #[inline]
     #[track_caller]
     pub fn select_scatter(
         &self,
@@ -8242,6 +9367,7 @@ impl Tensor {
         expect_ok(self.try_select_scatter(src, dim, index))
     }
     /// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
+    #[inline]
     pub fn try_select_scatter(
         &self,
         src: &Tensor,
@@ -8254,6 +9380,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_diagonal_scatter`].
+    #[inline]
     #[track_caller]
     pub fn diagonal_scatter(
         &self,
@@ -8265,6 +9392,7 @@ impl Tensor {
         expect_ok(self.try_diagonal_scatter(src, offset, dim1, dim2))
     }
     /// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+    #[inline]
     pub fn try_diagonal_scatter(
         &self,
         src: &Tensor,
@@ -8278,6 +9406,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_as_strided_scatter`].
+    #[inline]
     #[track_caller]
     pub fn as_strided_scatter(
         &self,
@@ -8289,6 +9418,7 @@ impl Tensor {
         expect_ok(self.try_as_strided_scatter(src, size, stride, storage_offset))
     }
     /// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+    #[inline]
     pub fn try_as_strided_scatter(
         &self,
         src: &Tensor,
@@ -8308,11 +9438,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_clone_tensor`].
+    #[inline]
     #[track_caller]
     pub fn clone_tensor(&self) -> Tensor {
         expect_ok(self.try_clone_tensor())
     }
     /// `aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_clone_tensor(&self) -> Result<Tensor> {
         ops::clone(self, None)
     }
@@ -8320,11 +9452,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_type_as`].
+    #[inline]
     #[track_caller]
     pub fn type_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_type_as(other))
     }
     /// `aten::type_as(Tensor self, Tensor other) -> Tensor`
+    #[inline]
     pub fn try_type_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::type_as(self, other)
     }
@@ -8332,11 +9466,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_copy_`].
+    #[inline]
     #[track_caller]
     pub fn copy_(&self, src: &Tensor, non_blocking: bool) -> &Tensor {
         expect_ok(self.try_copy_(src, non_blocking))
     }
     /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
+    #[inline]
     pub fn try_copy_(&self, src: &Tensor, non_blocking: bool) -> Result<&Tensor> {
         ops::copy_(self, src, non_blocking)
     }
@@ -8344,11 +9480,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_copy`].
+    #[inline]
     #[track_caller]
     pub fn copy(&self, src: &Tensor, non_blocking: bool) -> Tensor {
         expect_ok(self.try_copy(src, non_blocking))
     }
     /// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
+    #[inline]
     pub fn try_copy(&self, src: &Tensor, non_blocking: bool) -> Result<Tensor> {
         ops::copy(self, src, non_blocking)
     }
@@ -8356,11 +9494,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fill`].
+    #[inline]
     #[track_caller]
     pub fn fill(&self, value: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_fill(value))
     }
     /// `aten::fill.Scalar(Tensor self, Scalar value) -> Tensor`
+    #[inline]
     pub fn try_fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         ops::fill(self, value.into())
     }
@@ -8368,11 +9508,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fill_`].
+    #[inline]
     #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_fill_(value))
     }
     /// `aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)`
+    #[inline]
     pub fn try_fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
         ops::fill_(self, value.into())
     }
@@ -8380,11 +9522,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fill_tensor`].
+    #[inline]
     #[track_caller]
     pub fn fill_tensor(&self, value: &Tensor) -> Tensor {
         expect_ok(self.try_fill_tensor(value))
     }
     /// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
+    #[inline]
     pub fn try_fill_tensor(&self, value: &Tensor) -> Result<Tensor> {
         ops::fill_tensor(self, value)
     }
@@ -8392,11 +9536,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fill_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn fill_tensor_(&self, value: &Tensor) -> &Tensor {
         expect_ok(self.try_fill_tensor_(value))
     }
     /// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
+    #[inline]
     pub fn try_fill_tensor_(&self, value: &Tensor) -> Result<&Tensor> {
         ops::fill_tensor_(self, value)
     }
@@ -8404,11 +9550,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_zero`].
+    #[inline]
     #[track_caller]
     pub fn zero(&self) -> Tensor {
         expect_ok(self.try_zero())
     }
     /// `aten::zero(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_zero(&self) -> Result<Tensor> {
         ops::zero(self)
     }
@@ -8416,11 +9564,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_zero_`].
+    #[inline]
     #[track_caller]
     pub fn zero_(&self) -> &Tensor {
         expect_ok(self.try_zero_())
     }
     /// `aten::zero_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
     pub fn try_zero_(&self) -> Result<&Tensor> {
         ops::zero_(self)
     }
@@ -8428,11 +9578,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_empty_like`].
+    #[inline]
     #[track_caller]
     pub fn empty_like(&self) -> Tensor {
         expect_ok(self.try_empty_like())
     }
     /// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_empty_like(&self) -> Result<Tensor> {
         ops::empty_like(self, None, None, None)
     }
@@ -8440,11 +9592,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_zeros_like`].
+    #[inline]
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
         expect_ok(self.try_zeros_like())
     }
     /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_zeros_like(&self) -> Result<Tensor> {
         ops::zeros_like(self, None, None, None)
     }
@@ -8452,11 +9606,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_ones_like`].
+    #[inline]
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
         expect_ok(self.try_ones_like())
     }
     /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_ones_like(&self) -> Result<Tensor> {
         ops::ones_like(self, None, None, None)
     }
@@ -8464,11 +9620,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_full_like`].
+    #[inline]
     #[track_caller]
     pub fn full_like(&self, fill_value: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_full_like(fill_value))
     }
     /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_full_like(&self, fill_value: impl Into<Scalar>) -> Result<Tensor> {
         ops::full_like(self, fill_value.into(), None, None, None)
     }
@@ -8476,11 +9634,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_new_empty`].
+    #[inline]
     #[track_caller]
     pub fn new_empty(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_new_empty(size))
     }
     /// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    #[inline]
     pub fn try_new_empty(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::new_empty(self, &size.into_sizes(), None, None)
     }
@@ -8488,6 +9648,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_new_empty_strided`].
+    #[inline]
     #[track_caller]
     pub fn new_empty_strided(
         &self,
@@ -8497,6 +9658,7 @@ impl Tensor {
         expect_ok(self.try_new_empty_strided(size, stride))
     }
     /// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    #[inline]
     pub fn try_new_empty_strided(
         &self,
         size: impl IntoSizes,
@@ -8514,11 +9676,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_new_zeros`].
+    #[inline]
     #[track_caller]
     pub fn new_zeros(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_new_zeros(size))
     }
     /// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    #[inline]
     pub fn try_new_zeros(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::new_zeros(self, &size.into_sizes(), None, None)
     }
@@ -8526,11 +9690,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_new_ones`].
+    #[inline]
     #[track_caller]
     pub fn new_ones(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_new_ones(size))
     }
     /// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    #[inline]
     pub fn try_new_ones(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::new_ones(self, &size.into_sizes(), None, None)
     }
@@ -8538,6 +9704,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_new_full`].
+    #[inline]
     #[track_caller]
     pub fn new_full(
         &self,
@@ -8547,6 +9714,7 @@ impl Tensor {
         expect_ok(self.try_new_full(size, fill_value))
     }
     /// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    #[inline]
     pub fn try_new_full(
         &self,
         size: impl IntoSizes,
@@ -8560,6 +9728,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_gather`].
+    #[inline]
     #[track_caller]
     pub fn gather(&self, dim: i64, index: &Tensor) -> Tensor {
         expect_ok(self.try_gather(dim, index))
@@ -8567,6 +9736,7 @@ impl Tensor {
     /// Elements along a dimension, each at the index given for its place.
     ///
     /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
+    #[inline]
     pub fn try_gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::gather(self, dim, index, false)
     }
@@ -8574,11 +9744,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nonzero_numpy`].
+    #[inline]
     #[track_caller]
     pub fn nonzero_numpy(&self) -> Vec<Tensor> {
         expect_ok(self.try_nonzero_numpy())
     }
     /// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
+    #[inline]
     pub fn try_nonzero_numpy(&self) -> Result<Vec<Tensor>> {
         ops::nonzero_numpy(self)
     }
@@ -8586,6 +9758,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_unsafe_masked_index`].
+    #[inline]
     #[track_caller]
     pub fn _unsafe_masked_index(
         &self,
@@ -8596,6 +9769,7 @@ impl Tensor {
         expect_ok(self._try_unsafe_masked_index(mask, indices, fill))
     }
     /// `aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor`
+    #[inline]
     pub fn _try_unsafe_masked_index(
         &self,
         mask: &Tensor,
@@ -8608,6 +9782,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::_try_unsafe_masked_index_put_accumulate`].
+    #[inline]
     #[track_caller]
     pub fn _unsafe_masked_index_put_accumulate(
         &self,
@@ -8618,6 +9793,7 @@ impl Tensor {
         expect_ok(self._try_unsafe_masked_index_put_accumulate(mask, indices, values))
     }
     /// `aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor`
+    #[inline]
     pub fn _try_unsafe_masked_index_put_accumulate(
         &self,
         mask: &Tensor,
@@ -8630,11 +9806,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter`].
+    #[inline]
     #[track_caller]
     pub fn scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Tensor {
         expect_ok(self.try_scatter(dim, index, src))
     }
     /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    #[inline]
     pub fn try_scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         ops::scatter(self, dim, index, src)
     }
@@ -8642,11 +9820,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_`].
+    #[inline]
     #[track_caller]
     pub fn scatter_(&self, dim: i64, index: &Tensor, src: &Tensor) -> &Tensor {
         expect_ok(self.try_scatter_(dim, index, src))
     }
     /// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+    #[inline]
     pub fn try_scatter_(
         &self,
         dim: i64,
@@ -8659,6 +9839,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_value`].
+    #[inline]
     #[track_caller]
     pub fn scatter_value(
         &self,
@@ -8669,6 +9850,7 @@ impl Tensor {
         expect_ok(self.try_scatter_value(dim, index, value))
     }
     /// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+    #[inline]
     pub fn try_scatter_value(
         &self,
         dim: i64,
@@ -8681,6 +9863,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_value_`].
+    #[inline]
     #[track_caller]
     pub fn scatter_value_(
         &self,
@@ -8691,6 +9874,7 @@ impl Tensor {
         expect_ok(self.try_scatter_value_(dim, index, value))
     }
     /// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+    #[inline]
     pub fn try_scatter_value_(
         &self,
         dim: i64,
@@ -8703,6 +9887,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_with_reduce`].
+    #[inline]
     #[track_caller]
     pub fn scatter_with_reduce(
         &self,
@@ -8714,6 +9899,7 @@ impl Tensor {
         expect_ok(self.try_scatter_with_reduce(dim, index, src, reduce))
     }
     /// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
+    #[inline]
     pub fn try_scatter_with_reduce(
         &self,
         dim: i64,
@@ -8727,6 +9913,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_value_with_reduce`].
+    #[inline]
     #[track_caller]
     pub fn scatter_value_with_reduce(
         &self,
@@ -8738,6 +9925,7 @@ impl Tensor {
         expect_ok(self.try_scatter_value_with_reduce(dim, index, value, reduce))
     }
     /// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
+    #[inline]
     pub fn try_scatter_value_with_reduce(
         &self,
         dim: i64,
@@ -8751,11 +9939,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_add`].
+    #[inline]
     #[track_caller]
     pub fn scatter_add(&self, dim: i64, index: &Tensor, src: &Tensor) -> Tensor {
         expect_ok(self.try_scatter_add(dim, index, src))
     }
     /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    #[inline]
     pub fn try_scatter_add(
         &self,
         dim: i64,
@@ -8768,11 +9958,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_add_`].
+    #[inline]
     #[track_caller]
     pub fn scatter_add_(&self, dim: i64, index: &Tensor, src: &Tensor) -> &Tensor {
         expect_ok(self.try_scatter_add_(dim, index, src))
     }
     /// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+    #[inline]
     pub fn try_scatter_add_(
         &self,
         dim: i64,
@@ -8785,6 +9977,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_reduce`].
+    #[inline]
     #[track_caller]
     pub fn scatter_reduce(
         &self,
@@ -8796,6 +9989,7 @@ impl Tensor {
         expect_ok(self.try_scatter_reduce(dim, index, src, reduce))
     }
     /// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
+    #[inline]
     pub fn try_scatter_reduce(
         &self,
         dim: i64,
@@ -8809,6 +10003,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_scatter_reduce_`].
+    #[inline]
     #[track_caller]
     pub fn scatter_reduce_(
         &self,
@@ -8820,6 +10015,7 @@ impl Tensor {
         expect_ok(self.try_scatter_reduce_(dim, index, src, reduce))
     }
     /// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
+    #[inline]
     pub fn try_scatter_reduce_(
         &self,
         dim: i64,
@@ -8833,6 +10029,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_reduce`].
+    #[inline]
     #[track_caller]
     pub fn index_reduce(
         &self,
@@ -8844,6 +10041,7 @@ impl Tensor {
         expect_ok(self.try_index_reduce(dim, index, source, reduce))
     }
     /// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
+    #[inline]
     pub fn try_index_reduce(
         &self,
         dim: i64,
@@ -8857,6 +10055,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_reduce_`].
+    #[inline]
     #[track_caller]
     pub fn index_reduce_(
         &self,
@@ -8868,6 +10067,7 @@ impl Tensor {
         expect_ok(self.try_index_reduce_(dim, index, source, reduce))
     }
     /// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
+    #[inline]
     pub fn try_index_reduce_(
         &self,
         dim: i64,
@@ -8881,11 +10081,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index`].
+    #[inline]
     #[track_caller]
     pub fn index(&self, indices: &[Option<Tensor>]) -> Tensor {
         expect_ok(self.try_index(indices))
     }
     /// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+    #[inline]
     pub fn try_index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
         ops::index(self, indices)
     }
@@ -8893,11 +10095,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsafe_index`].
+    #[inline]
     #[track_caller]
     pub fn unsafe_index(&self, indices: &[Option<Tensor>]) -> Tensor {
         expect_ok(self.try_unsafe_index(indices))
     }
     /// `aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+    #[inline]
     pub fn try_unsafe_index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
         ops::unsafe_index(self, indices)
     }
@@ -8905,6 +10109,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_put`].
+    #[inline]
     #[track_caller]
     pub fn index_put(
         &self,
@@ -8915,6 +10120,7 @@ impl Tensor {
         expect_ok(self.try_index_put(indices, values, accumulate))
     }
     /// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+    #[inline]
     pub fn try_index_put(
         &self,
         indices: &[Option<Tensor>],
@@ -8927,6 +10133,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_put_`].
+    #[inline]
     #[track_caller]
     pub fn index_put_(
         &self,
@@ -8937,6 +10144,7 @@ impl Tensor {
         expect_ok(self.try_index_put_(indices, values, accumulate))
     }
     /// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
+    #[inline]
     pub fn try_index_put_(
         &self,
         indices: &[Option<Tensor>],
@@ -8949,6 +10157,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unsafe_index_put`].
+    #[inline]
     #[track_caller]
     pub fn unsafe_index_put(
         &self,
@@ -8959,6 +10168,7 @@ impl Tensor {
         expect_ok(self.try_unsafe_index_put(indices, values, accumulate))
     }
     /// `aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+    #[inline]
     pub fn try_unsafe_index_put(
         &self,
         indices: &[Option<Tensor>],
@@ -8973,6 +10183,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_select`].
+    #[inline]
     #[track_caller]
     pub fn index_select(&self, dim: i64, index: &Tensor) -> Tensor {
         expect_ok(self.try_index_select(dim, index))
@@ -8980,6 +10191,7 @@ impl Tensor {
     /// Slices along a dimension, by index.
     ///
     /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
+    #[inline]
     pub fn try_index_select(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::index_select(self, dim, index)
     }
@@ -8987,11 +10199,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_add`].
+    #[inline]
     #[track_caller]
     pub fn index_add(&self, dim: i64, index: &Tensor, source: &Tensor) -> Tensor {
         expect_ok(self.try_index_add(dim, index, source))
     }
     /// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
+    #[inline]
     pub fn try_index_add(
         &self,
         dim: i64,
@@ -9004,11 +10218,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_add_`].
+    #[inline]
     #[track_caller]
     pub fn index_add_(&self, dim: i64, index: &Tensor, source: &Tensor) -> &Tensor {
         expect_ok(self.try_index_add_(dim, index, source))
     }
     /// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
+    #[inline]
     pub fn try_index_add_(
         &self,
         dim: i64,
@@ -9021,11 +10237,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_copy`].
+    #[inline]
     #[track_caller]
     pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Tensor {
         expect_ok(self.try_index_copy(dim, index, source))
     }
     /// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
+    #[inline]
     pub fn try_index_copy(
         &self,
         dim: i64,
@@ -9038,11 +10256,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_copy_`].
+    #[inline]
     #[track_caller]
     pub fn index_copy_(&self, dim: i64, index: &Tensor, source: &Tensor) -> &Tensor {
         expect_ok(self.try_index_copy_(dim, index, source))
     }
     /// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
+    #[inline]
     pub fn try_index_copy_(
         &self,
         dim: i64,
@@ -9055,6 +10275,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_fill`].
+    #[inline]
     #[track_caller]
     pub fn index_fill(
         &self,
@@ -9065,6 +10286,7 @@ impl Tensor {
         expect_ok(self.try_index_fill(dim, index, value))
     }
     /// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+    #[inline]
     pub fn try_index_fill(
         &self,
         dim: i64,
@@ -9077,6 +10299,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_fill_`].
+    #[inline]
     #[track_caller]
     pub fn index_fill_(
         &self,
@@ -9087,6 +10310,7 @@ impl Tensor {
         expect_ok(self.try_index_fill_(dim, index, value))
     }
     /// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+    #[inline]
     pub fn try_index_fill_(
         &self,
         dim: i64,
@@ -9099,11 +10323,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_fill_tensor`].
+    #[inline]
     #[track_caller]
     pub fn index_fill_tensor(&self, dim: i64, index: &Tensor, value: &Tensor) -> Tensor {
         expect_ok(self.try_index_fill_tensor(dim, index, value))
     }
     /// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
+    #[inline]
     pub fn try_index_fill_tensor(
         &self,
         dim: i64,
@@ -9116,6 +10342,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_index_fill_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn index_fill_tensor_(
         &self,
@@ -9126,6 +10353,7 @@ impl Tensor {
         expect_ok(self.try_index_fill_tensor_(dim, index, value))
     }
     /// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
+    #[inline]
     pub fn try_index_fill_tensor_(
         &self,
         dim: i64,
@@ -9138,11 +10366,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_fill`].
+    #[inline]
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_masked_fill(mask, value))
     }
     /// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
+    #[inline]
     pub fn try_masked_fill(
         &self,
         mask: &Tensor,
@@ -9154,11 +10384,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_fill_`].
+    #[inline]
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_masked_fill_(mask, value))
     }
     /// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
+    #[inline]
     pub fn try_masked_fill_(
         &self,
         mask: &Tensor,
@@ -9170,11 +10402,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_fill_tensor`].
+    #[inline]
     #[track_caller]
     pub fn masked_fill_tensor(&self, mask: &Tensor, value: &Tensor) -> Tensor {
         expect_ok(self.try_masked_fill_tensor(mask, value))
     }
     /// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
+    #[inline]
     pub fn try_masked_fill_tensor(
         &self,
         mask: &Tensor,
@@ -9186,11 +10420,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_fill_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn masked_fill_tensor_(&self, mask: &Tensor, value: &Tensor) -> &Tensor {
         expect_ok(self.try_masked_fill_tensor_(mask, value))
     }
     /// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
+    #[inline]
     pub fn try_masked_fill_tensor_(
         &self,
         mask: &Tensor,
@@ -9202,11 +10438,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_select`].
+    #[inline]
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Tensor {
         expect_ok(self.try_masked_select(mask))
     }
     /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
+    #[inline]
     pub fn try_masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         ops::masked_select(self, mask)
     }
@@ -9214,11 +10452,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_scatter`].
+    #[inline]
     #[track_caller]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Tensor {
         expect_ok(self.try_masked_scatter(mask, source))
     }
     /// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
+    #[inline]
     pub fn try_masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
         ops::masked_scatter(self, mask, source)
     }
@@ -9226,11 +10466,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_masked_scatter_`].
+    #[inline]
     #[track_caller]
     pub fn masked_scatter_(&self, mask: &Tensor, source: &Tensor) -> &Tensor {
         expect_ok(self.try_masked_scatter_(mask, source))
     }
     /// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
+    #[inline]
     pub fn try_masked_scatter_(
         &self,
         mask: &Tensor,
@@ -9242,11 +10484,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_take`].
+    #[inline]
     #[track_caller]
     pub fn take(&self, index: &Tensor) -> Tensor {
         expect_ok(self.try_take(index))
     }
     /// `aten::take(Tensor self, Tensor index) -> Tensor`
+    #[inline]
     pub fn try_take(&self, index: &Tensor) -> Result<Tensor> {
         ops::take(self, index)
     }
@@ -9254,11 +10498,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_take_along_dim`].
+    #[inline]
     #[track_caller]
     pub fn take_along_dim(&self, indices: &Tensor, dim: Option<i64>) -> Tensor {
         expect_ok(self.try_take_along_dim(indices, dim))
     }
     /// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
+    #[inline]
     pub fn try_take_along_dim(
         &self,
         indices: &Tensor,
@@ -9270,11 +10516,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_put`].
+    #[inline]
     #[track_caller]
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Tensor {
         expect_ok(self.try_put(index, source, accumulate))
     }
     /// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
+    #[inline]
     pub fn try_put(
         &self,
         index: &Tensor,
@@ -9287,11 +10535,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_put_`].
+    #[inline]
     #[track_caller]
     pub fn put_(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> &Tensor {
         expect_ok(self.try_put_(index, source, accumulate))
     }
     /// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
+    #[inline]
     pub fn try_put_(
         &self,
         index: &Tensor,
@@ -9304,11 +10554,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nonzero`].
+    #[inline]
     #[track_caller]
     pub fn nonzero(&self) -> Tensor {
         expect_ok(self.try_nonzero())
     }
     /// `aten::nonzero(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_nonzero(&self) -> Result<Tensor> {
         ops::nonzero(self)
     }
@@ -9316,11 +10568,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_argwhere`].
+    #[inline]
     #[track_caller]
     pub fn argwhere(&self) -> Tensor {
         expect_ok(self.try_argwhere())
     }
     /// `aten::argwhere(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_argwhere(&self) -> Result<Tensor> {
         ops::argwhere(self)
     }
@@ -9328,11 +10582,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_one_hot`].
+    #[inline]
     #[track_caller]
     pub fn one_hot(&self, num_classes: i64) -> Tensor {
         expect_ok(self.try_one_hot(num_classes))
     }
     /// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
+    #[inline]
     pub fn try_one_hot(&self, num_classes: i64) -> Result<Tensor> {
         ops::one_hot(self, num_classes)
     }
@@ -9340,6 +10596,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_embedding_renorm_`].
+    #[inline]
     #[track_caller]
     pub fn embedding_renorm_(
         &self,
@@ -9350,6 +10607,7 @@ impl Tensor {
         expect_ok(self.try_embedding_renorm_(indices, max_norm, norm_type))
     }
     /// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
+    #[inline]
     pub fn try_embedding_renorm_(
         &self,
         indices: &Tensor,
@@ -9362,11 +10620,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fill_diagonal_`].
+    #[inline]
     #[track_caller]
     pub fn fill_diagonal_(&self, fill_value: impl Into<Scalar>, wrap: bool) -> &Tensor {
         expect_ok(self.try_fill_diagonal_(fill_value, wrap))
     }
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
+    #[inline]
     pub fn try_fill_diagonal_(
         &self,
         fill_value: impl Into<Scalar>,
@@ -9378,11 +10638,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_combinations`].
+    #[inline]
     #[track_caller]
     pub fn combinations(&self, r: i64, with_replacement: bool) -> Tensor {
         expect_ok(self.try_combinations(r, with_replacement))
     }
     /// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
+    #[inline]
     pub fn try_combinations(&self, r: i64, with_replacement: bool) -> Result<Tensor> {
         ops::combinations(self, r, with_replacement)
     }
@@ -9390,11 +10652,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_repeat`].
+    #[inline]
     #[track_caller]
     pub fn repeat(&self, repeats: impl IntoSizes) -> Tensor {
         expect_ok(self.try_repeat(repeats))
     }
     /// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
+    #[inline]
     pub fn try_repeat(&self, repeats: impl IntoSizes) -> Result<Tensor> {
         ops::repeat(self, &repeats.into_sizes())
     }
@@ -9402,11 +10666,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tile`].
+    #[inline]
     #[track_caller]
     pub fn tile(&self, dims: impl IntoSizes) -> Tensor {
         expect_ok(self.try_tile(dims))
     }
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
+    #[inline]
     pub fn try_tile(&self, dims: impl IntoSizes) -> Result<Tensor> {
         ops::tile(self, &dims.into_sizes())
     }
@@ -9414,6 +10680,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_repeat_interleave`].
+    #[inline]
     #[track_caller]
     pub fn repeat_interleave(
         &self,
@@ -9423,6 +10690,7 @@ impl Tensor {
         expect_ok(self.try_repeat_interleave(repeats, dim))
     }
     /// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+    #[inline]
     pub fn try_repeat_interleave(
         &self,
         repeats: impl Into<SymInt>,
@@ -9434,6 +10702,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_repeat_interleave_tensor`].
+    #[inline]
     #[track_caller]
     pub fn repeat_interleave_tensor(
         &self,
@@ -9443,6 +10712,7 @@ impl Tensor {
         expect_ok(self.try_repeat_interleave_tensor(repeats, dim))
     }
     /// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+    #[inline]
     pub fn try_repeat_interleave_tensor(
         &self,
         repeats: &Tensor,
@@ -9454,11 +10724,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_flip`].
+    #[inline]
     #[track_caller]
     pub fn flip(&self, dims: &[i64]) -> Tensor {
         expect_ok(self.try_flip(dims))
     }
     /// `aten::flip(Tensor self, int[] dims) -> Tensor`
+    #[inline]
     pub fn try_flip(&self, dims: &[i64]) -> Result<Tensor> {
         ops::flip(self, dims)
     }
@@ -9466,11 +10738,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_fliplr`].
+    #[inline]
     #[track_caller]
     pub fn fliplr(&self) -> Tensor {
         expect_ok(self.try_fliplr())
     }
     /// `aten::fliplr(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_fliplr(&self) -> Result<Tensor> {
         ops::fliplr(self)
     }
@@ -9478,11 +10752,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_flipud`].
+    #[inline]
     #[track_caller]
     pub fn flipud(&self) -> Tensor {
         expect_ok(self.try_flipud())
     }
     /// `aten::flipud(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_flipud(&self) -> Result<Tensor> {
         ops::flipud(self)
     }
@@ -9490,11 +10766,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rot90`].
+    #[inline]
     #[track_caller]
     pub fn rot90(&self, k: i64, dims: &[i64]) -> Tensor {
         expect_ok(self.try_rot90(k, dims))
     }
     /// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
+    #[inline]
     pub fn try_rot90(&self, k: i64, dims: &[i64]) -> Result<Tensor> {
         ops::rot90(self, k, dims)
     }
@@ -9502,11 +10780,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_roll`].
+    #[inline]
     #[track_caller]
     pub fn roll(&self, shifts: impl IntoSizes, dims: &[i64]) -> Tensor {
         expect_ok(self.try_roll(shifts, dims))
     }
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
+    #[inline]
     pub fn try_roll(&self, shifts: impl IntoSizes, dims: &[i64]) -> Result<Tensor> {
         ops::roll(self, &shifts.into_sizes(), dims)
     }
@@ -9514,11 +10794,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tril`].
+    #[inline]
     #[track_caller]
     pub fn tril(&self, diagonal: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_tril(diagonal))
     }
     /// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
+    #[inline]
     pub fn try_tril(&self, diagonal: impl Into<SymInt>) -> Result<Tensor> {
         ops::tril(self, diagonal.into())
     }
@@ -9526,11 +10808,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_tril_`].
+    #[inline]
     #[track_caller]
     pub fn tril_(&self, diagonal: impl Into<SymInt>) -> &Tensor {
         expect_ok(self.try_tril_(diagonal))
     }
     /// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+    #[inline]
     pub fn try_tril_(&self, diagonal: impl Into<SymInt>) -> Result<&Tensor> {
         ops::tril_(self, diagonal.into())
     }
@@ -9538,11 +10822,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_triu`].
+    #[inline]
     #[track_caller]
     pub fn triu(&self, diagonal: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_triu(diagonal))
     }
     /// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
+    #[inline]
     pub fn try_triu(&self, diagonal: impl Into<SymInt>) -> Result<Tensor> {
         ops::triu(self, diagonal.into())
     }
@@ -9550,11 +10836,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_triu_`].
+    #[inline]
     #[track_caller]
     pub fn triu_(&self, diagonal: impl Into<SymInt>) -> &Tensor {
         expect_ok(self.try_triu_(diagonal))
     }
     /// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+    #[inline]
     pub fn try_triu_(&self, diagonal: impl Into<SymInt>) -> Result<&Tensor> {
         ops::triu_(self, diagonal.into())
     }
@@ -9562,6 +10850,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_constant_pad_nd`].
+    #[inline]
     #[track_caller]
     pub fn constant_pad_nd(
         &self,
@@ -9571,6 +10860,7 @@ impl Tensor {
         expect_ok(self.try_constant_pad_nd(pad, value))
     }
     /// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
+    #[inline]
     pub fn try_constant_pad_nd(
         &self,
         pad: impl IntoSizes,
@@ -9582,11 +10872,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_pad`].
+    #[inline]
     #[track_caller]
     pub fn pad(&self, pad: impl IntoSizes, mode: &str, value: Option<f64>) -> Tensor {
         expect_ok(self.try_pad(pad, mode, value))
     }
     /// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
+    #[inline]
     pub fn try_pad(
         &self,
         pad: impl IntoSizes,
@@ -9599,11 +10891,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reflection_pad1d`].
+    #[inline]
     #[track_caller]
     pub fn reflection_pad1d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reflection_pad1d(padding))
     }
     /// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+    #[inline]
     pub fn try_reflection_pad1d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::reflection_pad1d(self, &padding.into_sizes())
     }
@@ -9611,11 +10905,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reflection_pad2d`].
+    #[inline]
     #[track_caller]
     pub fn reflection_pad2d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reflection_pad2d(padding))
     }
     /// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+    #[inline]
     pub fn try_reflection_pad2d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::reflection_pad2d(self, &padding.into_sizes())
     }
@@ -9623,11 +10919,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_reflection_pad3d`].
+    #[inline]
     #[track_caller]
     pub fn reflection_pad3d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reflection_pad3d(padding))
     }
     /// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+    #[inline]
     pub fn try_reflection_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::reflection_pad3d(self, &padding.into_sizes())
     }
@@ -9635,11 +10933,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_replication_pad1d`].
+    #[inline]
     #[track_caller]
     pub fn replication_pad1d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_replication_pad1d(padding))
     }
     /// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+    #[inline]
     pub fn try_replication_pad1d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad1d(self, &padding.into_sizes())
     }
@@ -9647,11 +10947,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_replication_pad2d`].
+    #[inline]
     #[track_caller]
     pub fn replication_pad2d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_replication_pad2d(padding))
     }
     /// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+    #[inline]
     pub fn try_replication_pad2d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad2d(self, &padding.into_sizes())
     }
@@ -9659,11 +10961,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_replication_pad3d`].
+    #[inline]
     #[track_caller]
     pub fn replication_pad3d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_replication_pad3d(padding))
     }
     /// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+    #[inline]
     pub fn try_replication_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad3d(self, &padding.into_sizes())
     }
@@ -9671,11 +10975,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sort`].
+    #[inline]
     #[track_caller]
     pub fn sort(&self, dim: i64, descending: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_sort(dim, descending))
     }
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_sort(&self, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
         ops::sort(self, dim, descending)
     }
@@ -9683,11 +10989,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_sort_stable`].
+    #[inline]
     #[track_caller]
     pub fn sort_stable(&self, stable: Option<bool>) -> (Tensor, Tensor) {
         expect_ok(self.try_sort_stable(stable))
     }
     /// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_sort_stable(&self, stable: Option<bool>) -> Result<(Tensor, Tensor)> {
         ops::sort_stable(self, stable, -1, false)
     }
@@ -9695,11 +11003,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_argsort`].
+    #[inline]
     #[track_caller]
     pub fn argsort(&self, dim: i64, descending: bool) -> Tensor {
         expect_ok(self.try_argsort(dim, descending))
     }
     /// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
+    #[inline]
     pub fn try_argsort(&self, dim: i64, descending: bool) -> Result<Tensor> {
         ops::argsort(self, dim, descending)
     }
@@ -9707,11 +11017,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_argsort_stable`].
+    #[inline]
     #[track_caller]
     pub fn argsort_stable(&self, stable: bool) -> Tensor {
         expect_ok(self.try_argsort_stable(stable))
     }
     /// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
+    #[inline]
     pub fn try_argsort_stable(&self, stable: bool) -> Result<Tensor> {
         ops::argsort_stable(self, stable, -1, false)
     }
@@ -9719,11 +11031,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_msort`].
+    #[inline]
     #[track_caller]
     pub fn msort(&self) -> Tensor {
         expect_ok(self.try_msort())
     }
     /// `aten::msort(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_msort(&self) -> Result<Tensor> {
         ops::msort(self)
     }
@@ -9731,6 +11045,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_topk`].
+    #[inline]
     #[track_caller]
     pub fn topk(
         &self,
@@ -9742,6 +11057,7 @@ impl Tensor {
         expect_ok(self.try_topk(k, dim, largest, sorted))
     }
     /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_topk(
         &self,
         k: impl Into<SymInt>,
@@ -9755,6 +11071,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_kthvalue`].
+    #[inline]
     #[track_caller]
     pub fn kthvalue(
         &self,
@@ -9765,6 +11082,7 @@ impl Tensor {
         expect_ok(self.try_kthvalue(k, dim, keepdim))
     }
     /// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_kthvalue(
         &self,
         k: impl Into<SymInt>,
@@ -9777,11 +11095,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_median`].
+    #[inline]
     #[track_caller]
     pub fn median(&self) -> Tensor {
         expect_ok(self.try_median())
     }
     /// `aten::median(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_median(&self) -> Result<Tensor> {
         ops::median(self)
     }
@@ -9789,11 +11109,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_median_dim`].
+    #[inline]
     #[track_caller]
     pub fn median_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_median_dim(dim, keepdim))
     }
     /// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_median_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::median_dim(self, dim, keepdim)
     }
@@ -9801,11 +11123,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nanmedian`].
+    #[inline]
     #[track_caller]
     pub fn nanmedian(&self) -> Tensor {
         expect_ok(self.try_nanmedian())
     }
     /// `aten::nanmedian(Tensor self) -> Tensor`
+    #[inline]
     pub fn try_nanmedian(&self) -> Result<Tensor> {
         ops::nanmedian(self)
     }
@@ -9813,11 +11137,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_nanmedian_dim`].
+    #[inline]
     #[track_caller]
     pub fn nanmedian_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_nanmedian_dim(dim, keepdim))
     }
     /// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_nanmedian_dim(
         &self,
         dim: i64,
@@ -9829,11 +11155,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_mode`].
+    #[inline]
     #[track_caller]
     pub fn mode(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_mode(dim, keepdim))
     }
     /// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    #[inline]
     pub fn try_mode(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::mode(self, dim, keepdim)
     }
@@ -9841,11 +11169,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bucketize`].
+    #[inline]
     #[track_caller]
     pub fn bucketize(&self, boundaries: &Tensor) -> Tensor {
         expect_ok(self.try_bucketize(boundaries))
     }
     /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
+    #[inline]
     pub fn try_bucketize(&self, boundaries: &Tensor) -> Result<Tensor> {
         ops::bucketize(self, boundaries, false, false)
     }
@@ -9853,6 +11183,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unique2`].
+    #[inline]
     #[track_caller]
     pub fn unique2(
         &self,
@@ -9863,6 +11194,7 @@ impl Tensor {
         expect_ok(self.try_unique2(sorted, return_inverse, return_counts))
     }
     /// `aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+    #[inline]
     pub fn try_unique2(
         &self,
         sorted: bool,
@@ -9875,6 +11207,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unique_consecutive`].
+    #[inline]
     #[track_caller]
     pub fn unique_consecutive(
         &self,
@@ -9885,6 +11218,7 @@ impl Tensor {
         expect_ok(self.try_unique_consecutive(return_inverse, return_counts, dim))
     }
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
+    #[inline]
     pub fn try_unique_consecutive(
         &self,
         return_inverse: bool,
@@ -9897,6 +11231,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_unique_dim`].
+    #[inline]
     #[track_caller]
     pub fn unique_dim(
         &self,
@@ -9908,6 +11243,7 @@ impl Tensor {
         expect_ok(self.try_unique_dim(dim, sorted, return_inverse, return_counts))
     }
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+    #[inline]
     pub fn try_unique_dim(
         &self,
         dim: i64,
@@ -9921,11 +11257,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_rand_like`].
+    #[inline]
     #[track_caller]
     pub fn rand_like(&self) -> Tensor {
         expect_ok(self.try_rand_like())
     }
     /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_rand_like(&self) -> Result<Tensor> {
         ops::rand_like(self, None, None, None)
     }
@@ -9933,11 +11271,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_randn_like`].
+    #[inline]
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
         expect_ok(self.try_randn_like())
     }
     /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_randn_like(&self) -> Result<Tensor> {
         ops::randn_like(self, None, None, None)
     }
@@ -9945,11 +11285,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_randint_like`].
+    #[inline]
     #[track_caller]
     pub fn randint_like(&self, high: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_randint_like(high))
     }
     /// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_randint_like(&self, high: impl Into<SymInt>) -> Result<Tensor> {
         ops::randint_like(self, high.into(), None, None, None)
     }
@@ -9957,6 +11299,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_randint_like_low`].
+    #[inline]
     #[track_caller]
     pub fn randint_like_low(
         &self,
@@ -9966,6 +11309,7 @@ impl Tensor {
         expect_ok(self.try_randint_like_low(low, high))
     }
     /// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    #[inline]
     pub fn try_randint_like_low(
         &self,
         low: impl Into<SymInt>,
@@ -9977,11 +11321,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bernoulli`].
+    #[inline]
     #[track_caller]
     pub fn bernoulli(&self) -> Tensor {
         expect_ok(self.try_bernoulli())
     }
     /// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
+    #[inline]
     pub fn try_bernoulli(&self) -> Result<Tensor> {
         ops::bernoulli(self)
     }
@@ -9989,11 +11335,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bernoulli_p`].
+    #[inline]
     #[track_caller]
     pub fn bernoulli_p(&self, p: f64) -> Tensor {
         expect_ok(self.try_bernoulli_p(p))
     }
     /// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
+    #[inline]
     pub fn try_bernoulli_p(&self, p: f64) -> Result<Tensor> {
         ops::bernoulli_p(self, p)
     }
@@ -10001,6 +11349,7 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_multinomial`].
+    #[inline]
     #[track_caller]
     pub fn multinomial(
         &self,
@@ -10010,6 +11359,7 @@ impl Tensor {
         expect_ok(self.try_multinomial(num_samples, replacement))
     }
     /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
+    #[inline]
     pub fn try_multinomial(
         &self,
         num_samples: impl Into<SymInt>,
@@ -10021,11 +11371,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_dropout_`].
+    #[inline]
     #[track_caller]
     pub fn dropout_(&self, p: f64, train: bool) -> &Tensor {
         expect_ok(self.try_dropout_(p, train))
     }
     /// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
+    #[inline]
     pub fn try_dropout_(&self, p: f64, train: bool) -> Result<&Tensor> {
         ops::dropout_(self, p, train)
     }
@@ -10033,11 +11385,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_uniform_`].
+    #[inline]
     #[track_caller]
     pub fn uniform_(&self, from: f64, to: f64) -> &Tensor {
         expect_ok(self.try_uniform_(from, to))
     }
     /// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_uniform_(&self, from: f64, to: f64) -> Result<&Tensor> {
         ops::uniform_(self, from, to)
     }
@@ -10045,11 +11399,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_normal_`].
+    #[inline]
     #[track_caller]
     pub fn normal_(&self, mean: f64, std: f64) -> &Tensor {
         expect_ok(self.try_normal_(mean, std))
     }
     /// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_normal_(&self, mean: f64, std: f64) -> Result<&Tensor> {
         ops::normal_(self, mean, std)
     }
@@ -10057,11 +11413,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_log_normal_`].
+    #[inline]
     #[track_caller]
     pub fn log_normal_(&self, mean: f64, std: f64) -> &Tensor {
         expect_ok(self.try_log_normal_(mean, std))
     }
     /// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_log_normal_(&self, mean: f64, std: f64) -> Result<&Tensor> {
         ops::log_normal_(self, mean, std)
     }
@@ -10069,11 +11427,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_exponential_`].
+    #[inline]
     #[track_caller]
     pub fn exponential_(&self, lambd: f64) -> &Tensor {
         expect_ok(self.try_exponential_(lambd))
     }
     /// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_exponential_(&self, lambd: f64) -> Result<&Tensor> {
         ops::exponential_(self, lambd)
     }
@@ -10081,11 +11441,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_cauchy_`].
+    #[inline]
     #[track_caller]
     pub fn cauchy_(&self, median: f64, sigma: f64) -> &Tensor {
         expect_ok(self.try_cauchy_(median, sigma))
     }
     /// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_cauchy_(&self, median: f64, sigma: f64) -> Result<&Tensor> {
         ops::cauchy_(self, median, sigma)
     }
@@ -10093,11 +11455,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_geometric_`].
+    #[inline]
     #[track_caller]
     pub fn geometric_(&self, p: f64) -> &Tensor {
         expect_ok(self.try_geometric_(p))
     }
     /// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_geometric_(&self, p: f64) -> Result<&Tensor> {
         ops::geometric_(self, p)
     }
@@ -10105,11 +11469,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_random_`].
+    #[inline]
     #[track_caller]
     pub fn random_(&self) -> &Tensor {
         expect_ok(self.try_random_())
     }
     /// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_random_(&self) -> Result<&Tensor> {
         ops::random_(self)
     }
@@ -10117,11 +11483,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_random_to_`].
+    #[inline]
     #[track_caller]
     pub fn random_to_(&self, to: i64) -> &Tensor {
         expect_ok(self.try_random_to_(to))
     }
     /// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_random_to_(&self, to: i64) -> Result<&Tensor> {
         ops::random_to_(self, to)
     }
@@ -10129,11 +11497,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_random_from_`].
+    #[inline]
     #[track_caller]
     pub fn random_from_(&self, from: i64, to: Option<i64>) -> &Tensor {
         expect_ok(self.try_random_from_(from, to))
     }
     /// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_random_from_(&self, from: i64, to: Option<i64>) -> Result<&Tensor> {
         ops::random_from_(self, from, to)
     }
@@ -10141,11 +11511,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bernoulli_`].
+    #[inline]
     #[track_caller]
     pub fn bernoulli_(&self, p: f64) -> &Tensor {
         expect_ok(self.try_bernoulli_(p))
     }
     /// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_bernoulli_(&self, p: f64) -> Result<&Tensor> {
         ops::bernoulli_(self, p)
     }
@@ -10153,11 +11525,13 @@ impl Tensor {
     ///
     /// # Panics
     /// With the error of [`Tensor::try_bernoulli_tensor_`].
+    #[inline]
     #[track_caller]
     pub fn bernoulli_tensor_(&self, p: &Tensor) -> &Tensor {
         expect_ok(self.try_bernoulli_tensor_(p))
     }
     /// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
+    #[inline]
     pub fn try_bernoulli_tensor_(&self, p: &Tensor) -> Result<&Tensor> {
         ops::bernoulli_tensor_(self, p)
     }

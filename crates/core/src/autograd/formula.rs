@@ -1,0 +1,262 @@
+//! Generated derivatives as data: a formula with what it keeps, and the one node type for all of them.
+//!
+//! What a node keeps is a tuple. Derivatives that keep the same types share all code around their formula: how values
+//! are moved out, copied, shown, hooked, outlined and released. A formula itself is a plain function.
+
+use super::node::{Backward, Gradients, Needs, Node};
+use super::saved::{PlainSlot, SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue, hook_slot};
+use super::saved_visit::{SavedVisitor, Visit};
+use crate::dispatch::MemoryFormat;
+use crate::sym::SymInts;
+use crate::{DType, Device, Layout, Result, Scalar, Spec, SymInt, Tensor};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+/// `apply(node, saved, grads, needs, gradients)`: stores the gradients that are needed. Some of `grads` is there.
+type Apply<T> = fn(&Node, T, &[Option<Tensor>], &Needs<'_>, &mut [Option<Tensor>]) -> Result<()>;
+
+/// One derivative.
+pub(crate) struct Formula<T: 'static> {
+    /// `MulBackward0`.
+    pub(crate) name: &'static str,
+    /// What the kept values are called, in order.
+    pub(crate) names: &'static [&'static str],
+    pub(crate) apply: Apply<T>,
+}
+
+impl<T: Fields + Clone> Formula<T> {
+    /// A node's part that keeps tensors: released after the last run.
+    #[inline]
+    pub(crate) fn keep(&'static self, saved: T) -> Box<dyn Backward> {
+        Box::new(Recorded { formula: self, saved: SavedSlot::new(saved) })
+    }
+
+    /// A node's part that keeps no tensor: never released, so it can run any number of times.
+    #[inline]
+    pub(crate) fn keep_plain(&'static self, saved: T) -> Box<dyn Backward> {
+        Box::new(Plain { formula: self, saved: PlainSlot::new(saved) })
+    }
+
+    #[inline]
+    fn run(
+        &self,
+        node: &Node,
+        grads: &[Option<Tensor>],
+        needs: &Needs<'_>,
+        take: impl FnOnce() -> Result<T>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        if grads.iter().any(Option::is_some) {
+            (self.apply)(node, take()?, grads, needs, &mut gradients)?;
+        }
+        Ok(gradients)
+    }
+}
+
+struct Recorded<T: 'static> {
+    formula: &'static Formula<T>,
+    saved: SavedSlot<T>,
+}
+
+impl<T: Fields + Clone> Backward for Recorded<T> {
+    fn name(&self) -> &str {
+        self.formula.name
+    }
+    fn apply(&self, node: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        self.formula.run(node, &grads, needs, || self.saved.take_or_clone(node, needs))
+    }
+    fn release(&self) {
+        self.saved.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        show(node, self.formula.names, &self.saved.copy(node)?)
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        let mut shown = None;
+        self.saved.with(&mut |saved| shown = saved.map(|saved| visit(saved, visitor)));
+        shown.ok_or_else(|| node.freed())?
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut saved = self.saved.copy(node)?;
+        replace(&mut saved, outline)?;
+        Ok(Some(self.formula.keep(saved)))
+    }
+    fn hook_saved(&self, at: SavedAt<'_>, hooks: Arc<SavedHooks>) -> Result<bool> {
+        let names = self.formula.names;
+        hook_slot(hooks, &|f| self.saved.with(&mut |saved| f(saved.map(|saved| find(saved, names, at)))))
+    }
+}
+
+struct Plain<T: 'static> {
+    formula: &'static Formula<T>,
+    saved: PlainSlot<T>,
+}
+
+impl<T: Fields + Clone> Backward for Plain<T> {
+    fn name(&self) -> &str {
+        self.formula.name
+    }
+    fn apply(&self, node: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        self.formula.run(node, &grads, needs, || Ok(self.saved.get().clone()))
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        show(node, self.formula.names, self.saved.get())
+    }
+    fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        visit(self.saved.get(), visitor)
+    }
+}
+
+/// A kept value, whatever its type.
+pub(crate) trait Field: Visit {
+    /// As users see it; none if there is no form for it.
+    fn show(&self, node: &Node) -> Result<Option<SavedValue>>;
+    /// The tensors in it.
+    fn tensors(&mut self) -> &mut [SavedTensor] {
+        &mut []
+    }
+    /// Whether it is a list of tensors, which are hooked one by one.
+    fn is_list(&self) -> bool {
+        false
+    }
+}
+
+/// The kept values of a node.
+pub(crate) trait Fields: Send + Sync + 'static {
+    fn count(&self) -> usize;
+    fn field(&self, k: usize) -> &dyn Field;
+    fn field_mut(&mut self, k: usize) -> &mut dyn Field;
+}
+
+#[inline(never)]
+fn show(node: &Node, names: &[&'static str], saved: &dyn Fields) -> Result<Vec<(&'static str, SavedValue)>> {
+    let mut shown = Vec::with_capacity(names.len());
+    for (k, name) in names.iter().enumerate() {
+        shown.extend(saved.field(k).show(node)?.map(|value| (*name, value)));
+    }
+    Ok(shown)
+}
+
+#[inline(never)]
+fn visit(saved: &dyn Fields, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+    (0..saved.count()).try_for_each(|k| saved.field(k).visit(visitor))?;
+    Ok(true)
+}
+
+#[inline(never)]
+fn replace(saved: &mut dyn Fields, by: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>) -> Result<()> {
+    for k in 0..saved.count() {
+        for t in saved.field_mut(k).tensors() {
+            *t = by(t)?;
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn find<'a>(saved: &'a mut dyn Fields, names: &[&str], at: SavedAt<'_>) -> Option<&'a mut SavedTensor> {
+    let k = names.iter().position(|name| *name == at.0)?;
+    let field = saved.field_mut(k);
+    match (at.1, field.is_list()) {
+        (None, false) => field.tensors().first_mut(),
+        (Some(i), true) => field.tensors().get_mut(i),
+        _ => None,
+    }
+}
+
+impl Field for SavedTensor {
+    fn show(&self, node: &Node) -> Result<Option<SavedValue>> {
+        Ok(Some(self.clone().unpack(node)?.into()))
+    }
+    fn tensors(&mut self) -> &mut [SavedTensor] {
+        std::slice::from_mut(self)
+    }
+}
+
+impl Field for Vec<SavedTensor> {
+    fn show(&self, node: &Node) -> Result<Option<SavedValue>> {
+        let tensors = self.iter().map(|t| t.clone().unpack(node)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(tensors.into()))
+    }
+    fn tensors(&mut self) -> &mut [SavedTensor] {
+        self
+    }
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+impl<const N: usize> Field for [bool; N] {
+    fn show(&self, _: &Node) -> Result<Option<SavedValue>> {
+        Ok(Some(self.to_vec().into()))
+    }
+}
+
+macro_rules! shown {
+    ($($t:ty),* $(,)?) => {$(
+        impl Field for $t {
+            fn show(&self, _: &Node) -> Result<Option<SavedValue>> {
+                Ok(Some(self.clone().into()))
+            }
+        }
+    )*};
+}
+shown! {
+    Scalar, Option<Scalar>, i64, Option<i64>, usize, SymInt, Option<SymInt>, f64, Option<f64>, bool, Option<bool>,
+    SymInts, Option<SymInts>, Vec<SymInts>, Vec<i64>, Option<Vec<i64>>, Vec<f64>, Option<Vec<f64>>, String,
+    Option<String>, DType, Option<DType>, Vec<DType>,
+}
+
+macro_rules! not_shown {
+    ($($t:ty),* $(,)?) => {$(
+        impl Field for $t {
+            fn show(&self, _: &Node) -> Result<Option<SavedValue>> {
+                Ok(None)
+            }
+        }
+    )*};
+}
+not_shown! { Vec<Scalar>, Device, Option<Device>, MemoryFormat, Option<MemoryFormat>, Spec, Layout }
+
+macro_rules! tuples {
+    ($($n:literal: $($t:ident $k:tt),*;)*) => {$(
+        impl<$($t: Field + Send + Sync + 'static),*> Fields for ($($t,)*) {
+            fn count(&self) -> usize {
+                $n
+            }
+            fn field(&self, k: usize) -> &dyn Field {
+                match k {
+                    $($k => &self.$k,)*
+                    _ => unreachable!("a node keeps {} values", $n),
+                }
+            }
+            fn field_mut(&mut self, k: usize) -> &mut dyn Field {
+                match k {
+                    $($k => &mut self.$k,)*
+                    _ => unreachable!("a node keeps {} values", $n),
+                }
+            }
+        }
+    )*};
+}
+tuples! {
+    1: A 0;
+    2: A 0, B 1;
+    3: A 0, B 1, C 2;
+    4: A 0, B 1, C 2, D 3;
+    5: A 0, B 1, C 2, D 3, E 4;
+    6: A 0, B 1, C 2, D 3, E 4, F 5;
+    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+    9: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8;
+    10: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9;
+    11: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10;
+    12: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11;
+}
