@@ -8,6 +8,9 @@ use std::time::Instant;
 /// Checked for compilation when its standard library is installed.
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 
+/// What the program has for people who work on it.
+const DEV: &str = "firebrand-cli/dev";
+
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(crate::root());
@@ -29,10 +32,20 @@ fn answers(mut command: Command) -> bool {
 
 fn tests() -> Outcome {
     if !answers(cargo(&["nextest", "--version"])) {
-        return pass(cargo(&["test", "--quiet", "--workspace"]));
+        return pass(cargo(&["test", "--quiet", "--workspace", "--features", DEV]));
     }
-    pass(cargo(&["nextest", "run", "--workspace"]))?;
+    pass(cargo(&["nextest", "run", "--workspace", "--features", DEV]))?;
     pass(cargo(&["test", "--quiet", "--workspace", "--doc"]))
+}
+
+/// The façade with each part alone, and with none.
+fn features() -> Outcome {
+    for part in ["", "compile", "fft", "graph", "io", "nn", "viz"] {
+        let check = ["check", "--quiet", "-p", "firebrand", "--no-default-features", "--features", part];
+        pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
+    }
+    // What the program is without `dev`.
+    pass(cargo(&["test", "--quiet", "-p", "firebrand-cli", "--test", "command_line"]))
 }
 
 /// The state machines that threads share, each in 10,000 random schedules.
@@ -81,8 +94,21 @@ pub(crate) fn run() -> Outcome {
         ("modules", modules::check),
         ("formulas", codegen::lint),
         ("generated code", codegen::check),
-        ("clippy", || pass(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+        ("clippy", || {
+            pass(cargo(&[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--features",
+                DEV,
+                "--",
+                "-D",
+                "warnings",
+            ]))
+        }),
         ("tests", tests),
+        ("features", features),
         ("schedules", schedules),
         ("C example", c_example::run),
         ("documentation", documentation),

@@ -6,6 +6,7 @@ mod codegen;
 mod conformance;
 mod modules;
 mod python;
+mod sizes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ chores:
   modules           modules that depend on each other in circles; part of check
   deny              licences, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   proofs against torchgen and in a scratch copy; alone it lists them
+  sizes [--fresh]   generated lines and sizes of the built files; with --fresh how long fresh builds take
   bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
   golden            write the reference data in golden/ anew; needs Python with PyTorch
 ";
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => python::bench(rest),
         ["golden"] => python::golden(),
         ["conformance", rest @ ..] => conformance::run(rest),
+        ["sizes"] => sizes::run(false),
+        ["sizes", "--fresh"] => sizes::run(true),
         ["codegen"] => codegen::write(&root()),
         ["codegen", "--check"] => codegen::check(),
         _ => {

@@ -3,10 +3,8 @@
 use crate::refusal::{Done, Refusal, put, say};
 use clap::{Args, Subcommand, ValueEnum};
 use firebrand::dispatch::{Derivative, Op};
-use firebrand::io::{Output, read_text};
-use firebrand_codegen::emit::{GeneratedFile, Source, generate};
+use firebrand::io::read_text;
 use firebrand_codegen::{CodegenError, Dialect, Sources, coverage, error_json, lint};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What to do with declarations.
@@ -14,9 +12,9 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Command {
     /// Print the differentiability model of PyTorch's files
     Dump(Dump),
-    /// Write the Rust files of our own ops
+    /// Write the Rust files of our own ops (needs the feature `dev`)
     Emit(Ours),
-    /// Say whether those files are what the schema says
+    /// Say whether those files are what the schema says (needs the feature `dev`)
     Check(Ours),
     /// Find formulas that mean something else than they seem to
     Lint(Lint),
@@ -124,35 +122,6 @@ fn dump(options: &Dump) -> Done {
     Ok(())
 }
 
-fn generated(ours: &Ours) -> Done<Vec<GeneratedFile>> {
-    let (ops, derivatives) = (read(&ours.ops)?, read(&ours.derivatives)?);
-    let name = |p: &Path| p.display().to_string();
-    generate(
-        Source { name: &name(&ours.ops), text: &ops },
-        Source { name: &name(&ours.derivatives), text: &derivatives },
-    )
-    .map_err(Refusal::because)
-}
-
-fn emit(ours: &Ours) -> Done {
-    let files = generated(ours)?;
-    std::fs::create_dir_all(&ours.out).map_err(|e| Refusal::because(format!("{}: {e}", ours.out.display())))?;
-    // All of them or none: a folder half new would not compile.
-    let write = |f: &GeneratedFile| Output::write(ours.out.join(f.name), |out| Ok(out.write_all(f.text.as_bytes())?));
-    Output::commit_all(files.iter().map(write).collect::<Result<Vec<_>, _>>()?)?;
-    Ok(say!("{} files in {}", files.len(), ours.out.display())?)
-}
-
-fn check(ours: &Ours) -> Done {
-    for file in generated(ours)? {
-        let path = ours.out.join(file.name);
-        if !read_text(&path).is_ok_and(|text| text == file.text) {
-            return Err(Refusal::because(format!("{} is stale; run `firebrand codegen emit`", path.display())));
-        }
-    }
-    Ok(say!("{} is up to date", ours.out.display())?)
-}
-
 fn run_lint(options: &Lint) -> Done {
     let (native, derivatives) = (read(&options.native)?, read(&options.derivatives)?);
     let dialect = match options.dialect {
@@ -185,9 +154,72 @@ fn compare(files: &Files) -> Done {
 pub(crate) fn run(command: &Command) -> Done {
     match command {
         Command::Dump(options) => dump(options),
-        Command::Emit(ours) => emit(ours),
-        Command::Check(ours) => check(ours),
+        Command::Emit(ours) => ours::emit(ours),
+        Command::Check(ours) => ours::check(ours),
         Command::Lint(options) => run_lint(options),
         Command::Coverage(files) => compare(files),
+    }
+}
+
+/// What writes Rust files.
+#[cfg(feature = "dev")]
+mod ours {
+    use super::{Ours, read};
+    use crate::refusal::{Done, Refusal, say};
+    use firebrand::io::{Output, read_text};
+    use firebrand_codegen::emit::{GeneratedFile, Source, generate};
+    use std::io::Write;
+    use std::path::Path;
+
+    fn generated(ours: &Ours) -> Done<Vec<GeneratedFile>> {
+        let (ops, derivatives) = (read(&ours.ops)?, read(&ours.derivatives)?);
+        let name = |p: &Path| p.display().to_string();
+        generate(
+            Source { name: &name(&ours.ops), text: &ops },
+            Source { name: &name(&ours.derivatives), text: &derivatives },
+        )
+        .map_err(Refusal::because)
+    }
+
+    pub(super) fn emit(ours: &Ours) -> Done {
+        let files = generated(ours)?;
+        std::fs::create_dir_all(&ours.out).map_err(|e| Refusal::because(format!("{}: {e}", ours.out.display())))?;
+        // All of them or none: a folder half new would not compile.
+        let write =
+            |f: &GeneratedFile| Output::write(ours.out.join(f.name), |out| Ok(out.write_all(f.text.as_bytes())?));
+        Output::commit_all(files.iter().map(write).collect::<Result<Vec<_>, _>>()?)?;
+        Ok(say!("{} files in {}", files.len(), ours.out.display())?)
+    }
+
+    pub(super) fn check(ours: &Ours) -> Done {
+        for file in generated(ours)? {
+            let path = ours.out.join(file.name);
+            if !read_text(&path).is_ok_and(|text| text == file.text) {
+                return Err(Refusal::because(format!("{} is stale; run `firebrand codegen emit`", path.display())));
+            }
+        }
+        Ok(say!("{} is up to date", ours.out.display())?)
+    }
+}
+
+/// A build without it says so.
+#[cfg(not(feature = "dev"))]
+mod ours {
+    use super::Ours;
+    use crate::refusal::{Done, Refusal};
+
+    fn missing(command: &str, ours: &Ours) -> Done {
+        let out = ours.out.display();
+        Err(Refusal::because(format!(
+            "`codegen {command}` is not in this build, so {out} was not looked at; build with `--features dev`, or run `cargo xtask codegen`"
+        )))
+    }
+
+    pub(super) fn emit(ours: &Ours) -> Done {
+        missing("emit", ours)
+    }
+
+    pub(super) fn check(ours: &Ours) -> Done {
+        missing("check", ours)
     }
 }

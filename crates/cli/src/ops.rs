@@ -132,7 +132,7 @@ fn print_row(op: Op, checks: Option<Option<&Counts>>) -> Done {
 
 /// Lists the ops.
 pub(crate) fn run(options: &Options) -> Done {
-    let coverage = options.coverage.then(firebrand_opinfo::coverage);
+    let coverage = options.coverage.then(firebrand_opinfo::recorded_coverage);
     let mut unchecked = Vec::new();
     for op in Op::all() {
         let checks = coverage.as_ref().map(|c| c.get(op.name()));

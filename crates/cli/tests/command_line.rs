@@ -193,10 +193,23 @@ fn declarations_are_dumped_and_refused() {
 #[test]
 fn our_own_declarations_are_in_order() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    #[cfg(feature = "dev")]
     done(&firebrand(&["codegen", "check"], &root));
     assert!(done(&firebrand(&["codegen", "lint"], &root)).trim_end().ends_with(" 0 findings"));
 }
 
+#[cfg(not(feature = "dev"))]
+#[test]
+fn commands_that_are_not_in_this_build_say_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for command in ["emit", "check"] {
+        let answer = firebrand(&["codegen", command], folder.path());
+        refused(&answer, &format!("`codegen {command}` is not in this build"));
+        refused(&answer, "--features dev");
+    }
+}
+
+#[cfg(feature = "dev")]
 #[test]
 fn a_refused_declaration_writes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");

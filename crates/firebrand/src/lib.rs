@@ -19,9 +19,13 @@
 //! Models and training are in [`nn`] (layers, losses), [`optim`], [`data`] and [`train`]; programs of PyTorch in [`graph`]; files in
 //! [`io`]; pictures of graphs in [`viz`]. The [`guide`] says how things work, chapter by chapter.
 //!
+//! Each of these is a feature (`compile`, `graph`, `io`, `nn`, `viz`), all on by default; without any there are tensors, ops,
+//! autograd, transforms and modules. `fft` is one too: without it Fourier transforms are refused.
+//!
 //! This crate re-exports the parts; [`firebrand_core`] holds tensors, ops and autograd.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(not(all(feature = "compile", feature = "nn", feature = "viz")), allow(rustdoc::broken_intra_doc_links))]
 
 pub use firebrand_core::{
     Class, Complex, DType, Device, Element, Error, ErrorKind, IntoSizes, JvpRule, Layout, MemoryStats, Result, Scalar,
@@ -30,15 +34,24 @@ pub use firebrand_core::{
     reset_peak_memory, set_num_threads, state, sym,
 };
 
+#[cfg(feature = "compile")]
 pub use firebrand_compile as compile;
+#[cfg(feature = "graph")]
 pub use firebrand_graph as graph;
+#[cfg(feature = "io")]
 pub use firebrand_io as io;
+#[cfg(feature = "io")]
 pub use firebrand_io::save_on_disk;
+#[cfg(feature = "nn")]
 pub use firebrand_nn as nn;
+#[cfg(feature = "nn")]
 pub use firebrand_nn::{data, optim, train};
+#[cfg(feature = "viz")]
 pub use firebrand_viz as viz;
 
+#[cfg(feature = "nn")]
 pub mod digits;
+#[cfg(all(feature = "compile", feature = "nn", feature = "viz"))]
 pub mod guide;
 
 /// What most programs need: tensors, gradients, and the traits whose methods are called on models, losses and optimisers.
@@ -49,11 +62,13 @@ pub mod prelude {
     pub use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleHooks, Parameter};
     pub use firebrand_core::random::manual_seed;
     pub use firebrand_core::{DType, Device, Error, Result, Scalar, Tensor};
+    #[cfg(feature = "nn")]
     pub use firebrand_nn::losses::Loss;
+    #[cfg(feature = "nn")]
     pub use firebrand_nn::optim::Optimizer;
 }
 
 /// Compiles and runs the examples of the README.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "compile", feature = "nn", feature = "viz"))]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeExamples;

@@ -11,6 +11,7 @@ pub mod conv;
 mod copy;
 pub mod cpu;
 mod dtype;
+#[cfg(feature = "fft")]
 pub mod fft;
 mod geometry;
 pub mod grid_sample;
