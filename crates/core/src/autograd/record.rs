@@ -42,6 +42,10 @@ pub(crate) fn edge_opt(t: Option<&Tensor>) -> Result<Option<Edge>> {
 
 /// The edges of the arguments.
 pub(crate) fn edges<const N: usize>(tensors: [&Tensor; N]) -> Result<Edges> {
+    // Two fit in place, and most ops have two.
+    if let [a, b] = tensors[..] {
+        return Ok(Edges::from_buf([edge(a)?, edge(b)?]));
+    }
     let mut edges = Edges::new();
     for t in tensors {
         edges.push(edge(t)?);
