@@ -4,12 +4,12 @@
 //! for every op; those of ops registered at run time are made by [`crate::library`]. A record is plain data: reading one is
 //! an index into a static table. Rules of graph passes and back ends are not here, only what they must answer.
 
+use crate::DType;
 use crate::dispatch::Given;
 use crate::func::rules::Rule;
 use crate::library;
 use crate::ops::generated::{boxed, schema::TABLE};
 use crate::schema::Schema;
-use crate::DType;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 

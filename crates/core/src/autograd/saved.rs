@@ -342,15 +342,6 @@ impl<T> SavedSlot<T> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The values, to be unpacked or shown outside the lock; an error after release.
-    #[inline]
-    pub fn get(&self, node: &Node) -> Result<T>
-    where
-        T: Clone,
-    {
-        self.lock().clone().ok_or_else(|| node.freed())
-    }
-
     /// The values for one run of the node: moved out if it is the last, copied if more may follow.
     #[inline]
     pub fn take_or_clone(&self, node: &Node, needs: &super::node::Needs<'_>) -> Result<T>
@@ -360,7 +351,7 @@ impl<T> SavedSlot<T> {
         if needs.is_last_run() { self.lock().take() } else { self.copied() }.ok_or_else(|| node.freed())
     }
 
-    /// A copy of the values; an error after release.
+    /// A copy of the values, to be unpacked or shown outside the lock; an error after release.
     pub(crate) fn copy(&self, node: &Node) -> Result<T>
     where
         T: Clone,

@@ -105,7 +105,7 @@ impl Backward for FunctionNode {
 
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let Some(saved) = &self.ctx.saved else { return Ok(Vec::new()) };
-        let list = saved.get(node)?;
+        let list = saved.copy(node)?;
         let tensors = list.into_iter().map(|s| s.unpack(node)).collect::<Result<Vec<_>>>()?;
         Ok(vec![("tensors", SavedValue::Tensors(tensors))])
     }

@@ -96,7 +96,7 @@ impl Context {
         let (Some(saved), Some(node)) = (&self.saved, self.node.get().and_then(|w| w.upgrade())) else {
             return Ok(self.to_save.clone());
         };
-        let list = saved.get(&node)?;
+        let list = saved.copy(&node)?;
         if self.clear_on_access {
             saved.release();
         }
