@@ -4,7 +4,6 @@
 //! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
 
 use crate::Device;
-use crate::races::Role;
 use firebrand_kernels::DType;
 
 /// The result of a fallible operation.
@@ -545,5 +544,23 @@ pub(crate) fn expect_ok<T>(result: Result<T>) -> T {
 impl From<firebrand_kernels::OutOfMemory> for Error {
     fn from(e: firebrand_kernels::OutOfMemory) -> Error {
         ErrorKind::OutOfMemory { bytes: e.bytes }.into()
+    }
+}
+
+/// What an op does with an operand's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It only looks.
+    Reads,
+    /// It changes elements.
+    Writes,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Role::Reads => "reads",
+            Role::Writes => "writes",
+        })
     }
 }

@@ -11,6 +11,7 @@
 //!
 //! What it does not see: accesses that are unordered but happen not to meet. It finds races that occur, not those that might.
 
+pub use crate::error::Role;
 use crate::{Result, Tensor};
 
 #[cfg(any(debug_assertions, feature = "race-checks"))]
@@ -23,24 +24,6 @@ pub(crate) use held::{Hold, enter, hold, hold_part};
 
 /// Whether this build checks.
 pub const ENABLED: bool = cfg!(any(debug_assertions, feature = "race-checks"));
-
-/// What an op does with an operand's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It only looks.
-    Reads,
-    /// It changes elements.
-    Writes,
-}
-
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Role::Reads => "reads",
-            Role::Writes => "writes",
-        })
-    }
-}
 
 /// Memory that an op is using; let go when dropped.
 #[cfg(not(any(debug_assertions, feature = "race-checks")))]
