@@ -403,7 +403,10 @@ pub(crate) fn hook_slot(hooks: std::sync::Arc<SavedHooks>, place: &SavedPlace<'_
             None => Err(released()),
             Some(tensor) if matches!(tensor.0, Kept::Packed(_)) => Err(ErrorKind::SavedHooksTwice.into()),
             // What was there is dropped outside the lock.
-            Some(tensor) => Ok(std::mem::swap(tensor, &mut packed)),
+            Some(tensor) => {
+                std::mem::swap(tensor, &mut packed);
+                Ok(())
+            }
         }
     });
     stored.map(|()| true)

@@ -80,7 +80,7 @@ pub(crate) fn sum_to(grad: &Tensor, sizes: &[SymInt]) -> Result<Tensor> {
 }
 
 pub(crate) fn trace_backward(grad: &Tensor, sizes: &[SymInt]) -> Result<Tensor> {
-    ops::mul(grad, &ops::eye_m(sizes[0].clone(), sizes[1].clone(), Some(grad.dtype()), Some(grad.device()))?)
+    ops::mul(grad, &ops::eye_m(sizes[0], sizes[1], Some(grad.dtype()), Some(grad.device()))?)
 }
 
 // ---- extremes
