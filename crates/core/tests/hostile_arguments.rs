@@ -245,8 +245,8 @@ fn no_argument_buys_endless_work() {
     // Polygamma far below zero, with the gradients that mvlgamma takes there. The values are exact to 1e-15.
     let x = Tensor::new(&[-11.25f64, -100.75, -32768.25, -1000000.5]);
     let expected: [(i64, [f64; 4]); 2] = [
-        (1, [19.65415365919055403, 19.729332339250960611, 19.73917828529907055, 9.8696034010903586179]),
-        (2, [124.01787668541028736, -124.02520426492638192, 124.02510672026800076, -9.99998000002749997e-13]),
+        (1, [19.654153659190554, 19.72933233925096, 19.73917828529907, 9.869603401090359]),
+        (2, [124.01787668541029, -124.02520426492638, 124.025106720268, -9.99998000002750e-13]),
     ];
     for (n, expected) in expected {
         for (found, e) in ops::polygamma(n, &x).unwrap().to_vec::<f64>().into_iter().zip(expected) {

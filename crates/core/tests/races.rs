@@ -42,7 +42,7 @@ fn x() -> Tensor {
 /// C-62: both ops, their operands and what each does; the refused one has written nothing.
 #[test]
 fn conflicts_name_both_ops() {
-    assert!(ENABLED, "tests are debug builds, or have the feature");
+    const { assert!(ENABLED, "tests are debug builds, or have the feature") };
     let t = x();
     let all = [t.clone()];
     let other = x();
@@ -100,7 +100,7 @@ fn readers_and_disjoint_writers_do_not_meet() {
     });
     // Two rows, and two columns, whose memory interleaves.
     for (mine, theirs) in [(t.select(0, 0), t.select(0, 1)), (t.select(1, 0), t.narrow(1, 1, 2))] {
-        while_used("writer", Role::Writes, &[theirs.clone()], || {
+        while_used("writer", Role::Writes, std::slice::from_ref(&theirs), || {
             assert!(ops::add_scalar_(&mine, 1.into(), 1.into()).is_ok(), "C-63: disjoint views");
             assert!(mine.try_to_vec::<f32>().is_ok());
             assert!(race(ops::add_scalar_(&t, 1.into(), 1.into())).is_some(), "C-63: the whole is not disjoint");
@@ -133,7 +133,7 @@ fn one_thread_may_use_memory_as_it_likes() {
 #[test]
 fn refusals_leave_nothing_held() {
     let (a, b) = (x(), x());
-    while_used("reader", Role::Reads, &[b.clone()], || {
+    while_used("reader", Role::Reads, std::slice::from_ref(&b), || {
         let both = Use::new("both", Role::Writes, &[a.clone(), b.clone()]);
         assert!(both.is_err());
     });
@@ -153,7 +153,7 @@ fn backward_reports_conflicts() {
     let x = Tensor::new(&[1.0f64, 1.0]).requires_grad_();
     let y = (&x * &w).sum();
     let keep = firebrand_core::autograd::BackwardOptions { retain_graph: Some(true), ..Default::default() };
-    let found = while_used("optimiser", Role::Writes, &[w.clone()], || race(y.try_backward(&keep)));
+    let found = while_used("optimiser", Role::Writes, std::slice::from_ref(&w), || race(y.try_backward(&keep)));
     assert_eq!(found.as_deref(), Some("mul reads other; optimiser writes tensors[0]"));
     y.backward();
     assert_eq!(x.grad().unwrap().to_vec::<f64>(), [2.0, 3.0]);

@@ -246,7 +246,7 @@ fn claims_of_headers_are_compared_with_the_file() {
     let packed = packed.finish().expect("memory");
     assert!(parse_idx(&packed).expect_err("a bomb").to_string().contains("memory"));
     let names = ",".repeat(1 << 22);
-    let error = parse_csv(&names, &CsvOptions::default()).err().expect("four million empty names").to_string();
+    let error = parse_csv(&names, &CsvOptions::default()).expect_err("four million empty names").to_string();
     assert!(error.starts_with("read_csv: "), "{error}");
 }
 
