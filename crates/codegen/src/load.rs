@@ -6,6 +6,7 @@
 mod ours;
 mod setup;
 
+#[cfg(feature = "emit")]
 pub(crate) use ours::derivatives_file;
 
 use crate::api::cpp;

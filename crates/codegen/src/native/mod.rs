@@ -16,6 +16,7 @@ mod views;
 
 pub use ours::{Form, Implementation, RustFunction};
 pub use read::Precompute;
+#[cfg(feature = "emit")]
 pub(crate) use record::is_flag;
 pub use record::{Autocast, Cost, Decomposition, Devices, Record, Training, Vmap};
 pub use views::{ViewGroup, group_views};

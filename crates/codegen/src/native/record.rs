@@ -4,6 +4,7 @@
 //! What a column holds when its key is absent, and whether it may be, is decided at emission, where all ops are known.
 
 use super::read::{Check, Fields, bad_value, refuse};
+use crate::dialect::is_ident;
 use crate::error::{Kind, Refusal};
 use crate::schema::{BaseTy, FunctionSchema, Type};
 use crate::yaml::Node;
@@ -164,7 +165,7 @@ fn vmap(node: &Node, func: &FunctionSchema) -> Check<Vmap> {
             "random" => Ok(Vmap::Random),
             "refuse" => Ok(Vmap::Refuse),
             "loop" => Ok(Vmap::Loop),
-            path if path.contains("::") && syn::parse_str::<syn::Path>(path).is_ok() => Ok(Vmap::Rule(path.into())),
+            path if path.contains("::") && path.split("::").all(is_ident) => Ok(Vmap::Rule(path.into())),
             other => refuse(Kind::FieldValue, format!("`vmap: {other}` is not known; it is one of {WANTED}")),
         };
     };
