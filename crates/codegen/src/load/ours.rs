@@ -29,6 +29,7 @@ pub(super) fn inline_entry(func: &NativeFunction) -> Option<Result<Node>> {
 }
 
 /// Which file the derivatives of an op stand in, for errors.
+#[cfg(feature = "emit")]
 pub(crate) fn derivatives_file(func: &NativeFunction) -> &'static str {
     let inline = func.rust.as_ref().is_some_and(|rust| rust.derivative.is_some());
     if inline { NATIVE_FILE } else { DERIVATIVES_FILE }
