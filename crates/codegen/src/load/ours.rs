@@ -10,7 +10,9 @@ use crate::dialect::is_ident;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::model::{DifferentiabilityInfo, Infos};
 use crate::native::NativeFunction;
-use crate::pipeline::{DERIVATIVES_FILE, NATIVE_FILE};
+#[cfg(feature = "emit")]
+use crate::pipeline::DERIVATIVES_FILE;
+use crate::pipeline::NATIVE_FILE;
 use crate::yaml::{Node, Value};
 use std::collections::HashMap;
 
