@@ -2,12 +2,12 @@
 //!
 //! In-place ops take `&self`, so safe code can write a storage from two threads at once. Where this check is on, that is an
 //! error that names both ops instead of a data race: in debug builds, and in release builds with the feature `race-checks`.
-//! Elsewhere [`Hold`] has no size and no code.
+//! Elsewhere `Hold` has no size and no code.
 //!
-//! A kernel reaches a tensor's memory through [`Tensor::read`] or [`Tensor::write`], and what these return holds the tensor's
+//! A kernel reaches a tensor's memory through `Tensor::read` or `Tensor::write`, and what these return holds the tensor's
 //! elements for as long as the kernel can use its views. So no op can be forgotten, an op that looks at shapes only
 //! holds nothing, and nothing is held while user code runs. A thread is never in its own way. Elements are compared
-//! exactly ([`region`]): threads may write disjoint slices of one storage, columns too.
+//! exactly (`region`): threads may write disjoint slices of one storage, columns too.
 //!
 //! What it does not see: accesses that are unordered but happen not to meet. It finds races that occur, not those that might.
 
