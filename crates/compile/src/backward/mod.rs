@@ -3,7 +3,7 @@
 //! Inside the scope that [`enable`] opens, every backward pass of this thread that records nothing is captured once per
 //! structure, compiled with a back end and used again. It does what a plain run does, in the same order: hooks of every
 //! kind, accumulation as soon as a gradient is ready, callbacks at the end. Kept tensors, seeds, sizes and numbers are
-//! inputs; pure hooks ([`crate::backend::register_pure_hook`]) are part of the graph; everything else that is user code is
+//! inputs; pure hooks (`register_pure_hook`) are part of the graph; everything else that is user code is
 //! called from it (`call_host` nodes). Runs that create a graph, and runs under transforms, autocast, anomaly or inference
 //! mode, are plain.
 //!
