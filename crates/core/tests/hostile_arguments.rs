@@ -194,6 +194,20 @@ fn geometry_of_windows_does_not_wrap() {
     assert_eq!(ops::upsample_nearest2d(&none, &large, None, None).unwrap().numel(), 0);
     assert_eq!(ops::_adaptive_avg_pool2d(&none, &large).unwrap().numel(), 0);
     assert_eq!(ops::constant_pad_nd(&none, &[0.into(), (1i64 << 40).into()], Scalar::Int(0)).unwrap().numel(), 0);
+    // The same for a result that is empty in one dimension and beyond all memory in another.
+    let volume = Tensor::ones([2, 1, 2, 2, 2]);
+    for long in 0..3 {
+        let sizes = [0, 1, 2].map(|d| if d == long { i64::from(i32::MAX) } else { ((long + 3 - d) % 3 - 1) as i64 });
+        assert_eq!(sizes.iter().product::<i64>(), 0, "{sizes:?}");
+        let pooled = ops::_adaptive_avg_pool3d(&volume, &sizes.map(SymInt::from)).unwrap();
+        assert_eq!((pooled.numel(), pooled.shape()[2 + long]), (0, i32::MAX as usize), "average to {sizes:?}");
+        let back = ops::_adaptive_avg_pool3d_backward(&pooled, &volume).unwrap();
+        assert_eq!(back.to_vec::<f32>(), [0.0; 16], "average back from {sizes:?}");
+        let (pooled, at) = ops::adaptive_max_pool3d(&volume, &sizes).unwrap();
+        assert_eq!((pooled.numel(), at.numel()), (0, 0), "maximum to {sizes:?}");
+    }
+    let (row, long) = (Tensor::ones([0, 1]), i64::MAX / 8);
+    assert_eq!(ops::constant_pad_nd(&row, &[0.into(), long.into()], Scalar::Int(0)).unwrap().numel(), 0);
 }
 
 #[test]

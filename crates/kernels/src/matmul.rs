@@ -410,7 +410,7 @@ fn matrix_vector<T: Real>(p: Product<T>) {
         if p.b.row == 1 || p.k == 1 {
             std::slice::from_raw_parts(p.b.ptr, p.k)
         } else {
-            x = (0..p.k).map(|l| *p.b.at(l, 0)).collect();
+            x = crate::scratch::collected((0..p.k).map(|l| *p.b.at(l, 0)));
             &x
         }
     };

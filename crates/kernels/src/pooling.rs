@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::real::{Ptr, Real, RealsMut, reals, with_real};
-use crate::{View, ViewMut, parallel};
+use crate::{View, ViewMut, parallel, scratch};
 
 /// Sizes of a pooling, with three spatial dimensions: missing leading ones are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,6 @@ struct Span {
     count: usize,
 }
 
-/// How many spans to make for `n` positions: without planes nobody asks for one, however many positions there are.
-fn positions(planes: usize, n: usize) -> usize {
-    if planes == 0 { 0 } else { n }
-}
-
 /// The spans of every output position, by dimension.
 struct Spans {
     planes: usize,
@@ -80,51 +75,53 @@ struct Spans {
 }
 
 impl Spans {
+    /// The spans that `span(dimension, position)` gives. An output without elements has none, however long its other
+    /// dimensions are.
+    fn new(
+        planes: usize,
+        (input, output): ([usize; 3], [usize; 3]),
+        step: [usize; 3],
+        span: impl Fn(usize, usize) -> Span,
+    ) -> Spans {
+        let empty = planes == 0 || output.contains(&0);
+        let axes = [0, 1, 2].map(|d| scratch::collected((0..if empty { 0 } else { output[d] }).map(|o| span(d, o))));
+        Spans { planes, input, axes, step }
+    }
+
     fn max(s: &PoolShape) -> Spans {
-        let axes = [0, 1, 2].map(|d| {
+        Spans::new(s.planes, (s.input, s.output), s.dilation, |d, o| {
             let (n, p, step) = (s.input[d], s.padding[d], s.dilation[d]);
-            let span = |o: usize| {
-                let at = o * s.stride[d]; // in padded coordinates
-                let end = (at + (s.kernel[d] - 1) * step + 1).saturating_sub(p).min(n);
-                // The first position of the window that is not padding.
-                let start = at + p.saturating_sub(at).div_ceil(step) * step - p;
-                Span { start: start.min(n - 1), end: end.max(start), count: 1 }
-            };
-            (0..positions(s.planes, s.output[d])).map(span).collect()
-        });
-        Spans { planes: s.planes, input: s.input, axes, step: s.dilation }
+            let at = o * s.stride[d]; // in padded coordinates
+            let end = (at + (s.kernel[d] - 1) * step + 1).saturating_sub(p).min(n);
+            // The first position of the window that is not padding.
+            let start = at + p.saturating_sub(at).div_ceil(step) * step - p;
+            Span { start: start.min(n - 1), end: end.max(start), count: 1 }
+        })
     }
 
     fn average(s: &PoolShape, count_include_pad: bool) -> Spans {
-        let axes = [0, 1, 2].map(|d| {
+        Spans::new(s.planes, (s.input, s.output), [1; 3], |d, o| {
             let (n, p) = (s.input[d], s.padding[d]);
-            let span = |o: usize| {
-                let at = o * s.stride[d];
-                let stop = (at + s.kernel[d]).min(n + 2 * p); // in padded coordinates
-                let (start, end) = (at.saturating_sub(p), stop.saturating_sub(p).min(n));
-                let inside = end.saturating_sub(start);
-                Span { start, end, count: if count_include_pad { stop.saturating_sub(at) } else { inside } }
-            };
-            (0..positions(s.planes, s.output[d])).map(span).collect()
-        });
-        Spans { planes: s.planes, input: s.input, axes, step: [1; 3] }
+            let at = o * s.stride[d];
+            let stop = (at + s.kernel[d]).min(n + 2 * p); // in padded coordinates
+            let (start, end) = (at.saturating_sub(p), stop.saturating_sub(p).min(n));
+            let inside = end.saturating_sub(start);
+            Span { start, end, count: if count_include_pad { stop.saturating_sub(at) } else { inside } }
+        })
     }
 
     fn adaptive(planes: usize, input: &[usize], output: &[usize]) -> Spans {
         let (input, output) = (wide(input, 1), wide(output, 1));
-        let axes = [0, 1, 2].map(|d| {
+        Spans::new(planes, (input, output), [1; 3], |d, o| {
             let (n, m) = (input[d], output[d]);
-            let span = |o: usize| {
-                let (start, end) = (o * n / m, ((o + 1) * n).div_ceil(m));
-                Span { start, end, count: end - start }
-            };
-            (0..positions(planes, m)).map(span).collect()
-        });
-        Spans { planes, input, axes, step: [1; 3] }
+            let (start, end) = (o * n / m, ((o + 1) * n).div_ceil(m));
+            Span { start, end, count: end - start }
+        })
     }
 
     fn in_plane(&self) -> usize {
-        self.input.iter().product()
+        // Sizes beside an empty batch need not have a product.
+        if self.planes == 0 { 0 } else { self.input.iter().product() }
     }
     fn out_plane(&self) -> usize {
         self.axes.iter().map(Vec::len).product()

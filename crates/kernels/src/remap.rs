@@ -7,7 +7,7 @@
 
 use crate::index::{Arithmetic, with_bytes};
 use crate::walk::{for_runs, last};
-use crate::{View, ViewMut, parallel, with_element};
+use crate::{View, ViewMut, parallel, scratch, with_element};
 
 /// How [`pad`] fills what lies outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +31,15 @@ const FILL: usize = usize::MAX;
 type Maps = Vec<Vec<usize>>;
 
 fn identity(sizes: &[usize]) -> Maps {
-    sizes.iter().map(|&n| (0..n).collect()).collect()
+    sizes.iter().map(|&n| scratch::collected(0..n)).collect()
 }
 
 /// Maps of padding by `(before, after)` on the trailing dimensions; negative amounts crop.
 fn pad_maps(sizes: &[usize], pads: &[(i64, i64)], mode: PadMode) -> Maps {
-    let mut maps = identity(sizes);
-    let first = sizes.len() - pads.len();
-    for (map, &(before, after)) in maps[first..].iter_mut().zip(pads) {
-        let n = map.len() as i128;
+    let (leading, padded) = sizes.split_at(sizes.len() - pads.len());
+    let mut maps = identity(leading);
+    for (&n, &(before, after)) in padded.iter().zip(pads) {
+        let n = n as i128;
         // Wider than the amounts, which may be any: only their sum is known to be a size.
         let (before, after) = (i128::from(before), i128::from(after));
         let read = |at: i128| match mode {
@@ -50,8 +50,10 @@ fn pad_maps(sizes: &[usize], pads: &[(i64, i64)], mode: PadMode) -> Maps {
             PadMode::Replicate => at.clamp(0, n - 1) as usize,
             PadMode::Circular => at.rem_euclid(n) as usize,
         };
-        *map = (-before..n + after).map(read).collect();
+        let mut map = scratch::room((before + n + after) as usize);
+        map.extend((-before..n + after).map(read));
         assert!(map.iter().all(|&at| at == FILL || at < n as usize), "padding {before} and {after} of {n} by {mode:?}");
+        maps.push(map);
     }
     maps
 }

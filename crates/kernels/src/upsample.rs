@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::real::{Ptr, Real, RealsMut, Scratch, per_isa, reals, with_real};
-use crate::{View, ViewMut, parallel};
+use crate::{View, ViewMut, parallel, scratch};
 
 /// How values between pixels are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<T: Real> Axis<T> {
             };
             (at, weights)
         });
-        Axis { input, taps, at: at.collect() }
+        Axis { input, taps, at: scratch::collected(at) }
     }
 }
 
