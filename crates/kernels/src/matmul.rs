@@ -404,7 +404,7 @@ per_isa! {
 
 /// `out[m, 1]`: a row's sum never depends on which rows are computed together.
 fn matrix_vector<T: Real>(p: Product<T>) {
-    let x: SmallVec<[T; 64]>;
+    let x: Vec<T>;
     // SAFETY: the k elements of the vector lie inside `b`, one after another or `row` apart.
     let x: &[T] = unsafe {
         if p.b.row == 1 || p.k == 1 {
