@@ -481,12 +481,18 @@ impl Tensor {
     /// The size of every dimension.
     #[inline]
     pub fn shape(&self) -> &[usize] {
-        if self.flags() & SYMBOLIC != 0
-            && let Some(tracer) = crate::capture::tracer()
-        {
-            tracer.observe_sizes(self);
+        if self.flags() & SYMBOLIC != 0 {
+            self.observe_sizes();
         }
         self.layout().sizes()
+    }
+
+    /// Tells whoever captures that code here depends on the sizes.
+    #[cold]
+    fn observe_sizes(&self) {
+        if let Some(tracer) = crate::capture::tracer() {
+            tracer.observe_sizes(self);
+        }
     }
 
     /// Makes [`Tensor::size`] ask the tracer; for the tensors of a capture whose sizes vary.
@@ -778,7 +784,7 @@ impl Tensor {
     // ---- history at birth
 
     /// Gives a tensor that nobody else has seen its history.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_birth_history(&mut self, edge: Edge) {
         match Arc::get_mut(&mut self.0) {
             Some(inner) => inner.grad_fn = Some(edge),

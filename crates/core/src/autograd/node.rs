@@ -46,7 +46,7 @@ pub struct InputMetadata {
 }
 
 impl InputMetadata {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(t: &Tensor) -> InputMetadata {
         InputMetadata { shape: SmallVec::from_slice(t.shape()), dtype: t.dtype(), device: t.device(), any_dtype: false }
     }
@@ -199,12 +199,12 @@ struct NodeInner {
 
 impl Node {
     /// A node with the next sequence number of this thread.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(edges: Edges, inputs: SmallVec<[InputMetadata; 1]>, formula: Box<dyn Backward>) -> Result<Node> {
         Node::with_sequence(state::next_sequence(), edges, inputs, formula)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_sequence(
         sequence_nr: u64,
         edges: Edges,
@@ -217,7 +217,7 @@ impl Node {
     }
 
     /// A node that creation hooks have not seen: [`Node::announce`] shows it to them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unannounced(
         sequence_nr: u64,
         edges: Edges,

@@ -210,7 +210,7 @@ impl Tensor {
     }
 
     /// Where this tensor's gradient goes: its node, or the accumulate node of a leaf that wants gradients.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn gradient_edge(&self) -> Result<Option<Edge>> {
         let flags = self.flags();
         if flags & (VIEW | REBASED) == 0 {
@@ -225,6 +225,7 @@ impl Tensor {
         self.gradient_edge_slow()
     }
 
+    #[cold]
     fn gradient_edge_slow(&self) -> Result<Option<Edge>> {
         if let Some(e) = self.grad_fn_edge()? {
             return Ok(Some(e));
