@@ -128,7 +128,7 @@ impl Spans {
     }
     /// Planes that are worth a thread.
     fn grain(&self) -> usize {
-        (1 << 15) / (self.in_plane() + 4 * self.out_plane()) + 1
+        (1 << 15) / (self.in_plane() + 4 * self.out_plane()).max(1) + 1
     }
 
     /// Calls `f(output position, spans)` for every output of a plane, in order.
