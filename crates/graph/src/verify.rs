@@ -3,12 +3,12 @@
 //! A graph is well formed when, node by node in order:
 //! 1. every argument belongs to this graph and is defined before it is used;
 //! 2. no two nodes have one name;
-//! 3. placeholders have at most one argument (their default), `get_attr` none, `output` exactly one;
+//! 3. placeholders have at most one argument (their default, which names no node), `get_attr` none, `output` exactly one;
 //! 4. every `get_attr` path names an attribute of the owning module, every `call_module` path a sub-graph;
 //! 5. and every sub-graph that a `get_attr` or `call_module` names is well formed in turn.
 //!
 //! A program ([`verify_program`]) has a well-formed graph and, besides:
-//! 6. ends with `output`, and calls neither modules nor methods;
+//! 6. begins with its placeholders, ends with `output`, and calls neither modules nor methods;
 //! 7. has one input spec for each placeholder and one output spec for each element returned, and the name of every spec
 //!    that stands for a node is the name of the node in its place;
 //! 8. parameters are parameters of the state dict; persistent buffers are in it, or among the constants; other buffers
@@ -53,12 +53,15 @@ fn verify_at(module: &GraphModule, path: &str, seen: &mut HashSet<*const GraphMo
     let mut names: HashSet<&str> = HashSet::with_capacity(graph.len());
     for n in graph.nodes() {
         let node = &graph[n];
+        let is_placeholder = matches!(node.kind(), Kind::Placeholder(_));
         let mut wrong: Option<String> = None;
         for argument in node.arguments() {
             argument.for_each_node(&mut |used: NodeId| {
                 if wrong.is_some() {
                 } else if !graph.owns(used) {
                     wrong = Some("an argument belongs to another graph".to_string());
+                } else if is_placeholder {
+                    wrong = Some("the default of a placeholder names a node".to_string());
                 } else if !defined[used.index()] {
                     wrong = Some(format!("argument %{} is used before definition", graph[used].name()));
                 }
@@ -130,6 +133,10 @@ fn check_nodes(module: &GraphModule, dialect: Dialect) -> Result<(), Violation> 
     let graph = &module.graph;
     if graph.output_node().is_none() {
         return fail("", "the last node is not an output");
+    }
+    let is_placeholder = |n: &NodeId| matches!(graph[*n].kind(), Kind::Placeholder(_));
+    if let Some(late) = graph.nodes().skip_while(is_placeholder).find(is_placeholder) {
+        return fail(graph[late].name(), "a placeholder comes after other nodes");
     }
     for n in graph.nodes() {
         let (node, name) = (&graph[n], graph[n].name());

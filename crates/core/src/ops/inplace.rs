@@ -111,8 +111,10 @@ pub(crate) fn write_out(
     inputs: &[&Tensor],
     kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    prepare_out(op, out, &spec, inputs)?;
-    write(op, out, spec, inputs, kernel)
+    let resized = prepare_out(op, out, &spec, inputs)?;
+    write(op, resized.as_ref().unwrap_or(out), spec, inputs, kernel)?;
+    adopt(out, resized);
+    Ok(())
 }
 
 /// As [`write_out`], for kernels that read inputs after they began to write.
@@ -123,8 +125,10 @@ pub(crate) fn write_out_through_copy(
     inputs: &[&Tensor],
     kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    prepare_out(op, out, &spec, inputs)?;
-    write_through_copy(op, out, spec, inputs, kernel)
+    let resized = prepare_out(op, out, &spec, inputs)?;
+    write_through_copy(op, resized.as_ref().unwrap_or(out), spec, inputs, kernel)?;
+    adopt(out, resized);
+    Ok(())
 }
 
 /// As [`write_out_through_copy`], for several results: all are computed before the first is written.
@@ -135,34 +139,46 @@ pub(crate) fn write_outs<const N: usize>(
     inputs: &[&Tensor],
     kernel: &dyn Fn([&Tensor; N]) -> Result<()>,
 ) -> Result<()> {
-    for (out, spec) in outs.iter().zip(&specs) {
-        prepare_out(op, out, spec, inputs)?;
-        same_shape(op, spec, out)?;
+    let mut resized = [const { None }; N];
+    for ((out, spec), resized) in outs.iter().zip(&specs).zip(&mut resized) {
+        *resized = prepare_out(op, out, spec, inputs)?;
+        same_shape(op, spec, resized.as_ref().unwrap_or(out))?;
         same_dtype(op, spec, out)?;
     }
     let results: Vec<Tensor> = specs.iter().map(raw).collect::<Result<_>>()?;
     if outs.iter().all(|out| !out.is_meta()) {
         kernel(std::array::from_fn(|k| &results[k]))?;
     }
-    for ((out, spec), result) in outs.iter().zip(specs).zip(&results) {
-        write(op, out, spec.into(), &[], &|out| {
+    for (((out, spec), result), resized) in outs.iter().zip(specs).zip(&results).zip(resized) {
+        write(op, resized.as_ref().unwrap_or(out), spec.into(), &[], &|out| {
             firebrand_kernels::copy(result.read()?.view(), out.write()?.view_mut());
             Ok(())
         })?;
+        adopt(out, resized);
     }
     Ok(())
 }
 
-fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) -> Result<()> {
+/// Checks an `out=` argument. An empty one of another shape is to [`adopt`] the tensor that this returns, once the result
+/// is in it: the argument may be an input too, and keeps its shape until the kernel has read it.
+fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) -> Result<Option<Tensor>> {
     if state::is(state::GRAD) && (out.requires_grad() || inputs.iter().any(|t| t.requires_grad())) {
         return Err(Error::argument(
             op,
             "out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result",
         ));
     }
-    if out.shape() != spec.layout.sizes() && out.numel() == 0 {
-        let fresh = Tensor::try_empty(Spec { dtype: out.dtype(), device: out.device(), layout: spec.layout.clone() })?;
-        out.replace_data(fresh.storage().clone(), fresh.spec().clone());
+    out.check_writable(op)?;
+    if out.shape() == spec.layout.sizes() || out.numel() != 0 {
+        return Ok(None);
     }
-    out.check_writable(op)
+    Tensor::try_empty(Spec { dtype: out.dtype(), device: out.device(), layout: spec.layout.clone() }).map(Some)
+}
+
+/// Gives `out` the memory and shape of a result that it was resized for.
+fn adopt(out: &Tensor, resized: Option<Tensor>) {
+    if let Some(t) = resized {
+        out.replace_data(t.storage().clone(), t.spec().clone());
+        out.bump_version();
+    }
 }

@@ -75,18 +75,12 @@ pub(crate) fn contiguous(t: &Tensor) -> Result<Tensor> {
     Ok(c)
 }
 
-/// Floats that are asked to add up as integers are converted one by one, not in the end.
+/// Elements that lose something on the way to the result's dtype (a fraction, an imaginary part) lose it one by one, not
+/// in the end.
 fn addends(t: &Tensor, out: &Tensor) -> Result<Tensor> {
-    if t.dtype().is_differentiable() && !out.dtype().is_differentiable() {
-        converted(t, out.dtype())
-    } else {
-        Ok(t.clone())
-    }
-}
-
-/// What a reduction to a real dtype reads of complex elements.
-fn real_part(t: &Tensor, out: &Tensor) -> Result<Tensor> {
-    if t.dtype().is_complex() && !out.dtype().is_complex() { converted(t, out.dtype()) } else { Ok(t.clone()) }
+    let (from, to) = (t.dtype(), out.dtype());
+    let loses = from.is_differentiable() && !to.is_differentiable() || from.is_complex() && !to.is_complex();
+    if loses { converted(t, to) } else { Ok(t.clone()) }
 }
 
 pub(crate) fn sum(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {
@@ -104,7 +98,7 @@ pub(crate) fn sum_dim(
 }
 
 pub(crate) fn mean(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {
-    fold(Reduce::Mean, &real_part(t, out)?, &every_dim(t), out)
+    fold(Reduce::Mean, &addends(t, out)?, &every_dim(t), out)
 }
 
 pub(crate) fn mean_dim(
@@ -114,7 +108,7 @@ pub(crate) fn mean_dim(
     _dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    over(Reduce::Mean, &real_part(t, out)?, dim, out)
+    over(Reduce::Mean, &addends(t, out)?, dim, out)
 }
 
 pub(crate) fn prod(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {
