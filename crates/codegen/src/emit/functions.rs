@@ -60,8 +60,9 @@ fn function(plan: &Plan<'_>) -> String {
         (_, Form::Out) => out(plan),
     };
     let doc = plan.doc();
+    let example = if op.native.variant_method { String::new() } else { plan.example() };
     format!(
-        "{doc}\npub fn {rust}{generics}({parameters}) -> Result<{ret}> {{ let word = state::word(); {layers} {body} }}"
+        "{doc}{example}\npub fn {rust}{generics}({parameters}) -> Result<{ret}> {{ let word = state::word(); {layers} {body} }}"
     )
 }
 

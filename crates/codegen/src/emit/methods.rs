@@ -59,13 +59,13 @@ fn pair(plan: &Plan<'_>) -> String {
     let arguments = join(op.args().map(argument));
     // Every reference among the parameters would otherwise hide that the result is `self`.
     let ret = plan.return_type().replace("&'a ", "&");
-    let (doc, rust) = (plan.doc(), &op.rust.name);
+    let (doc, example, rust) = (plan.doc(), plan.example(), &op.rust.name);
     let tried = try_name(&name);
     format!(
-        "{doc}
+        "{doc}{example}
          ///
          /// # Panics
-         /// With the error of [`Tensor::{tried}`].
+         /// If [`Tensor::{tried}`] returns an error.
          #[inline]
          #[track_caller]
          pub fn {name}({parameters}) -> {ret} {{ expect_ok(self.{tried}({passed})) }}

@@ -3,6 +3,7 @@
 use super::derive::Differentiation;
 use super::op::{Arg, Op, Returns};
 use super::types::Ty;
+use crate::native::Form;
 use crate::schema::SchemaKind;
 
 /// An op with its derivative: what every file is made from.
@@ -122,8 +123,22 @@ impl Plan<'_> {
 
     /// Doc comment with the op's schema, below what its entry says of it.
     pub(super) fn doc(&self) -> String {
-        let sentence = self.op.rust.record.doc.as_ref().map_or(String::new(), |doc| format!("/// {doc}\n///\n"));
+        let form = match self.op.rust.form {
+            Form::Declared => "",
+            Form::Inplace => " In-place form.",
+            Form::Out => " `out=` form.",
+        };
+        let sentence = self.op.rust.record.doc.as_ref().map_or(String::new(), |doc| format!("/// {doc}{form}\n///\n"));
         format!("{sentence}/// `aten::{}`", self.op.native.text)
+    }
+
+    /// The example of the op's entry as a documentation test, below [`Plan::doc`]; imports are not shown.
+    pub(super) fn example(&self) -> String {
+        let Some(example) = &self.op.rust.record.example else { return String::new() };
+        let lines: String = example.lines().map(|line| format!("/// {line}\n")).collect();
+        format!(
+            "\n///\n/// ```\n/// # use firebrand_core::{{DType, Tensor, ops}};\n{lines}/// # Ok::<(), firebrand_core::Error>(())\n/// ```"
+        )
     }
 }
 

@@ -130,6 +130,7 @@ const FIELDS: &[&str] = &[
     "training",
     "devices",
     "doc",
+    "example",
 ];
 
 /// One entry: the operator it declares, then the forms it asks for.

@@ -100,14 +100,17 @@ pub struct Record {
     pub training: Option<Training>,
     /// `devices:`
     pub devices: Devices,
-    /// `doc:`, one sentence.
+    /// `doc:`, a sentence or two.
     pub doc: Option<String>,
+    /// `example:`, lines of Rust that the documentation shows and tests.
+    pub example: Option<String>,
 }
 
 impl Record {
-    /// What the in-place and `out=` forms of an op say: autocast leaves them alone, as PyTorch's does.
+    /// What the in-place and `out=` forms of an op say: autocast leaves them alone, as PyTorch's does, and the example
+    /// calls the op itself.
     pub(super) fn of_form(&self) -> Record {
-        Record { autocast: Autocast::AsIs, ..self.clone() }
+        Record { autocast: Autocast::AsIs, example: None, ..self.clone() }
     }
 }
 
@@ -141,6 +144,7 @@ pub(super) fn record(fields: &mut Fields<'_>, func: &FunctionSchema) -> Check<Re
             None => Devices::Same,
         },
         doc: fields.take("doc").map(|node| doc(node).map_err(|e| e.on(node.line))).transpose()?,
+        example: fields.take("example").map(|node| example(node).map_err(|e| e.on(node.line))).transpose()?,
     })
 }
 
@@ -219,6 +223,13 @@ fn devices(node: &Node, func: &FunctionSchema) -> Check<Devices> {
 fn doc(node: &Node) -> Check<String> {
     match node.as_str() {
         Some(text) if text.ends_with('.') && !text.contains('\n') => Ok(text.to_owned()),
-        _ => Err(bad_value("doc", "one sentence that ends with a full stop")),
+        _ => Err(bad_value("doc", "a sentence that ends with a full stop")),
+    }
+}
+
+fn example(node: &Node) -> Check<String> {
+    match node.as_str() {
+        Some(text) if text.contains("assert") => Ok(text.trim_end().to_owned()),
+        _ => Err(bad_value("example", "lines of Rust with an assertion")),
     }
 }

@@ -52,7 +52,7 @@ fn users_get_methods() {
                 /// `aten::blend.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
                 ///
                 /// # Panics
-                /// With the error of [`Tensor::try_blend`].
+                /// If [`Tensor::try_blend`] returns an error.
                 #[inline]
                 #[track_caller]
                 pub fn blend(&self, other: &Tensor) -> Tensor {
@@ -66,7 +66,7 @@ fn users_get_methods() {
                 /// `aten::blend_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
                 ///
                 /// # Panics
-                /// With the error of [`Tensor::try_blend_`].
+                /// If [`Tensor::try_blend_`] returns an error.
                 #[inline]
                 #[track_caller]
                 pub fn blend_(&self, other: &Tensor) -> &Tensor {
@@ -80,7 +80,7 @@ fn users_get_methods() {
                 /// `aten::best(Tensor self, int dim=-1) -> (Tensor values, Tensor indices)`
                 ///
                 /// # Panics
-                /// With the error of [`Tensor::try_best`].
+                /// If [`Tensor::try_best`] returns an error.
                 #[inline]
                 #[track_caller]
                 pub fn best(&self, dim: i64) -> (Tensor, Tensor) {
@@ -94,7 +94,7 @@ fn users_get_methods() {
                 /// `aten::pieces(Tensor(a -> *) self, SymInt size, int dim=0) -> Tensor(a)[]`
                 ///
                 /// # Panics
-                /// With the error of [`Tensor::try_pieces`].
+                /// If [`Tensor::try_pieces`] returns an error.
                 #[inline]
                 #[track_caller]
                 pub fn pieces(&self, size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {

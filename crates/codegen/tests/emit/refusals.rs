@@ -160,7 +160,7 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::FieldUnknown,
         expect![[r#"
-            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, complex, out, out_args, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc (native/field_unknown)
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, complex, out, out_args, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc, example (native/field_unknown)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );
@@ -259,7 +259,16 @@ fn a_record_that_is_not_clear_is_refused() {
         &rule,
         Kind::FieldValue,
         expect![[r#"
-        ops.yaml:5: the field `doc` must be one sentence that ends with a full stop (native/field_value)
+        ops.yaml:5: the field `doc` must be a sentence that ends with a full stop (native/field_value)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        &with("  vmap: loop\n  example: let y = x.scale(&x);\n"),
+        &rule,
+        Kind::FieldValue,
+        expect![[r#"
+        ops.yaml:5: the field `example` must be lines of Rust with an assertion (native/field_value)
           in scale(Tensor self, Tensor by) -> Tensor
     "#]],
     );

@@ -165,3 +165,32 @@ fn committed_files_are_up_to_date() {
         assert!(committed == file.text, "{} is stale; run `cargo xtask codegen`", file.name);
     }
 }
+
+/// How many ops whose names do not begin with `_` have a `doc:`. New ones should have one too; the list says which do not.
+#[test]
+fn public_ops_are_documented() {
+    let entries = include_str!("../../../../schema/ops.yaml").split("\n- func: ").skip(1);
+    let public: Vec<&str> = entries.filter(|entry| !entry.starts_with('_')).collect();
+    let bare: Vec<&str> = public
+        .iter()
+        .filter(|entry| !entry.contains("\n  doc: "))
+        .map(|entry| entry.split('(').next().unwrap_or_default())
+        .collect();
+    let documented = public.len() - bare.len();
+    assert!(
+        documented * 100 >= public.len() * 95,
+        "{documented} of {} public ops are documented; without `doc:` are {bare:?}",
+        public.len()
+    );
+}
+
+#[test]
+fn an_example_is_shown_above_the_method_that_panics_only() {
+    let entry = "- func: halve(Tensor self) -> Tensor\n  composite: halve\n  doc: Halves.\n  example: |\n    let x = 1;\n    assert_eq!(x, 1);\n";
+    let files = run(entry, "").expect("the entry is in order");
+    let count = |file: &str| {
+        let text = &files.iter().find(|f| f.name == file).expect("a file of that name").text;
+        (text.matches("/// Halves.").count(), text.matches("/// assert_eq!(x, 1);").count())
+    };
+    assert_eq!((count("methods.rs"), count("functions.rs")), ((2, 1), (1, 0)));
+}

@@ -12,7 +12,7 @@ use crate::dispatch::{self, Lent, MemoryFormat};
 use crate::ops::{composite, devices, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 
-/// The sum of `self` and `alpha` times `other`, which broadcast.
+/// Adds `alpha` times `other` to `self`, element by element, with broadcasting.
 ///
 /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
 pub fn add(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
@@ -39,7 +39,7 @@ pub fn add(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The sum of `self` and `alpha` times `other`, which broadcast.
+/// Adds `alpha` times `other` to `self`, element by element, with broadcasting. In-place form.
 ///
 /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
 pub fn add_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a Tensor> {
@@ -73,7 +73,7 @@ pub fn add_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a 
     Ok(self_)
 }
 
-/// The sum of `self` and `alpha` times `other`, which broadcast.
+/// Adds `alpha` times `other` to `self`, element by element, with broadcasting. `out=` form.
 ///
 /// `aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn add_out<'a>(
@@ -93,6 +93,8 @@ pub fn add_out<'a>(
     Ok(out)
 }
 
+/// Adds `alpha` times a number to every element.
+///
 /// `aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
 pub fn add_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -117,6 +119,8 @@ pub fn add_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor
     Ok(result)
 }
 
+/// Adds `alpha` times a number to every element. In-place form.
+///
 /// `aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
 pub fn add_scalar_<'a>(
     self_: &'a Tensor,
@@ -152,7 +156,7 @@ pub fn add_scalar_<'a>(
     Ok(self_)
 }
 
-/// `self` minus `alpha` times `other`, which broadcast.
+/// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting.
 ///
 /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
 pub fn sub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
@@ -179,7 +183,7 @@ pub fn sub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `self` minus `alpha` times `other`, which broadcast.
+/// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting. In-place form.
 ///
 /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
 pub fn sub_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a Tensor> {
@@ -213,7 +217,7 @@ pub fn sub_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a 
     Ok(self_)
 }
 
-/// `self` minus `alpha` times `other`, which broadcast.
+/// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting. `out=` form.
 ///
 /// `aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn sub_out<'a>(
@@ -233,6 +237,8 @@ pub fn sub_out<'a>(
     Ok(out)
 }
 
+/// Subtracts `alpha` times a number from every element.
+///
 /// `aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
 pub fn sub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -257,6 +263,8 @@ pub fn sub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor
     Ok(result)
 }
 
+/// Subtracts `alpha` times a number from every element. In-place form.
+///
 /// `aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
 pub fn sub_scalar_<'a>(
     self_: &'a Tensor,
@@ -292,6 +300,8 @@ pub fn sub_scalar_<'a>(
     Ok(self_)
 }
 
+/// `other - alpha * self`: subtraction with the operands swapped.
+///
 /// `aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
 pub fn rsub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -317,6 +327,8 @@ pub fn rsub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `other - alpha * self` for a number `other`.
+///
 /// `aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
 pub fn rsub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -342,7 +354,7 @@ pub fn rsub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tenso
     Ok(result)
 }
 
-/// The product, element by element, of tensors that broadcast.
+/// Multiplies element by element, with broadcasting.
 ///
 /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn mul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -375,7 +387,7 @@ pub fn mul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The product, element by element, of tensors that broadcast.
+/// Multiplies element by element, with broadcasting. In-place form.
 ///
 /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn mul_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
@@ -417,7 +429,7 @@ pub fn mul_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The product, element by element, of tensors that broadcast.
+/// Multiplies element by element, with broadcasting. `out=` form.
 ///
 /// `aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn mul_out<'a>(
@@ -434,6 +446,8 @@ pub fn mul_out<'a>(
     Ok(out)
 }
 
+/// Multiplies every element by a number.
+///
 /// `aten::mul.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn mul_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -456,6 +470,8 @@ pub fn mul_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Multiplies every element by a number. In-place form.
+///
 /// `aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn mul_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -485,7 +501,7 @@ pub fn mul_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The quotient, element by element; integers divide to floats.
+/// Divides element by element, with broadcasting. Dividing integers gives floats.
 ///
 /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn div(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -514,7 +530,7 @@ pub fn div(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The quotient, element by element; integers divide to floats.
+/// Divides element by element, with broadcasting. Dividing integers gives floats. In-place form.
 ///
 /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn div_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
@@ -549,7 +565,7 @@ pub fn div_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The quotient, element by element; integers divide to floats.
+/// Divides element by element, with broadcasting. Dividing integers gives floats. `out=` form.
 ///
 /// `aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn div_out<'a>(
@@ -566,6 +582,8 @@ pub fn div_out<'a>(
     Ok(out)
 }
 
+/// Divides every element by a number. Dividing integers gives floats.
+///
 /// `aten::div.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn div_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -588,6 +606,8 @@ pub fn div_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Divides every element by a number. Dividing integers gives floats. In-place form.
+///
 /// `aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn div_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -617,6 +637,8 @@ pub fn div_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Divides, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division.
+///
 /// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
 pub fn div_mode(
     self_: &Tensor,
@@ -654,6 +676,8 @@ pub fn div_mode(
     Ok(result)
 }
 
+/// Divides, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division. In-place form.
+///
 /// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
 pub fn div_mode_<'a>(
     self_: &'a Tensor,
@@ -696,6 +720,8 @@ pub fn div_mode_<'a>(
     Ok(self_)
 }
 
+/// Divides by a number, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division.
+///
 /// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
 pub fn div_scalar_mode(
     self_: &Tensor,
@@ -725,6 +751,8 @@ pub fn div_scalar_mode(
     Ok(result)
 }
 
+/// Divides by a number, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division. In-place form.
+///
 /// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
 pub fn div_scalar_mode_<'a>(
     self_: &'a Tensor,
@@ -761,6 +789,8 @@ pub fn div_scalar_mode_<'a>(
     Ok(self_)
 }
 
+/// Alias of `div`.
+///
 /// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn true_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -775,6 +805,8 @@ pub fn true_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::true_divide(self_, other)
 }
 
+/// Divides and rounds down, so the result has the sign of the true quotient. Integers stay integers.
+///
 /// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
 pub fn floor_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -796,6 +828,8 @@ pub fn floor_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Divides and rounds down, so the result has the sign of the true quotient. Integers stay integers. In-place form.
+///
 /// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn floor_divide_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -826,6 +860,8 @@ pub fn floor_divide_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor
     Ok(self_)
 }
 
+/// Divides by a number and rounds down.
+///
 /// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn floor_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -847,6 +883,8 @@ pub fn floor_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Divides by a number and rounds down. In-place form.
+///
 /// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn floor_divide_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -876,6 +914,8 @@ pub fn floor_divide_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a 
     Ok(self_)
 }
 
+/// The remainder of the division rounded down; it has the sign of the divisor, as Python's `%`.
+///
 /// `aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn remainder(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -909,6 +949,8 @@ pub fn remainder(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The remainder of the division rounded down; it has the sign of the divisor, as Python's `%`. In-place form.
+///
 /// `aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn remainder_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -953,6 +995,8 @@ pub fn remainder_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The remainder of dividing by a number; it has the sign of the divisor, as Python's `%`.
+///
 /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn remainder_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -974,6 +1018,8 @@ pub fn remainder_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The remainder of dividing by a number; it has the sign of the divisor, as Python's `%`. In-place form.
+///
 /// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn remainder_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1003,6 +1049,8 @@ pub fn remainder_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Ten
     Ok(self_)
 }
 
+/// The remainder of dividing a number by every element.
+///
 /// `aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor`
 pub fn scalar_remainder(self_: Scalar, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1028,6 +1076,8 @@ pub fn scalar_remainder(self_: Scalar, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The remainder of the division rounded toward zero; it has the sign of the dividend, as Rust's `%`.
+///
 /// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn fmod(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1059,6 +1109,8 @@ pub fn fmod(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The remainder of the division rounded toward zero; it has the sign of the dividend, as Rust's `%`. In-place form.
+///
 /// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn fmod_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1099,6 +1151,8 @@ pub fn fmod_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The remainder of dividing by a number; it has the sign of the dividend, as Rust's `%`.
+///
 /// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn fmod_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -1120,6 +1174,8 @@ pub fn fmod_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The remainder of dividing by a number; it has the sign of the dividend, as Rust's `%`. In-place form.
+///
 /// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn fmod_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1149,6 +1205,8 @@ pub fn fmod_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> 
     Ok(self_)
 }
 
+/// Raises every element of `self` to the power of the element of `exponent`.
+///
 /// `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
 pub fn pow(self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1173,6 +1231,8 @@ pub fn pow(self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Raises every element of `self` to the power of the element of `exponent`. In-place form.
+///
 /// `aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)`
 pub fn pow_<'a>(self_: &'a Tensor, exponent: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1211,7 +1271,7 @@ pub fn pow_<'a>(self_: &'a Tensor, exponent: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Every element to the power of one number.
+/// Raises every element to the power of one number.
 ///
 /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
 pub fn pow_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
@@ -1235,7 +1295,7 @@ pub fn pow_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Every element to the power of one number.
+/// Raises every element to the power of one number. In-place form.
 ///
 /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
 pub fn pow_scalar_<'a>(self_: &'a Tensor, exponent: Scalar) -> Result<&'a Tensor> {
@@ -1273,6 +1333,8 @@ pub fn pow_scalar_<'a>(self_: &'a Tensor, exponent: Scalar) -> Result<&'a Tensor
     Ok(self_)
 }
 
+/// Raises a number to the power of every element.
+///
 /// `aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor`
 pub fn scalar_pow(self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1299,6 +1361,8 @@ pub fn scalar_pow(self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Multiplies every element by itself.
+///
 /// `aten::square(Tensor self) -> Tensor`
 pub fn square(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1308,6 +1372,8 @@ pub fn square(self_: &Tensor) -> Result<Tensor> {
     composite::square(self_)
 }
 
+/// Multiplies every element by itself, in place.
+///
 /// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
 pub fn square_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1319,6 +1385,8 @@ pub fn square_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `self + value * tensor1 * tensor2`, with broadcasting.
+///
 /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
 pub fn addcmul(
     self_: &Tensor,
@@ -1361,6 +1429,8 @@ pub fn addcmul(
     Ok(result)
 }
 
+/// `self + value * tensor1 * tensor2`, with broadcasting. In-place form.
+///
 /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
 pub fn addcmul_<'a>(
     self_: &'a Tensor,
@@ -1411,6 +1481,8 @@ pub fn addcmul_<'a>(
     Ok(self_)
 }
 
+/// `self + value * tensor1 / tensor2`, with broadcasting.
+///
 /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
 pub fn addcdiv(
     self_: &Tensor,
@@ -1449,6 +1521,8 @@ pub fn addcdiv(
     Ok(result)
 }
 
+/// `self + value * tensor1 / tensor2`, with broadcasting. In-place form.
+///
 /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
 pub fn addcdiv_<'a>(
     self_: &'a Tensor,
@@ -1495,6 +1569,8 @@ pub fn addcdiv_<'a>(
     Ok(self_)
 }
 
+/// Linear interpolation: `self + weight * (end - self)`.
+///
 /// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
 pub fn lerp_scalar(self_: &Tensor, end: &Tensor, weight: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -1520,6 +1596,8 @@ pub fn lerp_scalar(self_: &Tensor, end: &Tensor, weight: Scalar) -> Result<Tenso
     Ok(result)
 }
 
+/// Linear interpolation: `self + weight * (end - self)`. In-place form.
+///
 /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
 pub fn lerp_scalar_<'a>(
     self_: &'a Tensor,
@@ -1556,6 +1634,8 @@ pub fn lerp_scalar_<'a>(
     Ok(self_)
 }
 
+/// Linear interpolation with a weight per element: `self + weight * (end - self)`.
+///
 /// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
 pub fn lerp(self_: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1593,6 +1673,8 @@ pub fn lerp(self_: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Linear interpolation with a weight per element: `self + weight * (end - self)`. In-place form.
+///
 /// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
 pub fn lerp_<'a>(
     self_: &'a Tensor,
@@ -1645,6 +1727,8 @@ pub fn lerp_<'a>(
     Ok(self_)
 }
 
+/// `self * 2^other`.
+///
 /// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn ldexp(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1672,6 +1756,8 @@ pub fn ldexp(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The larger of two elements, position by position. NaN wins over any number.
+///
 /// `aten::maximum(Tensor self, Tensor other) -> Tensor`
 pub fn maximum(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1693,6 +1779,8 @@ pub fn maximum(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The larger of two elements, position by position. NaN wins over any number. `out=` form.
+///
 /// `aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn maximum_out<'a>(
     self_: &Tensor,
@@ -1710,6 +1798,8 @@ pub fn maximum_out<'a>(
     Ok(out)
 }
 
+/// The smaller of two elements, position by position. NaN wins over any number.
+///
 /// `aten::minimum(Tensor self, Tensor other) -> Tensor`
 pub fn minimum(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1731,6 +1821,8 @@ pub fn minimum(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The smaller of two elements, position by position. NaN wins over any number. `out=` form.
+///
 /// `aten::minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn minimum_out<'a>(
     self_: &Tensor,
@@ -1748,6 +1840,8 @@ pub fn minimum_out<'a>(
     Ok(out)
 }
 
+/// The larger of two elements, position by position. A number wins over NaN.
+///
 /// `aten::fmax(Tensor self, Tensor other) -> Tensor`
 pub fn fmax(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1768,6 +1862,8 @@ pub fn fmax(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The smaller of two elements, position by position. A number wins over NaN.
+///
 /// `aten::fmin(Tensor self, Tensor other) -> Tensor`
 pub fn fmin(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1788,6 +1884,8 @@ pub fn fmin(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Alias of `maximum`.
+///
 /// `aten::max.other(Tensor self, Tensor other) -> Tensor`
 pub fn max_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1802,6 +1900,8 @@ pub fn max_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::max_other(self_, other)
 }
 
+/// Alias of `minimum`.
+///
 /// `aten::min.other(Tensor self, Tensor other) -> Tensor`
 pub fn min_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1816,6 +1916,8 @@ pub fn min_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::min_other(self_, other)
 }
 
+/// `sqrt(self² + other²)`, computed without overflow.
+///
 /// `aten::hypot(Tensor self, Tensor other) -> Tensor`
 pub fn hypot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1848,6 +1950,8 @@ pub fn hypot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `sqrt(self² + other²)`, computed without overflow. In-place form.
+///
 /// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn hypot_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1890,6 +1994,8 @@ pub fn hypot_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `log(exp(self) + exp(other))`, computed without overflow.
+///
 /// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
 pub fn logaddexp(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1912,6 +2018,8 @@ pub fn logaddexp(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `log2(2^self + 2^other)`, computed without overflow.
+///
 /// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
 pub fn logaddexp2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1934,6 +2042,8 @@ pub fn logaddexp2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The angle in radians between the positive x axis and the point (`other`, `self`), from -π to π.
+///
 /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
 pub fn atan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1954,6 +2064,8 @@ pub fn atan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The angle in radians between the positive x axis and the point (`other`, `self`), from -π to π. In-place form.
+///
 /// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn atan2_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -1987,6 +2099,8 @@ pub fn atan2_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The magnitude of `self` with the sign of `other`, zeros included.
+///
 /// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn copysign(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2016,6 +2130,8 @@ pub fn copysign(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The magnitude of `self` with the sign of `other`, zeros included. In-place form.
+///
 /// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn copysign_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2058,6 +2174,8 @@ pub fn copysign_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The magnitude of every element with the sign of one number.
+///
 /// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn copysign_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -2080,6 +2198,8 @@ pub fn copysign_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The magnitude of every element with the sign of one number. In-place form.
+///
 /// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn copysign_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2117,6 +2237,8 @@ pub fn copysign_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tens
     Ok(self_)
 }
 
+/// `self * log(other)`, which is 0 where `self` is 0 (unless `other` is NaN).
+///
 /// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn xlogy(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2137,6 +2259,8 @@ pub fn xlogy(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `self * log(other)`, which is 0 where `self` is 0 (unless `other` is NaN). In-place form.
+///
 /// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn xlogy_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2170,6 +2294,8 @@ pub fn xlogy_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `self * log(other)` for a number `other`; 0 where `self` is 0.
+///
 /// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
 pub fn xlogy_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -2192,6 +2318,8 @@ pub fn xlogy_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `self * log(other)` for a number `other`; 0 where `self` is 0. In-place form.
+///
 /// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn xlogy_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2228,6 +2356,8 @@ pub fn xlogy_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// `self * log(other)` for a number `self`; 0 if that is 0.
+///
 /// `aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor`
 pub fn scalar_xlogy(self_: Scalar, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2250,6 +2380,8 @@ pub fn scalar_xlogy(self_: Scalar, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The step function: 0 for negative elements, 1 for positive ones, and the element of `values` at 0.
+///
 /// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
 pub fn heaviside(self_: &Tensor, values: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2259,6 +2391,8 @@ pub fn heaviside(self_: &Tensor, values: &Tensor) -> Result<Tensor> {
     below::heaviside(word, self_, values)
 }
 
+/// The step function: 0 for negative elements, 1 for positive ones, and the element of `values` at 0. In-place form.
+///
 /// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
 pub fn heaviside_<'a>(self_: &'a Tensor, values: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2290,6 +2424,8 @@ pub fn heaviside_<'a>(self_: &'a Tensor, values: &Tensor) -> Result<&'a Tensor> 
     Ok(self_)
 }
 
+/// Flips the sign of every element.
+///
 /// `aten::neg(Tensor self) -> Tensor`
 pub fn neg(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2309,6 +2445,8 @@ pub fn neg(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Flips the sign of every element. In-place form.
+///
 /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
 pub fn neg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2336,6 +2474,8 @@ pub fn neg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Flips the sign of every element. `out=` form.
+///
 /// `aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn neg_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2347,7 +2487,7 @@ pub fn neg_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
-/// The absolute value of every element.
+/// The absolute value of every element; of a complex one its magnitude.
 ///
 /// `aten::abs(Tensor self) -> Tensor`
 pub fn abs(self_: &Tensor) -> Result<Tensor> {
@@ -2369,7 +2509,7 @@ pub fn abs(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The absolute value of every element.
+/// The absolute value of every element; of a complex one its magnitude. In-place form.
 ///
 /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
 pub fn abs_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -2403,7 +2543,7 @@ pub fn abs_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The absolute value of every element.
+/// The absolute value of every element; of a complex one its magnitude. `out=` form.
 ///
 /// `aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn abs_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -2416,6 +2556,8 @@ pub fn abs_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// Rounds every element down to an integer.
+///
 /// `aten::floor(Tensor self) -> Tensor`
 pub fn floor(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2435,6 +2577,8 @@ pub fn floor(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Rounds every element down to an integer. In-place form.
+///
 /// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
 pub fn floor_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2462,6 +2606,8 @@ pub fn floor_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Rounds every element up to an integer.
+///
 /// `aten::ceil(Tensor self) -> Tensor`
 pub fn ceil(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2481,6 +2627,8 @@ pub fn ceil(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Rounds every element up to an integer. In-place form.
+///
 /// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
 pub fn ceil_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2508,6 +2656,8 @@ pub fn ceil_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Rounds every element to the nearest integer; halves go to the even one.
+///
 /// `aten::round(Tensor self) -> Tensor`
 pub fn round(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2527,6 +2677,8 @@ pub fn round(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Rounds every element to the nearest integer; halves go to the even one. In-place form.
+///
 /// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
 pub fn round_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2554,6 +2706,8 @@ pub fn round_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Rounds every element toward zero.
+///
 /// `aten::trunc(Tensor self) -> Tensor`
 pub fn trunc(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2573,6 +2727,8 @@ pub fn trunc(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Rounds every element toward zero. In-place form.
+///
 /// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
 pub fn trunc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2600,6 +2756,8 @@ pub fn trunc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Rounds every element to a number of decimal places; negative counts round before the point.
+///
 /// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
 pub fn round_decimals(self_: &Tensor, decimals: i64) -> Result<Tensor> {
     let word = state::word();
@@ -2621,6 +2779,8 @@ pub fn round_decimals(self_: &Tensor, decimals: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Rounds every element to a number of decimal places; negative counts round before the point. In-place form.
+///
 /// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
 pub fn round_decimals_<'a>(self_: &'a Tensor, decimals: i64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2650,6 +2810,8 @@ pub fn round_decimals_<'a>(self_: &'a Tensor, decimals: i64) -> Result<&'a Tenso
     Ok(self_)
 }
 
+/// The sign of every element (-1, 0 or 1); of a complex one, the number of magnitude 1 with the same angle.
+///
 /// `aten::sgn(Tensor self) -> Tensor`
 pub fn sgn(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2670,6 +2832,8 @@ pub fn sgn(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sign of every element (-1, 0 or 1); of a complex one, the number of magnitude 1 with the same angle. In-place form.
+///
 /// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sgn_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2703,6 +2867,8 @@ pub fn sgn_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The sign of every element, -1, 0 or 1.
+///
 /// `aten::sign(Tensor self) -> Tensor`
 pub fn sign(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2722,6 +2888,8 @@ pub fn sign(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sign of every element, -1, 0 or 1. In-place form.
+///
 /// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sign_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2749,6 +2917,8 @@ pub fn sign_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The fractional part of every element, with its sign.
+///
 /// `aten::frac(Tensor self) -> Tensor`
 pub fn frac(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2768,6 +2938,8 @@ pub fn frac(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The fractional part of every element, with its sign. In-place form.
+///
 /// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
 pub fn frac_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2795,6 +2967,8 @@ pub fn frac_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The complex conjugate of every element. Real tensors are copied.
+///
 /// `aten::conj_physical(Tensor self) -> Tensor`
 pub fn conj_physical(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2814,6 +2988,8 @@ pub fn conj_physical(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The complex conjugate of every element. Real tensors are copied. In-place form.
+///
 /// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
 pub fn conj_physical_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2841,6 +3017,8 @@ pub fn conj_physical_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The complex conjugate of every element. Real tensors are copied. `out=` form.
+///
 /// `aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn conj_physical_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2852,6 +3030,8 @@ pub fn conj_physical_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tens
     Ok(out)
 }
 
+/// The angle of every complex element in radians; 0 or π for real ones.
+///
 /// `aten::angle(Tensor self) -> Tensor`
 pub fn angle(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2872,6 +3052,8 @@ pub fn angle(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The angle of every complex element in radians; 0 or π for real ones. `out=` form.
+///
 /// `aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn angle_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -2883,6 +3065,8 @@ pub fn angle_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// Makes complex numbers from their real and imaginary parts.
+///
 /// `aten::complex(Tensor real, Tensor imag) -> Tensor`
 pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2902,6 +3086,8 @@ pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Makes complex numbers from their real and imaginary parts. `out=` form.
+///
 /// `aten::complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn complex_out<'a>(
     real: &Tensor,
@@ -2919,6 +3105,8 @@ pub fn complex_out<'a>(
     Ok(out)
 }
 
+/// Makes complex numbers from their magnitudes and angles.
+///
 /// `aten::polar(Tensor abs, Tensor angle) -> Tensor`
 pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2933,6 +3121,8 @@ pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
     composite::polar(abs, angle)
 }
 
+/// A view of a complex tensor as a real one, with a last dimension of size 2 for the two parts.
+///
 /// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
 pub fn view_as_real(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2952,6 +3142,8 @@ pub fn view_as_real(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view of a real tensor whose last dimension has size 2 as a complex one.
+///
 /// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
 pub fn view_as_complex(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2972,6 +3164,8 @@ pub fn view_as_complex(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view of the real parts; a real tensor is returned as it is.
+///
 /// `aten::real(Tensor(a) self) -> Tensor(a)`
 pub fn real(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2981,6 +3175,8 @@ pub fn real(self_: &Tensor) -> Result<Tensor> {
     composite::real(self_)
 }
 
+/// A view of the imaginary parts of a complex tensor.
+///
 /// `aten::imag(Tensor(a) self) -> Tensor(a)`
 pub fn imag(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2990,6 +3186,8 @@ pub fn imag(self_: &Tensor) -> Result<Tensor> {
     composite::imag(self_)
 }
 
+/// The complex conjugate of every element. Unlike in PyTorch it is computed at once; a real tensor is returned as it is.
+///
 /// `aten::conj(Tensor(a) self) -> Tensor(a)`
 pub fn conj(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -2999,6 +3197,8 @@ pub fn conj(self_: &Tensor) -> Result<Tensor> {
     composite::conj(self_)
 }
 
+/// Returns the tensor unchanged, because conjugates are never lazy here.
+///
 /// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
 pub fn resolve_conj(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3008,6 +3208,8 @@ pub fn resolve_conj(self_: &Tensor) -> Result<Tensor> {
     composite::resolve_conj(self_)
 }
 
+/// The conjugate transpose of the last two dimensions.
+///
 /// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
 pub fn adjoint(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3017,6 +3219,8 @@ pub fn adjoint(self_: &Tensor) -> Result<Tensor> {
     composite::adjoint(self_)
 }
 
+/// `1 / x` of every element.
+///
 /// `aten::reciprocal(Tensor self) -> Tensor`
 pub fn reciprocal(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3037,6 +3241,8 @@ pub fn reciprocal(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `1 / x` of every element. In-place form.
+///
 /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
 pub fn reciprocal_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3066,6 +3272,8 @@ pub fn reciprocal_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `1 / x` of every element. `out=` form.
+///
 /// `aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn reciprocal_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3099,7 +3307,7 @@ pub fn sqrt(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The square root of every element.
+/// The square root of every element. In-place form.
 ///
 /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -3130,7 +3338,7 @@ pub fn sqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The square root of every element.
+/// The square root of every element. `out=` form.
 ///
 /// `aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn sqrt_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -3143,6 +3351,8 @@ pub fn sqrt_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// `1 / sqrt(x)` of every element.
+///
 /// `aten::rsqrt(Tensor self) -> Tensor`
 pub fn rsqrt(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3163,6 +3373,8 @@ pub fn rsqrt(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `1 / sqrt(x)` of every element. In-place form.
+///
 /// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
 pub fn rsqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3192,7 +3404,7 @@ pub fn rsqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The exponential function of every element.
+/// The exponential `e^x` of every element.
 ///
 /// `aten::exp(Tensor self) -> Tensor`
 pub fn exp(self_: &Tensor) -> Result<Tensor> {
@@ -3214,7 +3426,7 @@ pub fn exp(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The exponential function of every element.
+/// The exponential `e^x` of every element. In-place form.
 ///
 /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
 pub fn exp_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -3245,7 +3457,7 @@ pub fn exp_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The exponential function of every element.
+/// The exponential `e^x` of every element. `out=` form.
 ///
 /// `aten::exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn exp_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -3258,6 +3470,8 @@ pub fn exp_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// `2^x` of every element.
+///
 /// `aten::exp2(Tensor self) -> Tensor`
 pub fn exp2(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3278,6 +3492,8 @@ pub fn exp2(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `2^x` of every element. In-place form.
+///
 /// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
 pub fn exp2_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3307,6 +3523,8 @@ pub fn exp2_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `exp(x) - 1` of every element, accurate near 0.
+///
 /// `aten::expm1(Tensor self) -> Tensor`
 pub fn expm1(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3327,6 +3545,8 @@ pub fn expm1(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `exp(x) - 1` of every element, accurate near 0. In-place form.
+///
 /// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
 pub fn expm1_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3378,7 +3598,7 @@ pub fn log(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The natural logarithm of every element.
+/// The natural logarithm of every element. In-place form.
 ///
 /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
 pub fn log_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -3412,7 +3632,7 @@ pub fn log_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The natural logarithm of every element.
+/// The natural logarithm of every element. `out=` form.
 ///
 /// `aten::log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn log_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -3425,6 +3645,8 @@ pub fn log_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// The logarithm to base 2 of every element.
+///
 /// `aten::log2(Tensor self) -> Tensor`
 pub fn log2(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3445,6 +3667,8 @@ pub fn log2(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The logarithm to base 2 of every element. In-place form.
+///
 /// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
 pub fn log2_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3477,6 +3701,8 @@ pub fn log2_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The logarithm to base 10 of every element.
+///
 /// `aten::log10(Tensor self) -> Tensor`
 pub fn log10(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3497,6 +3723,8 @@ pub fn log10(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The logarithm to base 10 of every element. In-place form.
+///
 /// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
 pub fn log10_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3529,6 +3757,8 @@ pub fn log10_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `log(1 + x)` of every element, accurate near 0.
+///
 /// `aten::log1p(Tensor self) -> Tensor`
 pub fn log1p(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3549,6 +3779,8 @@ pub fn log1p(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `log(1 + x)` of every element, accurate near 0. In-place form.
+///
 /// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
 pub fn log1p_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3603,7 +3835,7 @@ pub fn sin(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The sine of every element, in radians.
+/// The sine of every element, in radians. In-place form.
 ///
 /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -3637,7 +3869,7 @@ pub fn sin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The sine of every element, in radians.
+/// The sine of every element, in radians. `out=` form.
 ///
 /// `aten::sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn sin_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -3672,7 +3904,7 @@ pub fn cos(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The cosine of every element, in radians.
+/// The cosine of every element, in radians. In-place form.
 ///
 /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
 pub fn cos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -3706,7 +3938,7 @@ pub fn cos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The cosine of every element, in radians.
+/// The cosine of every element, in radians. `out=` form.
 ///
 /// `aten::cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn cos_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -3719,6 +3951,8 @@ pub fn cos_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// The tangent of every element, in radians.
+///
 /// `aten::tan(Tensor self) -> Tensor`
 pub fn tan(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3739,6 +3973,8 @@ pub fn tan(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The tangent of every element, in radians. In-place form.
+///
 /// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
 pub fn tan_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3768,6 +4004,8 @@ pub fn tan_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The inverse sine of every element, in radians; NaN outside [-1, 1].
+///
 /// `aten::asin(Tensor self) -> Tensor`
 pub fn asin(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3788,6 +4026,8 @@ pub fn asin(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse sine of every element, in radians; NaN outside [-1, 1]. In-place form.
+///
 /// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
 pub fn asin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3820,6 +4060,8 @@ pub fn asin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The inverse cosine of every element, in radians; NaN outside [-1, 1].
+///
 /// `aten::acos(Tensor self) -> Tensor`
 pub fn acos(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3840,6 +4082,8 @@ pub fn acos(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse cosine of every element, in radians; NaN outside [-1, 1]. In-place form.
+///
 /// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
 pub fn acos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3872,6 +4116,8 @@ pub fn acos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The inverse tangent of every element, in radians.
+///
 /// `aten::atan(Tensor self) -> Tensor`
 pub fn atan(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3892,6 +4138,8 @@ pub fn atan(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse tangent of every element, in radians. In-place form.
+///
 /// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
 pub fn atan_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3924,6 +4172,8 @@ pub fn atan_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The hyperbolic sine of every element.
+///
 /// `aten::sinh(Tensor self) -> Tensor`
 pub fn sinh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3944,6 +4194,8 @@ pub fn sinh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The hyperbolic sine of every element. In-place form.
+///
 /// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sinh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -3976,6 +4228,8 @@ pub fn sinh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The hyperbolic cosine of every element.
+///
 /// `aten::cosh(Tensor self) -> Tensor`
 pub fn cosh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -3996,6 +4250,8 @@ pub fn cosh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The hyperbolic cosine of every element. In-place form.
+///
 /// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn cosh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4050,7 +4306,7 @@ pub fn tanh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The hyperbolic tangent of every element.
+/// The hyperbolic tangent of every element. In-place form.
 ///
 /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn tanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -4081,7 +4337,7 @@ pub fn tanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The hyperbolic tangent of every element.
+/// The hyperbolic tangent of every element. `out=` form.
 ///
 /// `aten::tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn tanh_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -4094,6 +4350,8 @@ pub fn tanh_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// The inverse hyperbolic sine of every element.
+///
 /// `aten::asinh(Tensor self) -> Tensor`
 pub fn asinh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4114,6 +4372,8 @@ pub fn asinh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse hyperbolic sine of every element. In-place form.
+///
 /// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn asinh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4146,6 +4406,8 @@ pub fn asinh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The inverse hyperbolic cosine of every element; NaN below 1.
+///
 /// `aten::acosh(Tensor self) -> Tensor`
 pub fn acosh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4166,6 +4428,8 @@ pub fn acosh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse hyperbolic cosine of every element; NaN below 1. In-place form.
+///
 /// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn acosh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4198,6 +4462,8 @@ pub fn acosh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The inverse hyperbolic tangent of every element; NaN outside [-1, 1].
+///
 /// `aten::atanh(Tensor self) -> Tensor`
 pub fn atanh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4218,6 +4484,8 @@ pub fn atanh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse hyperbolic tangent of every element; NaN outside [-1, 1]. In-place form.
+///
 /// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
 pub fn atanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4250,7 +4518,7 @@ pub fn atanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// `1 / (1 + exp(-x))` of every element.
+/// The logistic function `1 / (1 + exp(-x))` of every element.
 ///
 /// `aten::sigmoid(Tensor self) -> Tensor`
 pub fn sigmoid(self_: &Tensor) -> Result<Tensor> {
@@ -4272,7 +4540,7 @@ pub fn sigmoid(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `1 / (1 + exp(-x))` of every element.
+/// The logistic function `1 / (1 + exp(-x))` of every element. In-place form.
 ///
 /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -4303,7 +4571,7 @@ pub fn sigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// `1 / (1 + exp(-x))` of every element.
+/// The logistic function `1 / (1 + exp(-x))` of every element. `out=` form.
 ///
 /// `aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn sigmoid_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -4316,6 +4584,8 @@ pub fn sigmoid_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// The error function of every element.
+///
 /// `aten::erf(Tensor self) -> Tensor`
 pub fn erf(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4336,6 +4606,8 @@ pub fn erf(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The error function of every element. In-place form.
+///
 /// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
 pub fn erf_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4368,6 +4640,8 @@ pub fn erf_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `1 - erf(x)` of every element, accurate for large `x`.
+///
 /// `aten::erfc(Tensor self) -> Tensor`
 pub fn erfc(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4388,6 +4662,8 @@ pub fn erfc(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `1 - erf(x)` of every element, accurate for large `x`. In-place form.
+///
 /// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
 pub fn erfc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4420,6 +4696,8 @@ pub fn erfc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The inverse of the error function; NaN outside [-1, 1].
+///
 /// `aten::erfinv(Tensor self) -> Tensor`
 pub fn erfinv(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4440,6 +4718,8 @@ pub fn erfinv(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The inverse of the error function; NaN outside [-1, 1]. In-place form.
+///
 /// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
 pub fn erfinv_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4469,6 +4749,8 @@ pub fn erfinv_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The logarithm of the absolute value of the gamma function.
+///
 /// `aten::lgamma(Tensor self) -> Tensor`
 pub fn lgamma(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4489,6 +4771,8 @@ pub fn lgamma(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The logarithm of the absolute value of the gamma function. In-place form.
+///
 /// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
 pub fn lgamma_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4521,6 +4805,8 @@ pub fn lgamma_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The derivative of the logarithm of the gamma function.
+///
 /// `aten::digamma(Tensor self) -> Tensor`
 pub fn digamma(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4541,6 +4827,8 @@ pub fn digamma(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The derivative of the logarithm of the gamma function. In-place form.
+///
 /// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
 pub fn digamma_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4573,6 +4861,8 @@ pub fn digamma_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `sin(πx) / (πx)` of every element, and 1 at 0.
+///
 /// `aten::sinc(Tensor self) -> Tensor`
 pub fn sinc(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4593,6 +4883,8 @@ pub fn sinc(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `sin(πx) / (πx)` of every element, and 1 at 0. In-place form.
+///
 /// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
 pub fn sinc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4625,6 +4917,8 @@ pub fn sinc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Converts degrees to radians.
+///
 /// `aten::deg2rad(Tensor self) -> Tensor`
 pub fn deg2rad(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4644,6 +4938,8 @@ pub fn deg2rad(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Converts degrees to radians. In-place form.
+///
 /// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
 pub fn deg2rad_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4671,6 +4967,8 @@ pub fn deg2rad_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Converts radians to degrees.
+///
 /// `aten::rad2deg(Tensor self) -> Tensor`
 pub fn rad2deg(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4690,6 +4988,8 @@ pub fn rad2deg(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Converts radians to degrees. In-place form.
+///
 /// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
 pub fn rad2deg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4717,6 +5017,8 @@ pub fn rad2deg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The `n`th derivative of the digamma function.
+///
 /// `aten::polygamma(int n, Tensor self) -> Tensor`
 pub fn polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4737,6 +5039,8 @@ pub fn polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `log(x / (1 - x))`, the inverse of the sigmoid. `eps` first clamps elements to [eps, 1 - eps].
+///
 /// `aten::logit(Tensor self, float? eps=None) -> Tensor`
 pub fn logit(self_: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     let word = state::word();
@@ -4757,6 +5061,8 @@ pub fn logit(self_: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `log(x / (1 - x))`, the inverse of the sigmoid. `eps` first clamps elements to [eps, 1 - eps]. In-place form.
+///
 /// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
 pub fn logit_<'a>(self_: &'a Tensor, eps: Option<f64>) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4789,6 +5095,8 @@ pub fn logit_<'a>(self_: &'a Tensor, eps: Option<f64>) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Replaces NaN, +∞ and -∞; by default with 0 and the largest and smallest finite values of the dtype.
+///
 /// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
 pub fn nan_to_num(
     self_: &Tensor,
@@ -4819,6 +5127,8 @@ pub fn nan_to_num(
     Ok(result)
 }
 
+/// Replaces NaN, +∞ and -∞; by default with 0 and the largest and smallest finite values of the dtype. In-place form.
+///
 /// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
 pub fn nan_to_num_<'a>(
     self_: &'a Tensor,
@@ -4864,6 +5174,8 @@ pub fn nan_to_num_<'a>(
     Ok(self_)
 }
 
+/// Returns the tensor unchanged; bools are refused.
+///
 /// `aten::positive(Tensor(a) self) -> Tensor(a)`
 pub fn positive(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4873,6 +5185,8 @@ pub fn positive(self_: &Tensor) -> Result<Tensor> {
     composite::positive(self_)
 }
 
+/// Alias of `trunc`.
+///
 /// `aten::fix(Tensor self) -> Tensor`
 pub fn fix(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4882,6 +5196,8 @@ pub fn fix(self_: &Tensor) -> Result<Tensor> {
     composite::fix(self_)
 }
 
+/// Alias of `trunc_`.
+///
 /// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
 pub fn fix_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -4893,6 +5209,8 @@ pub fn fix_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Alias of `neg`.
+///
 /// `aten::negative(Tensor self) -> Tensor`
 pub fn negative(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4902,6 +5220,8 @@ pub fn negative(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::negative(self_)
 }
 
+/// Alias of `acos`.
+///
 /// `aten::arccos(Tensor self) -> Tensor`
 pub fn arccos(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4911,6 +5231,8 @@ pub fn arccos(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::arccos(self_)
 }
 
+/// Alias of `acosh`.
+///
 /// `aten::arccosh(Tensor self) -> Tensor`
 pub fn arccosh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4920,6 +5242,8 @@ pub fn arccosh(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::arccosh(self_)
 }
 
+/// Alias of `asin`.
+///
 /// `aten::arcsin(Tensor self) -> Tensor`
 pub fn arcsin(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4929,6 +5253,8 @@ pub fn arcsin(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::arcsin(self_)
 }
 
+/// Alias of `asinh`.
+///
 /// `aten::arcsinh(Tensor self) -> Tensor`
 pub fn arcsinh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4938,6 +5264,8 @@ pub fn arcsinh(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::arcsinh(self_)
 }
 
+/// Alias of `atan`.
+///
 /// `aten::arctan(Tensor self) -> Tensor`
 pub fn arctan(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4947,6 +5275,8 @@ pub fn arctan(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::arctan(self_)
 }
 
+/// Alias of `atanh`.
+///
 /// `aten::arctanh(Tensor self) -> Tensor`
 pub fn arctanh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4956,6 +5286,8 @@ pub fn arctanh(self_: &Tensor) -> Result<Tensor> {
     composite::aliases::arctanh(self_)
 }
 
+/// Alias of `atan2`.
+///
 /// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
 pub fn arctan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4970,6 +5302,8 @@ pub fn arctan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::arctan2(self_, other)
 }
 
+/// Alias of `mul`.
+///
 /// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn multiply(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -4984,6 +5318,8 @@ pub fn multiply(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::multiply(self_, other)
 }
 
+/// Alias of `mul` with a number.
+///
 /// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn multiply_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -4993,6 +5329,8 @@ pub fn multiply_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::multiply_scalar(self_, other)
 }
 
+/// Alias of `div`.
+///
 /// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5007,6 +5345,8 @@ pub fn divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::divide(self_, other)
 }
 
+/// Alias of `div` with a number.
+///
 /// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5016,6 +5356,8 @@ pub fn divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::divide_scalar(self_, other)
 }
 
+/// Alias of `div` with a rounding mode.
+///
 /// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
 pub fn divide_mode(
     self_: &Tensor,
@@ -5040,6 +5382,8 @@ pub fn divide_mode(
     composite::aliases::divide_mode(self_, other, rounding_mode)
 }
 
+/// Alias of `div` with a number and a rounding mode.
+///
 /// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
 pub fn divide_scalar_mode(
     self_: &Tensor,
@@ -5056,6 +5400,8 @@ pub fn divide_scalar_mode(
     composite::aliases::divide_scalar_mode(self_, other, rounding_mode)
 }
 
+/// Alias of `div` with a number.
+///
 /// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn true_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5065,6 +5411,8 @@ pub fn true_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::true_divide_scalar(self_, other)
 }
 
+/// Alias of `sub`.
+///
 /// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
 pub fn subtract(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5085,6 +5433,8 @@ pub fn subtract(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor>
     composite::aliases::subtract(self_, other, alpha)
 }
 
+/// Alias of `sub` with a number.
+///
 /// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
 pub fn subtract_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5097,6 +5447,8 @@ pub fn subtract_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<T
     composite::aliases::subtract_scalar(self_, other, alpha)
 }
 
+/// Raises to a power in double precision, whatever the input dtypes.
+///
 /// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
 pub fn float_power(self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5114,6 +5466,8 @@ pub fn float_power(self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
     composite::float_power(self_, exponent)
 }
 
+/// Raises to the power of one number in double precision.
+///
 /// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
 pub fn float_power_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5126,6 +5480,8 @@ pub fn float_power_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
     composite::float_power_scalar(self_, exponent)
 }
 
+/// Raises a number to the power of every element in double precision.
+///
 /// `aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor`
 pub fn float_power_of_scalar(self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5138,6 +5494,8 @@ pub fn float_power_of_scalar(self_: Scalar, exponent: &Tensor) -> Result<Tensor>
     composite::float_power_of_scalar(self_, exponent)
 }
 
+/// Whether each element is real, that is, has an imaginary part of 0.
+///
 /// `aten::isreal(Tensor self) -> Tensor`
 pub fn isreal(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5147,6 +5505,8 @@ pub fn isreal(self_: &Tensor) -> Result<Tensor> {
     composite::isreal(self_)
 }
 
+/// Returns the tensor unchanged, because negation is never lazy here.
+///
 /// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
 pub fn resolve_neg(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5156,6 +5516,8 @@ pub fn resolve_neg(self_: &Tensor) -> Result<Tensor> {
     composite::resolve_neg(self_)
 }
 
+/// The logarithm of the multivariate gamma function of dimension `p`.
+///
 /// `aten::mvlgamma(Tensor self, int p) -> Tensor`
 pub fn mvlgamma(self_: &Tensor, p: i64) -> Result<Tensor> {
     let word = state::word();
@@ -5165,6 +5527,8 @@ pub fn mvlgamma(self_: &Tensor, p: i64) -> Result<Tensor> {
     composite::mvlgamma(self_, p)
 }
 
+/// The cumulative distribution function of the standard normal distribution.
+///
 /// `aten::special_ndtr(Tensor self) -> Tensor`
 pub fn special_ndtr(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5174,6 +5538,8 @@ pub fn special_ndtr(self_: &Tensor) -> Result<Tensor> {
     composite::special_ndtr(self_)
 }
 
+/// The entropy term `-x * log(x)`: 0 at 0, and -∞ for negative elements.
+///
 /// `aten::special_entr(Tensor self) -> Tensor`
 pub fn special_entr(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5183,6 +5549,8 @@ pub fn special_entr(self_: &Tensor) -> Result<Tensor> {
     composite::special_entr(self_)
 }
 
+/// Alias of `polygamma`.
+///
 /// `aten::special_polygamma(int n, Tensor self) -> Tensor`
 pub fn special_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5192,6 +5560,8 @@ pub fn special_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
     composite::aliases::special_polygamma(n, self_)
 }
 
+/// Alias of `abs`.
+///
 /// `aten::absolute(Tensor self) -> Tensor`
 pub fn absolute(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5201,6 +5571,8 @@ pub fn absolute(self_: &Tensor) -> Result<Tensor> {
     composite::absolute(self_)
 }
 
+/// Alias of `abs_`.
+///
 /// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
 pub fn absolute_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5212,6 +5584,8 @@ pub fn absolute_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element is NaN.
+///
 /// `aten::isnan(Tensor self) -> Tensor`
 pub fn isnan(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5221,6 +5595,8 @@ pub fn isnan(self_: &Tensor) -> Result<Tensor> {
     below::isnan(word, self_)
 }
 
+/// Whether each element is +∞ or -∞.
+///
 /// `aten::isinf(Tensor self) -> Tensor`
 pub fn isinf(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5230,6 +5606,8 @@ pub fn isinf(self_: &Tensor) -> Result<Tensor> {
     below::isinf(word, self_)
 }
 
+/// Whether each element is +∞.
+///
 /// `aten::isposinf(Tensor self) -> Tensor`
 pub fn isposinf(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5239,6 +5617,8 @@ pub fn isposinf(self_: &Tensor) -> Result<Tensor> {
     below::isposinf(word, self_)
 }
 
+/// Whether each element is -∞.
+///
 /// `aten::isneginf(Tensor self) -> Tensor`
 pub fn isneginf(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5248,6 +5628,8 @@ pub fn isneginf(self_: &Tensor) -> Result<Tensor> {
     below::isneginf(word, self_)
 }
 
+/// Whether the sign bit of each element is set, which tells -0.0 from 0.0.
+///
 /// `aten::signbit(Tensor self) -> Tensor`
 pub fn signbit(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5257,6 +5639,8 @@ pub fn signbit(self_: &Tensor) -> Result<Tensor> {
     below::signbit(word, self_)
 }
 
+/// Whether each element is neither infinite nor NaN.
+///
 /// `aten::isfinite(Tensor self) -> Tensor`
 pub fn isfinite(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5266,6 +5650,8 @@ pub fn isfinite(self_: &Tensor) -> Result<Tensor> {
     below::isfinite(word, self_)
 }
 
+/// Whether each element is zero.
+///
 /// `aten::logical_not(Tensor self) -> Tensor`
 pub fn logical_not(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5275,6 +5661,8 @@ pub fn logical_not(self_: &Tensor) -> Result<Tensor> {
     below::logical_not(word, self_)
 }
 
+/// Whether each element is zero. In-place form.
+///
 /// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
 pub fn logical_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5302,6 +5690,8 @@ pub fn logical_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether elements are equal, position by position, with broadcasting.
+///
 /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn eq(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5311,6 +5701,8 @@ pub fn eq(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::eq(word, self_, other)
 }
 
+/// Whether elements are equal, position by position, with broadcasting. In-place form.
+///
 /// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn eq_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5340,6 +5732,8 @@ pub fn eq_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element equals a number.
+///
 /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn eq_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5349,6 +5743,8 @@ pub fn eq_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::eq_scalar(word, self_, other)
 }
 
+/// Whether each element equals a number. In-place form.
+///
 /// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn eq_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5377,6 +5773,8 @@ pub fn eq_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether elements differ, position by position, with broadcasting.
+///
 /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn ne(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5386,6 +5784,8 @@ pub fn ne(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::ne(word, self_, other)
 }
 
+/// Whether elements differ, position by position, with broadcasting. In-place form.
+///
 /// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn ne_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5415,6 +5815,8 @@ pub fn ne_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element differs from a number.
+///
 /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn ne_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5424,6 +5826,8 @@ pub fn ne_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::ne_scalar(word, self_, other)
 }
 
+/// Whether each element differs from a number. In-place form.
+///
 /// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn ne_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5452,6 +5856,8 @@ pub fn ne_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether elements of `self` are less than those of `other`, with broadcasting.
+///
 /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn lt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5461,6 +5867,8 @@ pub fn lt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::lt(word, self_, other)
 }
 
+/// Whether elements of `self` are less than those of `other`, with broadcasting. In-place form.
+///
 /// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn lt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5490,6 +5898,8 @@ pub fn lt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element is less than a number.
+///
 /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn lt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5499,6 +5909,8 @@ pub fn lt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::lt_scalar(word, self_, other)
 }
 
+/// Whether each element is less than a number. In-place form.
+///
 /// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn lt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5527,6 +5939,8 @@ pub fn lt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether elements of `self` are less than or equal to those of `other`, with broadcasting.
+///
 /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn le(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5536,6 +5950,8 @@ pub fn le(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::le(word, self_, other)
 }
 
+/// Whether elements of `self` are less than or equal to those of `other`, with broadcasting. In-place form.
+///
 /// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn le_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5565,6 +5981,8 @@ pub fn le_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element is less than or equal to a number.
+///
 /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn le_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5574,6 +5992,8 @@ pub fn le_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::le_scalar(word, self_, other)
 }
 
+/// Whether each element is less than or equal to a number. In-place form.
+///
 /// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn le_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5602,6 +6022,8 @@ pub fn le_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether elements of `self` are greater than those of `other`, with broadcasting.
+///
 /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn gt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5611,6 +6033,8 @@ pub fn gt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::gt(word, self_, other)
 }
 
+/// Whether elements of `self` are greater than those of `other`, with broadcasting. In-place form.
+///
 /// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn gt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5640,6 +6064,8 @@ pub fn gt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element is greater than a number.
+///
 /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn gt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5649,6 +6075,8 @@ pub fn gt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::gt_scalar(word, self_, other)
 }
 
+/// Whether each element is greater than a number. In-place form.
+///
 /// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn gt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5677,6 +6105,8 @@ pub fn gt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether elements of `self` are greater than or equal to those of `other`, with broadcasting.
+///
 /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn ge(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5686,6 +6116,8 @@ pub fn ge(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::ge(word, self_, other)
 }
 
+/// Whether elements of `self` are greater than or equal to those of `other`, with broadcasting. In-place form.
+///
 /// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn ge_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5715,6 +6147,8 @@ pub fn ge_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether each element is greater than or equal to a number.
+///
 /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn ge_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -5724,6 +6158,8 @@ pub fn ge_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::ge_scalar(word, self_, other)
 }
 
+/// Whether each element is greater than or equal to a number. In-place form.
+///
 /// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn ge_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5752,6 +6188,8 @@ pub fn ge_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Whether both elements are nonzero, position by position.
+///
 /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
 pub fn logical_and(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5761,6 +6199,8 @@ pub fn logical_and(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::logical_and(word, self_, other)
 }
 
+/// Whether both elements are nonzero, position by position. In-place form.
+///
 /// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn logical_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5792,6 +6232,8 @@ pub fn logical_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// Whether at least one of the two elements is nonzero, position by position.
+///
 /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
 pub fn logical_or(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5801,6 +6243,8 @@ pub fn logical_or(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::logical_or(word, self_, other)
 }
 
+/// Whether at least one of the two elements is nonzero, position by position. In-place form.
+///
 /// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn logical_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5832,6 +6276,8 @@ pub fn logical_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> 
     Ok(self_)
 }
 
+/// Whether exactly one of the two elements is nonzero, position by position.
+///
 /// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
 pub fn logical_xor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5841,6 +6287,8 @@ pub fn logical_xor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::logical_xor(word, self_, other)
 }
 
+/// Whether exactly one of the two elements is nonzero, position by position. In-place form.
+///
 /// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn logical_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5872,6 +6320,8 @@ pub fn logical_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// Whether `|self - other| <= atol + rtol * |other|`, position by position. NaNs are close to each other only with `equal_nan`.
+///
 /// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
 pub fn isclose(
     self_: &Tensor,
@@ -5898,6 +6348,8 @@ pub fn isclose(
     composite::isclose(self_, other, rtol, atol, equal_nan)
 }
 
+/// Whether all elements satisfy `|self - other| <= atol + rtol * |other|`.
+///
 /// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
 pub fn allclose(
     self_: &Tensor,
@@ -5924,6 +6376,8 @@ pub fn allclose(
     composite::allclose(self_, other, rtol, atol, equal_nan)
 }
 
+/// Flips every bit; for bools, logical negation.
+///
 /// `aten::bitwise_not(Tensor self) -> Tensor`
 pub fn bitwise_not(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5933,6 +6387,8 @@ pub fn bitwise_not(self_: &Tensor) -> Result<Tensor> {
     below::bitwise_not(word, self_)
 }
 
+/// Flips every bit; for bools, logical negation. In-place form.
+///
 /// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
 pub fn bitwise_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -5960,6 +6416,8 @@ pub fn bitwise_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Bitwise and of integers; logical and of bools.
+///
 /// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn bitwise_and(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -5969,6 +6427,8 @@ pub fn bitwise_and(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::bitwise_and(word, self_, other)
 }
 
+/// Bitwise and of integers; logical and of bools. In-place form.
+///
 /// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn bitwise_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6000,6 +6460,8 @@ pub fn bitwise_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// Bitwise and with one number.
+///
 /// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn bitwise_and_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6009,6 +6471,8 @@ pub fn bitwise_and_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::bitwise_and_scalar(word, self_, other)
 }
 
+/// Bitwise and with one number. In-place form.
+///
 /// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn bitwise_and_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6038,6 +6502,8 @@ pub fn bitwise_and_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a T
     Ok(self_)
 }
 
+/// Alias of `bitwise_and`.
+///
 /// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn and_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6052,6 +6518,8 @@ pub fn and_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::bitwise_and(self_, other)
 }
 
+/// Alias of `bitwise_and` with a number.
+///
 /// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn and_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6061,6 +6529,8 @@ pub fn and_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::bitwise_and_scalar(self_, other)
 }
 
+/// Bitwise or of integers; logical or of bools.
+///
 /// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn bitwise_or(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6070,6 +6540,8 @@ pub fn bitwise_or(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::bitwise_or(word, self_, other)
 }
 
+/// Bitwise or of integers; logical or of bools. In-place form.
+///
 /// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn bitwise_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6101,6 +6573,8 @@ pub fn bitwise_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> 
     Ok(self_)
 }
 
+/// Bitwise or with one number.
+///
 /// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn bitwise_or_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6110,6 +6584,8 @@ pub fn bitwise_or_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::bitwise_or_scalar(word, self_, other)
 }
 
+/// Bitwise or with one number. In-place form.
+///
 /// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn bitwise_or_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6139,6 +6615,8 @@ pub fn bitwise_or_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Te
     Ok(self_)
 }
 
+/// Alias of `bitwise_or`.
+///
 /// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn or_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6153,6 +6631,8 @@ pub fn or_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::bitwise_or(self_, other)
 }
 
+/// Alias of `bitwise_or` with a number.
+///
 /// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn or_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6162,6 +6642,8 @@ pub fn or_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::bitwise_or_scalar(self_, other)
 }
 
+/// Bitwise exclusive or of integers; logical exclusive or of bools.
+///
 /// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn bitwise_xor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6171,6 +6653,8 @@ pub fn bitwise_xor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::bitwise_xor(word, self_, other)
 }
 
+/// Bitwise exclusive or of integers; logical exclusive or of bools. In-place form.
+///
 /// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn bitwise_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6202,6 +6686,8 @@ pub fn bitwise_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// Bitwise exclusive or with one number.
+///
 /// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn bitwise_xor_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6211,6 +6697,8 @@ pub fn bitwise_xor_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     below::bitwise_xor_scalar(word, self_, other)
 }
 
+/// Bitwise exclusive or with one number. In-place form.
+///
 /// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn bitwise_xor_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6240,6 +6728,8 @@ pub fn bitwise_xor_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a T
     Ok(self_)
 }
 
+/// Alias of `bitwise_xor`.
+///
 /// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn xor_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6254,6 +6744,8 @@ pub fn xor_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::bitwise_xor(self_, other)
 }
 
+/// Alias of `bitwise_xor` with a number.
+///
 /// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn xor_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6263,6 +6755,8 @@ pub fn xor_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::bitwise_xor_scalar(self_, other)
 }
 
+/// Shifts the bits of `self` to the left by `other` places.
+///
 /// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn bitwise_left_shift(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6275,6 +6769,8 @@ pub fn bitwise_left_shift(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::bitwise_left_shift(word, self_, other)
 }
 
+/// Shifts the bits of `self` to the left by `other` places. In-place form.
+///
 /// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn bitwise_left_shift_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6308,6 +6804,8 @@ pub fn bitwise_left_shift_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a 
     Ok(self_)
 }
 
+/// Shifts the bits of every element to the left by a number of places.
+///
 /// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn bitwise_left_shift_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6320,6 +6818,8 @@ pub fn bitwise_left_shift_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor
     below::bitwise_left_shift_scalar(word, self_, other)
 }
 
+/// Shifts the bits of every element to the left by a number of places. In-place form.
+///
 /// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn bitwise_left_shift_scalar_<'a>(
     self_: &'a Tensor,
@@ -6354,6 +6854,8 @@ pub fn bitwise_left_shift_scalar_<'a>(
     Ok(self_)
 }
 
+/// Shifts the bits of `self` to the right by `other` places, keeping the sign.
+///
 /// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn bitwise_right_shift(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6366,6 +6868,8 @@ pub fn bitwise_right_shift(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::bitwise_right_shift(word, self_, other)
 }
 
+/// Shifts the bits of `self` to the right by `other` places, keeping the sign. In-place form.
+///
 /// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn bitwise_right_shift_<'a>(
     self_: &'a Tensor,
@@ -6402,6 +6906,8 @@ pub fn bitwise_right_shift_<'a>(
     Ok(self_)
 }
 
+/// Shifts the bits of every element to the right by a number of places, keeping the sign.
+///
 /// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn bitwise_right_shift_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6414,6 +6920,8 @@ pub fn bitwise_right_shift_scalar(self_: &Tensor, other: Scalar) -> Result<Tenso
     below::bitwise_right_shift_scalar(word, self_, other)
 }
 
+/// Shifts the bits of every element to the right by a number of places, keeping the sign. In-place form.
+///
 /// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
 pub fn bitwise_right_shift_scalar_<'a>(
     self_: &'a Tensor,
@@ -6448,7 +6956,7 @@ pub fn bitwise_right_shift_scalar_<'a>(
     Ok(self_)
 }
 
-/// Elements of `self` where `condition` holds, and of `other` elsewhere.
+/// Takes elements of `self` where `condition` is true, and of `other` elsewhere. All three broadcast.
 ///
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
 pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -6475,7 +6983,7 @@ pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<
     Ok(result)
 }
 
-/// Elements of `self` where `condition` holds, and of `other` elsewhere.
+/// Takes elements of `self` where `condition` is true, and of `other` elsewhere. All three broadcast. `out=` form.
 ///
 /// `aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn where_self_out<'a>(
@@ -6498,6 +7006,8 @@ pub fn where_self_out<'a>(
     Ok(out)
 }
 
+/// Takes elements of `self` where `condition` is true, and a number elsewhere.
+///
 /// `aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor`
 pub fn where_scalar_other(
     condition: &Tensor,
@@ -6522,6 +7032,8 @@ pub fn where_scalar_other(
     composite::where_scalar_other(condition, self_, other)
 }
 
+/// Takes a number where `condition` is true, and elements of `other` elsewhere.
+///
 /// `aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor`
 pub fn where_scalar_self(
     condition: &Tensor,
@@ -6546,6 +7058,8 @@ pub fn where_scalar_self(
     composite::where_scalar_self(condition, self_, other)
 }
 
+/// Takes one number where `condition` is true, and another elsewhere.
+///
 /// `aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor`
 pub fn where_scalar(condition: &Tensor, self_: Scalar, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6558,7 +7072,7 @@ pub fn where_scalar(condition: &Tensor, self_: Scalar, other: Scalar) -> Result<
     composite::where_scalar(condition, self_, other)
 }
 
-/// Every element, limited to the range from `min` to `max`.
+/// Limits every element to the range from `min` to `max`; `None` leaves that side open.
 ///
 /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
 pub fn clamp(
@@ -6585,7 +7099,7 @@ pub fn clamp(
     Ok(result)
 }
 
-/// Every element, limited to the range from `min` to `max`.
+/// Limits every element to the range from `min` to `max`; `None` leaves that side open. In-place form.
 ///
 /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
 pub fn clamp_<'a>(
@@ -6628,6 +7142,8 @@ pub fn clamp_<'a>(
     Ok(self_)
 }
 
+/// Limits every element to a range of its own; `None` leaves that side open.
+///
 /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
 pub fn clamp_tensor(
     self_: &Tensor,
@@ -6662,6 +7178,8 @@ pub fn clamp_tensor(
     Ok(result)
 }
 
+/// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+///
 /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
 pub fn clamp_tensor_<'a>(
     self_: &'a Tensor,
@@ -6710,6 +7228,8 @@ pub fn clamp_tensor_<'a>(
     Ok(self_)
 }
 
+/// Replaces elements below `min` with `min`.
+///
 /// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
 pub fn clamp_min(self_: &Tensor, min: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6731,6 +7251,8 @@ pub fn clamp_min(self_: &Tensor, min: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Replaces elements below `min` with `min`. In-place form.
+///
 /// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
 pub fn clamp_min_<'a>(self_: &'a Tensor, min: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6767,6 +7289,8 @@ pub fn clamp_min_<'a>(self_: &'a Tensor, min: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Replaces elements above `max` with `max`.
+///
 /// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
 pub fn clamp_max(self_: &Tensor, max: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -6788,6 +7312,8 @@ pub fn clamp_max(self_: &Tensor, max: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Replaces elements above `max` with `max`. In-place form.
+///
 /// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
 pub fn clamp_max_<'a>(self_: &'a Tensor, max: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6824,6 +7350,8 @@ pub fn clamp_max_<'a>(self_: &'a Tensor, max: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Replaces elements below the element of `min` with it.
+///
 /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
 pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6846,6 +7374,8 @@ pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Replaces elements below the element of `min` with it. In-place form.
+///
 /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
 pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6882,6 +7412,8 @@ pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tens
     Ok(self_)
 }
 
+/// Replaces elements above the element of `max` with it.
+///
 /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
 pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -6904,6 +7436,8 @@ pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Replaces elements above the element of `max` with it. In-place form.
+///
 /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
 pub fn clamp_max_tensor_<'a>(self_: &'a Tensor, max: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -6940,6 +7474,8 @@ pub fn clamp_max_tensor_<'a>(self_: &'a Tensor, max: &Tensor) -> Result<&'a Tens
     Ok(self_)
 }
 
+/// Alias of `clamp`.
+///
 /// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
 pub fn clip(self_: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
     let word = state::word();
@@ -6949,6 +7485,8 @@ pub fn clip(self_: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<
     composite::clip(self_, min, max)
 }
 
+/// Alias of `clamp_`.
+///
 /// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
 pub fn clip_<'a>(
     self_: &'a Tensor,
@@ -6964,6 +7502,8 @@ pub fn clip_<'a>(
     Ok(self_)
 }
 
+/// Alias of `clamp` with tensors as limits.
+///
 /// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
 pub fn clip_tensor(
     self_: &Tensor,
@@ -6986,6 +7526,8 @@ pub fn clip_tensor(
     composite::aliases::clip_tensor(self_, min, max)
 }
 
+/// Alias of `gt`.
+///
 /// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn greater(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7000,6 +7542,8 @@ pub fn greater(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::greater(self_, other)
 }
 
+/// Alias of `gt` with a number.
+///
 /// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn greater_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7009,6 +7553,8 @@ pub fn greater_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::greater_scalar(self_, other)
 }
 
+/// Alias of `ge`.
+///
 /// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn greater_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7023,6 +7569,8 @@ pub fn greater_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::greater_equal(self_, other)
 }
 
+/// Alias of `ge` with a number.
+///
 /// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn greater_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7032,6 +7580,8 @@ pub fn greater_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::greater_equal_scalar(self_, other)
 }
 
+/// Alias of `lt`.
+///
 /// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn less(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7046,6 +7596,8 @@ pub fn less(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::less(self_, other)
 }
 
+/// Alias of `lt` with a number.
+///
 /// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn less_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7055,6 +7607,8 @@ pub fn less_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::less_scalar(self_, other)
 }
 
+/// Alias of `le`.
+///
 /// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn less_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7069,6 +7623,8 @@ pub fn less_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::less_equal(self_, other)
 }
 
+/// Alias of `le` with a number.
+///
 /// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn less_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7078,6 +7634,8 @@ pub fn less_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::less_equal_scalar(self_, other)
 }
 
+/// Alias of `ne`.
+///
 /// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn not_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7092,6 +7650,8 @@ pub fn not_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::not_equal(self_, other)
 }
 
+/// Alias of `ne` with a number.
+///
 /// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
 pub fn not_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7101,7 +7661,7 @@ pub fn not_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     composite::aliases::not_equal_scalar(self_, other)
 }
 
-/// Every element, or zero if that is larger.
+/// Rectified linear unit: replaces negative elements with 0.
 ///
 /// `aten::relu(Tensor self) -> Tensor`
 pub fn relu(self_: &Tensor) -> Result<Tensor> {
@@ -7123,7 +7683,7 @@ pub fn relu(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Every element, or zero if that is larger.
+/// Rectified linear unit: replaces negative elements with 0. In-place form.
 ///
 /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
 pub fn relu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
@@ -7154,6 +7714,8 @@ pub fn relu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Limits every element to the range from 0 to 6.
+///
 /// `aten::relu6(Tensor self) -> Tensor`
 pub fn relu6(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7163,6 +7725,8 @@ pub fn relu6(self_: &Tensor) -> Result<Tensor> {
     composite::relu6(self_)
 }
 
+/// Limits every element to the range from 0 to 6, in place.
+///
 /// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
 pub fn relu6_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7174,6 +7738,8 @@ pub fn relu6_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `x * sigmoid(x)`, also called swish.
+///
 /// `aten::silu(Tensor self) -> Tensor`
 pub fn silu(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7194,6 +7760,8 @@ pub fn silu(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `x * sigmoid(x)`, also called swish. In-place form.
+///
 /// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
 pub fn silu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7226,6 +7794,8 @@ pub fn silu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `x * tanh(softplus(x))`.
+///
 /// `aten::mish(Tensor self) -> Tensor`
 pub fn mish(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7246,6 +7816,8 @@ pub fn mish(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `x * tanh(softplus(x))`. In-place form.
+///
 /// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
 pub fn mish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7278,6 +7850,8 @@ pub fn mish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// A piecewise linear sigmoid: `clamp(x + 3, 0, 6) / 6`.
+///
 /// `aten::hardsigmoid(Tensor self) -> Tensor`
 pub fn hardsigmoid(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7298,6 +7872,8 @@ pub fn hardsigmoid(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A piecewise linear sigmoid: `clamp(x + 3, 0, 6) / 6`. In-place form.
+///
 /// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
 pub fn hardsigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7330,6 +7906,8 @@ pub fn hardsigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `x * hardsigmoid(x)`.
+///
 /// `aten::hardswish(Tensor self) -> Tensor`
 pub fn hardswish(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7350,6 +7928,8 @@ pub fn hardswish(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `x * hardsigmoid(x)`. In-place form.
+///
 /// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
 pub fn hardswish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7382,7 +7962,7 @@ pub fn hardswish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+/// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
 ///
 /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
 pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
@@ -7406,7 +7986,7 @@ pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+/// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
 ///
 /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
 pub fn gelu_<'a>(self_: &'a Tensor, approximate: &str) -> Result<&'a Tensor> {
@@ -7444,6 +8024,8 @@ pub fn gelu_<'a>(self_: &'a Tensor, approximate: &str) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The logarithm of the sigmoid, and a buffer for its derivative.
+///
 /// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
 pub fn log_sigmoid_forward(self_: &Tensor) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -7464,6 +8046,8 @@ pub fn log_sigmoid_forward(self_: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((output, buffer))
 }
 
+/// The logarithm of the sigmoid, computed without overflow.
+///
 /// `aten::log_sigmoid(Tensor self) -> Tensor`
 pub fn log_sigmoid(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7473,6 +8057,8 @@ pub fn log_sigmoid(self_: &Tensor) -> Result<Tensor> {
     composite::log_sigmoid(self_)
 }
 
+/// `log(1 + exp(beta * x)) / beta`, a smooth form of the rectified linear unit; the identity where `beta * x` exceeds `threshold`.
+///
 /// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
 pub fn softplus(self_: &Tensor, beta: Scalar, threshold: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7498,6 +8084,8 @@ pub fn softplus(self_: &Tensor, beta: Scalar, threshold: Scalar) -> Result<Tenso
     Ok(result)
 }
 
+/// Exponential linear unit: `alpha * (exp(x) - 1)` for negative elements, `x` otherwise, times `scale`.
+///
 /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
 pub fn elu(
     self_: &Tensor,
@@ -7528,6 +8116,8 @@ pub fn elu(
     Ok(result)
 }
 
+/// Exponential linear unit: `alpha * (exp(x) - 1)` for negative elements, `x` otherwise, times `scale`. In-place form.
+///
 /// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
 pub fn elu_<'a>(
     self_: &'a Tensor,
@@ -7573,6 +8163,8 @@ pub fn elu_<'a>(
     Ok(self_)
 }
 
+/// `alpha * (exp(x / alpha) - 1)` for negative elements, `x` otherwise.
+///
 /// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
 pub fn celu(self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7593,6 +8185,8 @@ pub fn celu(self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `alpha * (exp(x / alpha) - 1)` for negative elements, `x` otherwise. In-place form.
+///
 /// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
 pub fn celu_<'a>(self_: &'a Tensor, alpha: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7625,6 +8219,8 @@ pub fn celu_<'a>(self_: &'a Tensor, alpha: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The scaled exponential linear unit, whose constants keep activations at mean 0 and variance 1.
+///
 /// `aten::selu(Tensor self) -> Tensor`
 pub fn selu(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7634,6 +8230,8 @@ pub fn selu(self_: &Tensor) -> Result<Tensor> {
     composite::selu(self_)
 }
 
+/// The scaled exponential linear unit, in place.
+///
 /// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
 pub fn selu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7645,6 +8243,8 @@ pub fn selu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Multiplies negative elements by `negative_slope` and leaves the others alone.
+///
 /// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
 pub fn leaky_relu(self_: &Tensor, negative_slope: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7667,6 +8267,8 @@ pub fn leaky_relu(self_: &Tensor, negative_slope: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Multiplies negative elements by `negative_slope` and leaves the others alone. In-place form.
+///
 /// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
 pub fn leaky_relu_<'a>(self_: &'a Tensor, negative_slope: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -7703,6 +8305,8 @@ pub fn leaky_relu_<'a>(self_: &'a Tensor, negative_slope: Scalar) -> Result<&'a 
     Ok(self_)
 }
 
+/// Limits every element to the range from `min_val` to `max_val`.
+///
 /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
 pub fn hardtanh(self_: &Tensor, min_val: Scalar, max_val: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7728,6 +8332,8 @@ pub fn hardtanh(self_: &Tensor, min_val: Scalar, max_val: Scalar) -> Result<Tens
     Ok(result)
 }
 
+/// Limits every element to the range from `min_val` to `max_val`. In-place form.
+///
 /// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
 pub fn hardtanh_<'a>(
     self_: &'a Tensor,
@@ -7771,6 +8377,8 @@ pub fn hardtanh_<'a>(
     Ok(self_)
 }
 
+/// Replaces elements between `-lambd` and `lambd` with 0.
+///
 /// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
 pub fn hardshrink(self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7793,6 +8401,8 @@ pub fn hardshrink(self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Moves every element toward 0 by `lambd`; those nearer than that become 0.
+///
 /// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
 pub fn softshrink(self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7815,6 +8425,8 @@ pub fn softshrink(self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Replaces elements that do not exceed `threshold` with `value`.
+///
 /// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
 pub fn threshold(self_: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -7840,6 +8452,8 @@ pub fn threshold(self_: &Tensor, threshold: Scalar, value: Scalar) -> Result<Ten
     Ok(result)
 }
 
+/// Replaces elements that do not exceed `threshold` with `value`. In-place form.
+///
 /// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
 pub fn threshold_<'a>(
     self_: &'a Tensor,
@@ -7883,6 +8497,8 @@ pub fn threshold_<'a>(
     Ok(self_)
 }
 
+/// Randomized leaky ReLU that stores the slopes it drew in `noise`.
+///
 /// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
 pub fn rrelu_with_noise(
     self_: &Tensor,
@@ -7923,6 +8539,8 @@ pub fn rrelu_with_noise(
     composite::rrelu_with_noise(self_, noise, lower, upper, training)
 }
 
+/// Randomized leaky ReLU in place, which stores the slopes it drew in `noise`.
+///
 /// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
 pub fn rrelu_with_noise_<'a>(
     self_: &'a Tensor,
@@ -7967,6 +8585,8 @@ pub fn rrelu_with_noise_<'a>(
     Ok(self_)
 }
 
+/// Randomized leaky ReLU. Slopes are drawn from [lower, upper] in training, and are their mean otherwise.
+///
 /// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
 pub fn rrelu(
     self_: &Tensor,
@@ -7984,6 +8604,8 @@ pub fn rrelu(
     composite::rrelu(self_, lower, upper, training)
 }
 
+/// Randomized leaky ReLU, in place.
+///
 /// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
 pub fn rrelu_<'a>(
     self_: &'a Tensor,
@@ -8005,6 +8627,8 @@ pub fn rrelu_<'a>(
     Ok(self_)
 }
 
+/// Leaky ReLU with learned slopes, either one or one per channel.
+///
 /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
 pub fn prelu(self_: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8048,6 +8672,8 @@ pub fn prelu_kernel(self_: &Tensor, weight: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Gated linear unit: splits `self` in half along `dim` and multiplies the first half by the sigmoid of the second.
+///
 /// `aten::glu(Tensor self, int dim=-1) -> Tensor`
 pub fn glu(self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -8068,6 +8694,8 @@ pub fn glu(self_: &Tensor, dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Passes `grad_output` on where `self` exceeds `threshold`; the derivative of `relu` and `threshold`.
+///
 /// `aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor`
 pub fn threshold_backward(
     grad_output: &Tensor,
@@ -8106,6 +8734,8 @@ pub fn threshold_backward(
     Ok(result)
 }
 
+/// The gradient of `tanh`, from its result.
+///
 /// `aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor`
 pub fn tanh_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8128,6 +8758,8 @@ pub fn tanh_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `sigmoid`, from its result.
+///
 /// `aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor`
 pub fn sigmoid_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8153,6 +8785,8 @@ pub fn sigmoid_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor>
     Ok(result)
 }
 
+/// The gradient of `silu`.
+///
 /// `aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor`
 pub fn silu_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8175,6 +8809,8 @@ pub fn silu_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `mish`.
+///
 /// `aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor`
 pub fn mish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8197,6 +8833,8 @@ pub fn mish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `hardswish`.
+///
 /// `aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor`
 pub fn hardswish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8226,6 +8864,8 @@ pub fn hardswish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor
     Ok(result)
 }
 
+/// The gradient of `hardsigmoid`.
+///
 /// `aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor`
 pub fn hardsigmoid_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8255,6 +8895,8 @@ pub fn hardsigmoid_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tens
     Ok(result)
 }
 
+/// The gradient of `gelu`.
+///
 /// `aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor`
 pub fn gelu_backward(
     grad_output: &Tensor,
@@ -8293,6 +8935,8 @@ pub fn gelu_backward(
     Ok(result)
 }
 
+/// The gradient of `elu`, from its input or its result.
+///
 /// `aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor`
 pub fn elu_backward(
     grad_output: &Tensor,
@@ -8356,6 +9000,8 @@ pub fn elu_backward(
     Ok(result)
 }
 
+/// The gradient of `leaky_relu`.
+///
 /// `aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor`
 pub fn leaky_relu_backward(
     grad_output: &Tensor,
@@ -8407,6 +9053,8 @@ pub fn leaky_relu_backward(
     Ok(result)
 }
 
+/// The gradient of `hardtanh`.
+///
 /// `aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor`
 pub fn hardtanh_backward(
     grad_output: &Tensor,
@@ -8453,6 +9101,8 @@ pub fn hardtanh_backward(
     Ok(result)
 }
 
+/// The gradient of `softplus`.
+///
 /// `aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor`
 pub fn softplus_backward(
     grad_output: &Tensor,
@@ -8504,6 +9154,8 @@ pub fn softplus_backward(
     Ok(result)
 }
 
+/// The gradient of `hardshrink`.
+///
 /// `aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor`
 pub fn hardshrink_backward(
     grad_out: &Tensor,
@@ -8537,6 +9189,8 @@ pub fn hardshrink_backward(
     Ok(result)
 }
 
+/// The gradient of `softshrink`.
+///
 /// `aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor`
 pub fn softshrink_backward(
     grad_output: &Tensor,
@@ -8575,6 +9229,8 @@ pub fn softshrink_backward(
     Ok(result)
 }
 
+/// The gradient of `log_sigmoid`, from the buffer of its forward.
+///
 /// `aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor`
 pub fn log_sigmoid_backward(
     grad_output: &Tensor,
@@ -8617,6 +9273,8 @@ pub fn log_sigmoid_backward(
     Ok(result)
 }
 
+/// The gradient of `glu`.
+///
 /// `aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor`
 pub fn glu_backward(grad_output: &Tensor, self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -8642,7 +9300,7 @@ pub fn glu_backward(grad_output: &Tensor, self_: &Tensor, dim: i64) -> Result<Te
     Ok(result)
 }
 
-/// The sum of all elements; integers and bools add up in i64.
+/// The sum of all elements. Integers and bools are summed in i64.
 ///
 /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
 pub fn sum(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
@@ -8664,7 +9322,7 @@ pub fn sum(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The sum over some dimensions, or over all if none is named.
+/// The sum over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1.
 ///
 /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn sum_dim(
@@ -8696,7 +9354,7 @@ pub fn sum_dim(
     Ok(result)
 }
 
-/// The sum over some dimensions, or over all if none is named.
+/// The sum over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1. `out=` form.
 ///
 /// `aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn sum_dim_out<'a>(
@@ -8742,7 +9400,7 @@ pub fn mean(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The mean over some dimensions, or over all if none is named.
+/// The mean over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1.
 ///
 /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn mean_dim(
@@ -8774,7 +9432,7 @@ pub fn mean_dim(
     Ok(result)
 }
 
-/// The mean over some dimensions, or over all if none is named.
+/// The mean over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1. `out=` form.
 ///
 /// `aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn mean_dim_out<'a>(
@@ -8798,6 +9456,8 @@ pub fn mean_dim_out<'a>(
     Ok(out)
 }
 
+/// The product of all elements. Integers and bools are multiplied in i64.
+///
 /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
 pub fn prod(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -8818,6 +9478,8 @@ pub fn prod(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The product along one dimension.
+///
 /// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn prod_dim(
     self_: &Tensor,
@@ -8853,6 +9515,8 @@ pub fn prod_dim(
     Ok(result)
 }
 
+/// The product along one dimension. `out=` form.
+///
 /// `aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn prod_dim_out<'a>(
     self_: &Tensor,
@@ -8875,6 +9539,8 @@ pub fn prod_dim_out<'a>(
     Ok(out)
 }
 
+/// The sum over some dimensions with NaN counted as 0.
+///
 /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn nansum(
     self_: &Tensor,
@@ -8905,6 +9571,8 @@ pub fn nansum(
     Ok(result)
 }
 
+/// The mean over some dimensions of the elements that are not NaN.
+///
 /// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn nanmean(
     self_: &Tensor,
@@ -8922,6 +9590,8 @@ pub fn nanmean(
     composite::nanmean(self_, dim, keepdim, dtype)
 }
 
+/// The largest of all elements. If several are equal, the gradient is shared among them.
+///
 /// `aten::max(Tensor self) -> Tensor`
 pub fn max(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8942,6 +9612,8 @@ pub fn max(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The smallest of all elements. If several are equal, the gradient is shared among them.
+///
 /// `aten::min(Tensor self) -> Tensor`
 pub fn min(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -8962,7 +9634,7 @@ pub fn min(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The largest element along a dimension, and where it is.
+/// The largest element along a dimension, and its index. The gradient goes to that element alone.
 ///
 /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn max_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
@@ -8987,6 +9659,8 @@ pub fn max_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tenso
     Ok((values, indices))
 }
 
+/// The smallest element along a dimension, and its index. The gradient goes to that element alone.
+///
 /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn min_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -9010,6 +9684,8 @@ pub fn min_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tenso
     Ok((values, indices))
 }
 
+/// The largest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient.
+///
 /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
 pub fn amax(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9037,6 +9713,8 @@ pub fn amax(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The largest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient. `out=` form.
+///
 /// `aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn amax_out<'a>(
     self_: &Tensor,
@@ -9055,6 +9733,8 @@ pub fn amax_out<'a>(
     Ok(out)
 }
 
+/// The smallest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient.
+///
 /// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
 pub fn amin(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9082,6 +9762,8 @@ pub fn amin(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The smallest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient. `out=` form.
+///
 /// `aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn amin_out<'a>(
     self_: &Tensor,
@@ -9100,6 +9782,8 @@ pub fn amin_out<'a>(
     Ok(out)
 }
 
+/// The smallest and the largest element, of the whole tensor or along a dimension.
+///
 /// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
 pub fn aminmax(
     self_: &Tensor,
@@ -9138,7 +9822,7 @@ pub fn aminmax(
     Ok((min, max))
 }
 
-/// Where the largest element is: along a dimension, or in the flattened tensor.
+/// The index of the largest element along a dimension, or in the flattened tensor if `dim` is `None`.
 ///
 /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
 pub fn argmax(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
@@ -9149,6 +9833,8 @@ pub fn argmax(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor>
     below::argmax(word, self_, dim, keepdim)
 }
 
+/// The index of the smallest element along a dimension, or in the flattened tensor if `dim` is `None`.
+///
 /// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
 pub fn argmin(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9158,6 +9844,8 @@ pub fn argmin(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor>
     below::argmin(word, self_, dim, keepdim)
 }
 
+/// Whether any element is nonzero.
+///
 /// `aten::any(Tensor self) -> Tensor`
 pub fn any(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -9167,6 +9855,8 @@ pub fn any(self_: &Tensor) -> Result<Tensor> {
     below::any(word, self_)
 }
 
+/// Whether any element along a dimension is nonzero.
+///
 /// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
 pub fn any_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9179,6 +9869,8 @@ pub fn any_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
     below::any_dim(word, self_, dim, keepdim)
 }
 
+/// Whether any element over some dimensions is nonzero; over all if `dim` is `None`.
+///
 /// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
 pub fn any_dims(self_: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9191,6 +9883,8 @@ pub fn any_dims(self_: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Te
     below::any_dims(word, self_, dim, keepdim)
 }
 
+/// Whether all elements are nonzero.
+///
 /// `aten::all(Tensor self) -> Tensor`
 pub fn all(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -9200,6 +9894,8 @@ pub fn all(self_: &Tensor) -> Result<Tensor> {
     below::all(word, self_)
 }
 
+/// Whether all elements along a dimension are nonzero.
+///
 /// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
 pub fn all_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9212,6 +9908,8 @@ pub fn all_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
     below::all_dim(word, self_, dim, keepdim)
 }
 
+/// Whether all elements over some dimensions are nonzero; over all if `dim` is `None`.
+///
 /// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
 pub fn all_dims(self_: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9224,6 +9922,8 @@ pub fn all_dims(self_: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Te
     below::all_dims(word, self_, dim, keepdim)
 }
 
+/// The number of nonzero elements, in total or along a dimension.
+///
 /// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
 pub fn count_nonzero(self_: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let word = state::word();
@@ -9233,6 +9933,8 @@ pub fn count_nonzero(self_: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     below::count_nonzero(word, self_, dim)
 }
 
+/// The number of nonzero elements over some dimensions.
+///
 /// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
 pub fn count_nonzero_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -9245,6 +9947,8 @@ pub fn count_nonzero_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     below::count_nonzero_dims(word, self_, dim)
 }
 
+/// The variance of all elements. `unbiased` divides by the count minus 1 instead of the count.
+///
 /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
 pub fn var(self_: &Tensor, unbiased: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9254,6 +9958,8 @@ pub fn var(self_: &Tensor, unbiased: bool) -> Result<Tensor> {
     composite::var(self_, unbiased)
 }
 
+/// The variance over some dimensions. `unbiased` divides by the count minus 1 instead of the count.
+///
 /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
 pub fn var_dim(
     self_: &Tensor,
@@ -9271,6 +9977,8 @@ pub fn var_dim(
     composite::var_dim(self_, dim, unbiased, keepdim)
 }
 
+/// The variance over some dimensions, dividing by the count minus `correction` (1 if `None`).
+///
 /// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
 pub fn var_correction(
     self_: &Tensor,
@@ -9312,6 +10020,8 @@ pub fn var_correction(
     Ok(result)
 }
 
+/// The standard deviation of all elements. `unbiased` divides by the count minus 1 instead of the count.
+///
 /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
 pub fn std(self_: &Tensor, unbiased: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9321,6 +10031,8 @@ pub fn std(self_: &Tensor, unbiased: bool) -> Result<Tensor> {
     composite::std(self_, unbiased)
 }
 
+/// The standard deviation over some dimensions. `unbiased` divides by the count minus 1 instead of the count.
+///
 /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
 pub fn std_dim(
     self_: &Tensor,
@@ -9338,6 +10050,8 @@ pub fn std_dim(
     composite::std_dim(self_, dim, unbiased, keepdim)
 }
 
+/// The standard deviation over some dimensions, dividing by the count minus `correction` (1 if `None`).
+///
 /// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
 pub fn std_correction(
     self_: &Tensor,
@@ -9380,6 +10094,8 @@ pub fn std_correction(
     Ok(result)
 }
 
+/// Variance and mean of all elements.
+///
 /// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
 pub fn var_mean(self_: &Tensor, unbiased: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -9389,6 +10105,8 @@ pub fn var_mean(self_: &Tensor, unbiased: bool) -> Result<(Tensor, Tensor)> {
     composite::var_mean(self_, unbiased)
 }
 
+/// Variance and mean over some dimensions.
+///
 /// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
 pub fn var_mean_dim(
     self_: &Tensor,
@@ -9406,6 +10124,8 @@ pub fn var_mean_dim(
     composite::var_mean_dim(self_, dim, unbiased, keepdim)
 }
 
+/// Variance and mean over some dimensions, dividing by the count minus `correction` (1 if `None`).
+///
 /// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
 pub fn var_mean_correction(
     self_: &Tensor,
@@ -9457,6 +10177,8 @@ pub fn var_mean_correction(
     Ok((result0, result1))
 }
 
+/// Standard deviation and mean of all elements.
+///
 /// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
 pub fn std_mean(self_: &Tensor, unbiased: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -9466,6 +10188,8 @@ pub fn std_mean(self_: &Tensor, unbiased: bool) -> Result<(Tensor, Tensor)> {
     composite::std_mean(self_, unbiased)
 }
 
+/// Standard deviation and mean over some dimensions.
+///
 /// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
 pub fn std_mean_dim(
     self_: &Tensor,
@@ -9483,6 +10207,8 @@ pub fn std_mean_dim(
     composite::std_mean_dim(self_, dim, unbiased, keepdim)
 }
 
+/// Standard deviation and mean over some dimensions, dividing by the count minus `correction` (1 if `None`).
+///
 /// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
 pub fn std_mean_correction(
     self_: &Tensor,
@@ -9535,6 +10261,8 @@ pub fn std_mean_correction(
     Ok((result0, result1))
 }
 
+/// The `p`-norm of all elements taken as one vector.
+///
 /// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
 pub fn norm(self_: &Tensor, p: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -9555,6 +10283,8 @@ pub fn norm(self_: &Tensor, p: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The `p`-norm over some dimensions; the 2-norm if `p` is `None`.
+///
 /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
 pub fn norm_dim(
     self_: &Tensor,
@@ -9591,6 +10321,8 @@ pub fn norm_dim(
     Ok(result)
 }
 
+/// The norm of order `ord` over some dimensions, taken as one vector; over all if `dim` is `None`. `ord` may be infinite, 0 or negative.
+///
 /// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn linalg_vector_norm(
     self_: &Tensor,
@@ -9639,6 +10371,8 @@ pub fn linalg_vector_norm(
     Ok(result)
 }
 
+/// `log(sum(exp(x)))` over some dimensions, computed without overflow.
+///
 /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
 pub fn logsumexp(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     let word = state::word();
@@ -9669,6 +10403,8 @@ pub fn logsumexp(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Running sums along a dimension.
+///
 /// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
 pub fn cumsum(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -9691,6 +10427,8 @@ pub fn cumsum(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> 
     Ok(result)
 }
 
+/// Running sums along a dimension. `out=` form.
+///
 /// `aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn cumsum_out<'a>(
     self_: &Tensor,
@@ -9709,6 +10447,8 @@ pub fn cumsum_out<'a>(
     Ok(out)
 }
 
+/// Running products along a dimension.
+///
 /// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
 pub fn cumprod(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
     let word = state::word();
@@ -9731,6 +10471,8 @@ pub fn cumprod(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor>
     Ok(result)
 }
 
+/// Running products along a dimension. `out=` form.
+///
 /// `aten::cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
 pub fn cumprod_out<'a>(
     self_: &Tensor,
@@ -9749,6 +10491,8 @@ pub fn cumprod_out<'a>(
     Ok(out)
 }
 
+/// Running maxima along a dimension, and the indices they come from.
+///
 /// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
 pub fn cummax(self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -9769,6 +10513,8 @@ pub fn cummax(self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     Ok((values, indices))
 }
 
+/// Running minima along a dimension, and the indices they come from.
+///
 /// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
 pub fn cummin(self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -9789,6 +10535,8 @@ pub fn cummin(self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
     Ok((values, indices))
 }
 
+/// Running `log(sum(exp(x)))` along a dimension.
+///
 /// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
 pub fn logcumsumexp(self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -9811,6 +10559,8 @@ pub fn logcumsumexp(self_: &Tensor, dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sum of the diagonal of a matrix.
+///
 /// `aten::trace(Tensor self) -> Tensor`
 pub fn trace(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -9831,6 +10581,8 @@ pub fn trace(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+///
 /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
 pub fn histc(self_: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -9843,6 +10595,8 @@ pub fn histc(self_: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Tens
     below::histc(word, self_, bins, min, max)
 }
 
+/// How often each nonnegative integer occurs in a vector, or the sum of its `weights`; at least `minlength` counts.
+///
 /// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
 pub fn bincount(
     self_: &Tensor,
@@ -9859,6 +10613,8 @@ pub fn bincount(
     below::bincount(word, self_, weights, minlength)
 }
 
+/// Whether two tensors have the same shape and the same elements.
+///
 /// `aten::equal(Tensor self, Tensor other) -> bool`
 pub fn equal(self_: &Tensor, other: &Tensor) -> Result<bool> {
     let word = state::word();
@@ -9868,6 +10624,8 @@ pub fn equal(self_: &Tensor, other: &Tensor) -> Result<bool> {
     below::equal(word, self_, other)
 }
 
+/// The `n`th difference of neighbors along a dimension, after `prepend` and `append` have been attached.
+///
 /// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
 pub fn diff(
     self_: &Tensor,
@@ -9895,6 +10653,8 @@ pub fn diff(
     composite::diff(self_, n, dim, prepend, append)
 }
 
+/// Scales slices along `dim` down so that none has a `p`-norm above `maxnorm`.
+///
 /// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
 pub fn renorm(self_: &Tensor, p: Scalar, dim: i64, maxnorm: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -9907,6 +10667,8 @@ pub fn renorm(self_: &Tensor, p: Scalar, dim: i64, maxnorm: Scalar) -> Result<Te
     composite::renorm(self_, p, dim, maxnorm)
 }
 
+/// The `p`-norm of `self - other`.
+///
 /// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
 pub fn dist(self_: &Tensor, other: &Tensor, p: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -9944,6 +10706,8 @@ pub fn _cdist_forward(
     composite::cdist_forward(x1, x2, p, compute_mode)
 }
 
+/// The `p`-norm distance between each row of `x1` and each row of `x2`, in batches.
+///
 /// `aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor`
 pub fn cdist(
     x1: &Tensor,
@@ -9967,6 +10731,8 @@ pub fn cdist(
     composite::cdist(x1, x2, p, compute_mode)
 }
 
+/// The `p`-norm distances between all pairs of rows, as one vector.
+///
 /// `aten::pdist(Tensor self, float p=2) -> Tensor`
 pub fn pdist(self_: &Tensor, p: f64) -> Result<Tensor> {
     let word = state::word();
@@ -9976,6 +10742,8 @@ pub fn pdist(self_: &Tensor, p: f64) -> Result<Tensor> {
     composite::pdist(self_, p)
 }
 
+/// The quantiles `q` (between 0 and 1) along a dimension. `interpolation` is `linear`, `lower`, `higher`, `midpoint` or `nearest`.
+///
 /// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
 pub fn quantile(
     self_: &Tensor,
@@ -10001,6 +10769,8 @@ pub fn quantile(
     composite::quantile::quantile(self_, q, dim, keepdim, interpolation)
 }
 
+/// One quantile along a dimension. `interpolation` is `linear`, `lower`, `higher`, `midpoint` or `nearest`.
+///
 /// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
 pub fn quantile_scalar(
     self_: &Tensor,
@@ -10019,6 +10789,8 @@ pub fn quantile_scalar(
     composite::quantile::quantile_scalar(self_, q, dim, keepdim, interpolation)
 }
 
+/// The quantiles `q` along a dimension, ignoring NaN.
+///
 /// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
 pub fn nanquantile(
     self_: &Tensor,
@@ -10044,6 +10816,8 @@ pub fn nanquantile(
     composite::quantile::nanquantile(self_, q, dim, keepdim, interpolation)
 }
 
+/// One quantile along a dimension, ignoring NaN.
+///
 /// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
 pub fn nanquantile_scalar(
     self_: &Tensor,
@@ -10062,6 +10836,8 @@ pub fn nanquantile_scalar(
     composite::quantile::nanquantile_scalar(self_, q, dim, keepdim, interpolation)
 }
 
+/// The integral of `y` along a dimension by the trapezoidal rule, at the points `x`.
+///
 /// `aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
 pub fn trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -10074,6 +10850,8 @@ pub fn trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
     composite::trapezoid_x(y, x, dim)
 }
 
+/// The integral of `y` along a dimension by the trapezoidal rule, at points `dx` apart.
+///
 /// `aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
 pub fn trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -10083,6 +10861,8 @@ pub fn trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
     composite::trapezoid_dx(y, dx, dim)
 }
 
+/// Alias of `trapezoid` with points `x`.
+///
 /// `aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
 pub fn trapz_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -10095,6 +10875,8 @@ pub fn trapz_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
     composite::trapezoid_x(y, x, dim)
 }
 
+/// Alias of `trapezoid` with points `dx` apart.
+///
 /// `aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor`
 pub fn trapz_dx(y: &Tensor, dx: f64, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -10104,6 +10886,8 @@ pub fn trapz_dx(y: &Tensor, dx: f64, dim: i64) -> Result<Tensor> {
     composite::trapz_dx(y, dx, dim)
 }
 
+/// Running integrals by the trapezoidal rule, at the points `x`.
+///
 /// `aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
 pub fn cumulative_trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -10119,6 +10903,8 @@ pub fn cumulative_trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor
     composite::cumulative_trapezoid_x(y, x, dim)
 }
 
+/// Running integrals by the trapezoidal rule, at points `dx` apart.
+///
 /// `aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
 pub fn cumulative_trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -10131,6 +10917,8 @@ pub fn cumulative_trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tenso
     composite::cumulative_trapezoid_dx(y, dx, dim)
 }
 
+/// The matrix of correlation coefficients of variables, which are rows.
+///
 /// `aten::corrcoef(Tensor self) -> Tensor`
 pub fn corrcoef(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -10140,6 +10928,8 @@ pub fn corrcoef(self_: &Tensor) -> Result<Tensor> {
     composite::corrcoef(self_)
 }
 
+/// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+///
 /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
 pub fn sum_to_size(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -10149,6 +10939,8 @@ pub fn sum_to_size(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     composite::sum_to_size(self_, size)
 }
 
+/// The covariance matrix of variables, which are rows, with integer weights `fweights` and float weights `aweights` per observation.
+///
 /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
 pub fn cov(
     self_: &Tensor,
@@ -10175,7 +10967,7 @@ pub fn cov(
     composite::cov(self_, correction, fweights, aweights)
 }
 
-/// Exponentials divided by their sum along a dimension.
+/// Exponentials divided by their sum along a dimension, so that they are positive and sum to 1.
 ///
 /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
 pub fn softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
@@ -10189,7 +10981,7 @@ pub fn softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor>
     composite::softmax(self_, dim, dtype)
 }
 
-/// The logarithm of the softmax along a dimension.
+/// The logarithm of the softmax along a dimension, computed without overflow.
 ///
 /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
 pub fn log_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
@@ -10417,7 +11209,7 @@ pub fn _safe_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<T
     Ok(result)
 }
 
-/// Normalizes over the last dimensions to mean zero and variance one, then scales and shifts.
+/// Normalizes over the last dimensions, of sizes `normalized_shape`, to mean 0 and variance 1, then scales and shifts.
 ///
 /// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
 pub fn layer_norm(
@@ -10461,6 +11253,8 @@ pub fn layer_norm(
     composite::layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable)
 }
 
+/// `layer_norm` that also returns the means and the reciprocal standard deviations.
+///
 /// `aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)`
 pub fn native_layer_norm(
     input: &Tensor,
@@ -10526,6 +11320,8 @@ pub fn native_layer_norm(
     Ok((result0, result1, result2))
 }
 
+/// The gradients of `native_layer_norm`; `output_mask` says which of input, weight and bias.
+///
 /// `aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
 pub fn native_layer_norm_backward(
     grad_out: &Tensor,
@@ -10605,6 +11401,8 @@ pub fn native_layer_norm_backward(
     Ok((result0, result1, result2))
 }
 
+/// Divides by the root mean square over the last dimensions, of sizes `normalized_shape`, then scales.
+///
 /// `aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor`
 pub fn rms_norm(
     input: &Tensor,
@@ -10630,6 +11428,8 @@ pub fn rms_norm(
     composite::rms_norm(input, normalized_shape, weight, eps)
 }
 
+/// Normalizes groups of channels of each sample to mean 0 and variance 1, then scales and shifts each channel.
+///
 /// `aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor`
 pub fn group_norm(
     input: &Tensor,
@@ -10672,6 +11472,8 @@ pub fn group_norm(
     composite::group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)
 }
 
+/// `group_norm` of a batch of N samples with C channels of HxW elements, with means and reciprocal standard deviations.
+///
 /// `aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)`
 pub fn native_group_norm(
     input: &Tensor,
@@ -10753,6 +11555,8 @@ pub fn native_group_norm(
     Ok((result0, result1, result2))
 }
 
+/// The gradients of `native_group_norm`; `output_mask` says which of input, weight and bias.
+///
 /// `aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
 pub fn native_group_norm_backward(
     grad_out: &Tensor,
@@ -10843,7 +11647,7 @@ pub fn native_group_norm_backward(
     Ok((result0, result1, result2))
 }
 
-/// Normalizes every channel by the statistics of the batch, or by running ones.
+/// Normalizes every channel by the statistics of the batch in training, which also updates the running ones, and by the running ones otherwise.
 ///
 /// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
 pub fn batch_norm(
@@ -10907,6 +11711,8 @@ pub fn batch_norm(
     )
 }
 
+/// `batch_norm` that also returns the means and reciprocal standard deviations of the batch.
+///
 /// `aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
 pub fn native_batch_norm(
     input: &Tensor,
@@ -10986,6 +11792,8 @@ pub fn native_batch_norm(
     Ok((result0, result1, result2))
 }
 
+/// The gradients of `native_batch_norm`; `output_mask` says which of input, weight and bias.
+///
 /// `aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
 pub fn native_batch_norm_backward(
     grad_out: &Tensor,
@@ -11398,6 +12206,8 @@ pub fn _batch_norm_with_update_functional(
     )
 }
 
+/// Normalizes every channel of every sample on its own, by its own statistics or by running ones.
+///
 /// `aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor`
 pub fn instance_norm(
     input: &Tensor,
@@ -11491,7 +12301,7 @@ pub fn _weight_norm_interface(
     composite::weight_norm_interface(v, g, dim)
 }
 
-/// The squared difference, reduced as asked.
+/// The squared difference of input and target. `reduction` is 0 (none), 1 (mean) or 2 (sum), in all losses.
 ///
 /// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 pub fn mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
@@ -11518,6 +12328,8 @@ pub fn mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tenso
     Ok(result)
 }
 
+/// The gradient of `mse_loss`.
+///
 /// `aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor`
 pub fn mse_loss_backward(
     grad_output: &Tensor,
@@ -11566,6 +12378,8 @@ pub fn mse_loss_backward(
     Ok(result)
 }
 
+/// The absolute difference of input and target. `reduction` is 0 (none), 1 (mean) or 2 (sum).
+///
 /// `aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 pub fn l1_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
     let word = state::word();
@@ -11583,6 +12397,8 @@ pub fn l1_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor
     composite::l1_loss(self_, target, reduction)
 }
 
+/// Absolute difference, made quadratic where it is below `beta`. `reduction` is 0 (none), 1 (mean) or 2 (sum).
+///
 /// `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor`
 pub fn smooth_l1_loss(
     self_: &Tensor,
@@ -11624,6 +12440,8 @@ pub fn smooth_l1_loss(
     Ok(result)
 }
 
+/// The gradient of `smooth_l1_loss`.
+///
 /// `aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor`
 pub fn smooth_l1_loss_backward(
     grad_output: &Tensor,
@@ -11686,6 +12504,8 @@ pub fn smooth_l1_loss_backward(
     Ok(result)
 }
 
+/// Half the squared difference up to `delta`, and linear beyond. `reduction` is 0 (none), 1 (mean) or 2 (sum).
+///
 /// `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor`
 pub fn huber_loss(
     self_: &Tensor,
@@ -11721,6 +12541,8 @@ pub fn huber_loss(
     Ok(result)
 }
 
+/// The gradient of `huber_loss`.
+///
 /// `aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor`
 pub fn huber_loss_backward(
     grad_output: &Tensor,
@@ -11783,6 +12605,8 @@ pub fn huber_loss_backward(
     Ok(result)
 }
 
+/// `log(1 + exp(-target * self))` for targets of 1 and -1.
+///
 /// `aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 pub fn soft_margin_loss(
     self_: &Tensor,
@@ -11807,6 +12631,8 @@ pub fn soft_margin_loss(
     composite::soft_margin_loss(self_, target, reduction)
 }
 
+/// Cross entropy of probabilities with targets between 0 and 1. Prefer the form with logits, which is stable.
+///
 /// `aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
 pub fn binary_cross_entropy(
     self_: &Tensor,
@@ -11858,6 +12684,8 @@ pub fn binary_cross_entropy(
     Ok(result)
 }
 
+/// The gradient of `binary_cross_entropy`.
+///
 /// `aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
 pub fn binary_cross_entropy_backward(
     grad_output: &Tensor,
@@ -11920,6 +12748,8 @@ pub fn binary_cross_entropy_backward(
     Ok(result)
 }
 
+/// Cross entropy of the sigmoid of scores with targets between 0 and 1. `pos_weight` weighs positive targets.
+///
 /// `aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor`
 pub fn binary_cross_entropy_with_logits(
     self_: &Tensor,
@@ -11981,6 +12811,8 @@ pub fn binary_cross_entropy_with_logits(
     Ok(result)
 }
 
+/// Kullback-Leibler divergence from log-probabilities `self` to `target`, which is also logarithmic with `log_target`.
+///
 /// `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor`
 pub fn kl_div(
     self_: &Tensor,
@@ -12006,6 +12838,8 @@ pub fn kl_div(
     composite::kl_div(self_, target, reduction, log_target)
 }
 
+/// The negated log-probability of the target class, for `[batch, classes]` log-probabilities. Targets equal to `ignore_index` do not count.
+///
 /// `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
 pub fn nll_loss(
     self_: &Tensor,
@@ -12045,6 +12879,8 @@ pub fn nll_loss(
     composite::nll_loss(self_, target, weight, reduction, ignore_index)
 }
 
+/// `nll_loss` of log-probabilities with any number of trailing dimensions.
+///
 /// `aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
 pub fn nll_loss_nd(
     self_: &Tensor,
@@ -12084,6 +12920,8 @@ pub fn nll_loss_nd(
     composite::nll_loss_nd(self_, target, weight, reduction, ignore_index)
 }
 
+/// `nll_loss` that also returns the total weight of the targets.
+///
 /// `aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
 pub fn nll_loss_forward(
     self_: &Tensor,
@@ -12141,6 +12979,8 @@ pub fn nll_loss_forward(
     Ok((output, total_weight))
 }
 
+/// The gradient of `nll_loss_forward`.
+///
 /// `aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
 pub fn nll_loss_backward(
     grad_output: &Tensor,
@@ -12206,6 +13046,8 @@ pub fn nll_loss_backward(
     Ok(result)
 }
 
+/// `nll_loss` per pixel, of log-probabilities `[batch, classes, height, width]`.
+///
 /// `aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
 pub fn nll_loss2d(
     self_: &Tensor,
@@ -12245,6 +13087,8 @@ pub fn nll_loss2d(
     composite::nll_loss2d(self_, target, weight, reduction, ignore_index)
 }
 
+/// `nll_loss2d` that also returns the total weight of the targets.
+///
 /// `aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
 pub fn nll_loss2d_forward(
     self_: &Tensor,
@@ -12302,6 +13146,8 @@ pub fn nll_loss2d_forward(
     Ok((output, total_weight))
 }
 
+/// The gradient of `nll_loss2d_forward`.
+///
 /// `aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
 pub fn nll_loss2d_backward(
     grad_output: &Tensor,
@@ -12371,7 +13217,7 @@ pub fn nll_loss2d_backward(
     Ok(result)
 }
 
-/// The negative log likelihood of the targets under the softmax of the scores.
+/// Cross entropy of the softmax of scores `[batch, classes, …]` with targets, which are class indices or probabilities. `label_smoothing` mixes in the uniform distribution.
 ///
 /// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
 pub fn cross_entropy_loss(
@@ -12422,6 +13268,8 @@ pub fn cross_entropy_loss(
     )
 }
 
+/// `max(0, -target * (input1 - input2) + margin)` for targets of 1 and -1.
+///
 /// `aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
 pub fn margin_ranking_loss(
     input1: &Tensor,
@@ -12461,6 +13309,8 @@ pub fn margin_ranking_loss(
     composite::margin_ranking_loss(input1, input2, target, margin, reduction)
 }
 
+/// Distances where the target is 1, and `max(0, margin - distance)` where it is -1.
+///
 /// `aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor`
 pub fn hinge_embedding_loss(
     self_: &Tensor,
@@ -12486,6 +13336,8 @@ pub fn hinge_embedding_loss(
     composite::hinge_embedding_loss(self_, target, margin, reduction)
 }
 
+/// 1 minus the cosine similarity for pairs with target 1; the similarity above `margin` for those with target -1.
+///
 /// `aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
 pub fn cosine_embedding_loss(
     input1: &Tensor,
@@ -12525,6 +13377,8 @@ pub fn cosine_embedding_loss(
     composite::cosine_embedding_loss(input1, input2, target, margin, reduction)
 }
 
+/// How much farther `positive` is from `anchor` than `negative` is, plus `margin`, where that is positive. `swap` may use the distance from positive to negative.
+///
 /// `aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor`
 pub fn triplet_margin_loss(
     anchor: &Tensor,
@@ -12582,6 +13436,8 @@ pub fn triplet_margin_loss(
     )
 }
 
+/// The negative log likelihood of counts under a Poisson distribution with the given rate, or its logarithm (`log_input`). `full` adds Stirling's term.
+///
 /// `aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor`
 pub fn poisson_nll_loss(
     input: &Tensor,
@@ -12623,6 +13479,8 @@ pub fn poisson_nll_loss(
     composite::poisson_nll_loss(input, target, log_input, full, eps, reduction)
 }
 
+/// The cosine of the angle between vectors along a dimension.
+///
 /// `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor`
 pub fn cosine_similarity(
     x1: &Tensor,
@@ -12646,6 +13504,8 @@ pub fn cosine_similarity(
     composite::cosine_similarity(x1, x2, dim, eps)
 }
 
+/// The `p`-norm of the difference of corresponding rows; `eps` is added to the difference.
+///
 /// `aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor`
 pub fn pairwise_distance(
     x1: &Tensor,
@@ -12670,6 +13530,8 @@ pub fn pairwise_distance(
     composite::pairwise_distance(x1, x2, p, eps, keepdim)
 }
 
+/// Margins between the score of the target class and the others, to the power `p`, averaged over classes.
+///
 /// `aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor`
 pub fn multi_margin_loss(
     self_: &Tensor,
@@ -12712,6 +13574,8 @@ pub fn multi_margin_loss(
     composite::multi_margin_loss(self_, target, p, margin, weight, reduction)
 }
 
+/// Margins between the scores of several target classes and the others; a row of targets ends at the first -1.
+///
 /// `aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
 pub fn multilabel_margin_loss(
     self_: &Tensor,
@@ -12736,6 +13600,8 @@ pub fn multilabel_margin_loss(
     composite::multilabel_margin_loss(self_, target, reduction)
 }
 
+/// A stack of long short-term memory layers over a sequence. Returns outputs, last hidden states and last cell states.
+///
 /// `aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)`
 pub fn lstm(
     input: &Tensor,
@@ -12797,6 +13663,8 @@ pub fn lstm(
     )
 }
 
+/// A stack of gated recurrent layers over a sequence. Returns outputs and last hidden states.
+///
 /// `aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
 pub fn gru(
     input: &Tensor,
@@ -12858,6 +13726,8 @@ pub fn gru(
     )
 }
 
+/// A stack of recurrent layers with tanh over a sequence. Returns outputs and last hidden states.
+///
 /// `aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
 pub fn rnn_tanh(
     input: &Tensor,
@@ -12919,6 +13789,8 @@ pub fn rnn_tanh(
     )
 }
 
+/// A stack of recurrent layers with ReLU over a sequence. Returns outputs and last hidden states.
+///
 /// `aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
 pub fn rnn_relu(
     input: &Tensor,
@@ -12980,6 +13852,8 @@ pub fn rnn_relu(
     )
 }
 
+/// One step of a long short-term memory layer. Returns the hidden and the cell state.
+///
 /// `aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)`
 pub fn lstm_cell(
     input: &Tensor,
@@ -13023,6 +13897,8 @@ pub fn lstm_cell(
     composite::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
+/// One step of a gated recurrent layer.
+///
 /// `aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
 pub fn gru_cell(
     input: &Tensor,
@@ -13065,6 +13941,8 @@ pub fn gru_cell(
     composite::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
+/// One step of a recurrent layer with tanh.
+///
 /// `aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
 pub fn rnn_tanh_cell(
     input: &Tensor,
@@ -13107,6 +13985,8 @@ pub fn rnn_tanh_cell(
     composite::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
+/// One step of a recurrent layer with ReLU.
+///
 /// `aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
 pub fn rnn_relu_cell(
     input: &Tensor,
@@ -13149,7 +14029,7 @@ pub fn rnn_relu_cell(
     composite::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
-/// The product of two matrices.
+/// The product of two matrices. For batches and vectors see `matmul`.
 ///
 /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
 pub fn mm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
@@ -13184,7 +14064,7 @@ pub fn mm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The product of two matrices.
+/// The product of two matrices. For batches and vectors see `matmul`. `out=` form.
 ///
 /// `aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn mm_out<'a>(self_: &Tensor, mat2: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -13197,7 +14077,7 @@ pub fn mm_out<'a>(self_: &Tensor, mat2: &Tensor, out: &'a Tensor) -> Result<&'a 
     Ok(out)
 }
 
-/// The products of two batches of matrices.
+/// The products of two batches of matrices, `[b, n, k]` and `[b, k, m]`.
 ///
 /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
 pub fn bmm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
@@ -13230,7 +14110,7 @@ pub fn bmm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The products of two batches of matrices.
+/// The products of two batches of matrices, `[b, n, k]` and `[b, k, m]`. `out=` form.
 ///
 /// `aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn bmm_out<'a>(
@@ -13247,6 +14127,8 @@ pub fn bmm_out<'a>(
     Ok(out)
 }
 
+/// The product of a matrix and a vector.
+///
 /// `aten::mv(Tensor self, Tensor vec) -> Tensor`
 pub fn mv(self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13274,6 +14156,8 @@ pub fn mv(self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The product of a matrix and a vector. `out=` form.
+///
 /// `aten::mv.out(Tensor self, Tensor vec, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn mv_out<'a>(self_: &Tensor, vec: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -13285,6 +14169,8 @@ pub fn mv_out<'a>(self_: &Tensor, vec: &Tensor, out: &'a Tensor) -> Result<&'a T
     Ok(out)
 }
 
+/// The sum of the products of two vectors.
+///
 /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
 pub fn dot(self_: &Tensor, tensor: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13316,6 +14202,8 @@ pub fn dot(self_: &Tensor, tensor: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The sum of the products of two vectors. `out=` form.
+///
 /// `aten::dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn dot_out<'a>(
     self_: &Tensor,
@@ -13331,6 +14219,8 @@ pub fn dot_out<'a>(
     Ok(out)
 }
 
+/// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts.
+///
 /// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
 pub fn addmm(
     self_: &Tensor,
@@ -13377,6 +14267,8 @@ pub fn addmm(
     Ok(result)
 }
 
+/// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts. In-place form.
+///
 /// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
 pub fn addmm_<'a>(
     self_: &'a Tensor,
@@ -13434,6 +14326,8 @@ pub fn addmm_<'a>(
     Ok(self_)
 }
 
+/// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts. `out=` form.
+///
 /// `aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn addmm_out<'a>(
     self_: &Tensor,
@@ -13464,6 +14358,8 @@ pub fn addmm_out<'a>(
     Ok(out)
 }
 
+/// `beta * self + alpha * (mat @ vec)`; `self` broadcasts.
+///
 /// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
 pub fn addmv(
     self_: &Tensor,
@@ -13504,6 +14400,8 @@ pub fn addmv(
     Ok(result)
 }
 
+/// `beta * self + alpha * (mat @ vec)`; `self` broadcasts. In-place form.
+///
 /// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
 pub fn addmv_<'a>(
     self_: &'a Tensor,
@@ -13555,6 +14453,8 @@ pub fn addmv_<'a>(
     Ok(self_)
 }
 
+/// `beta * self + alpha * (mat @ vec)`; `self` broadcasts. `out=` form.
+///
 /// `aten::addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn addmv_out<'a>(
     self_: &Tensor,
@@ -13585,6 +14485,8 @@ pub fn addmv_out<'a>(
     Ok(out)
 }
 
+/// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices.
+///
 /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
 pub fn baddbmm(
     self_: &Tensor,
@@ -13629,6 +14531,8 @@ pub fn baddbmm(
     Ok(result)
 }
 
+/// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices. In-place form.
+///
 /// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
 pub fn baddbmm_<'a>(
     self_: &'a Tensor,
@@ -13684,6 +14588,8 @@ pub fn baddbmm_<'a>(
     Ok(self_)
 }
 
+/// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices. `out=` form.
+///
 /// `aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
 pub fn baddbmm_out<'a>(
     self_: &Tensor,
@@ -13714,6 +14620,8 @@ pub fn baddbmm_out<'a>(
     Ok(out)
 }
 
+/// `beta * self + alpha *` the sum over the batch of `batch1 @ batch2`.
+///
 /// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
 pub fn addbmm(
     self_: &Tensor,
@@ -13741,6 +14649,8 @@ pub fn addbmm(
     composite::addbmm(self_, batch1, batch2, beta, alpha)
 }
 
+/// `beta * self + alpha *` the outer product of two vectors.
+///
 /// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
 pub fn addr(
     self_: &Tensor,
@@ -13767,7 +14677,7 @@ pub fn addr(
     composite::addr(self_, vec1, vec2, beta, alpha)
 }
 
-/// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
+/// The matrix product. Leading dimensions broadcast; a vector counts as a row on the left and as a column on the right.
 ///
 /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
 pub fn matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -13783,7 +14693,7 @@ pub fn matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::matmul(self_, other)
 }
 
-/// `input @ weight.t() + bias`.
+/// `input @ weight.t() + bias`, for weights `[out_features, in_features]`.
 ///
 /// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
 pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
@@ -13800,6 +14710,8 @@ pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<
     composite::linear(input, weight, bias)
 }
 
+/// `input1 @ weight[k] @ input2` for each output feature `k`, plus `bias`.
+///
 /// `aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor`
 pub fn bilinear(
     input1: &Tensor,
@@ -13826,6 +14738,8 @@ pub fn bilinear(
     composite::bilinear(input1, input2, weight, bias)
 }
 
+/// The sum of the products of two vectors, the first one conjugated.
+///
 /// `aten::vdot(Tensor self, Tensor other) -> Tensor`
 pub fn vdot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13840,6 +14754,8 @@ pub fn vdot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::vdot(self_, other)
 }
 
+/// The sums of products along the last dimension of both tensors.
+///
 /// `aten::inner(Tensor self, Tensor other) -> Tensor`
 pub fn inner(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13854,6 +14770,8 @@ pub fn inner(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::inner(self_, other)
 }
 
+/// The matrix of all products of elements of two vectors.
+///
 /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
 pub fn outer(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13868,6 +14786,8 @@ pub fn outer(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
     composite::outer(self_, vec2)
 }
 
+/// Sums the products over pairs of dimensions, `dims_self` of one tensor with `dims_other` of the other.
+///
 /// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
 pub fn tensordot(
     self_: &Tensor,
@@ -13893,6 +14813,8 @@ pub fn tensordot(
     composite::tensordot(self_, other, dims_self, dims_other)
 }
 
+/// The product of several matrices, in the order that takes the fewest multiplications.
+///
 /// `aten::chain_matmul(Tensor[] matrices) -> Tensor`
 pub fn chain_matmul(matrices: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -13905,6 +14827,8 @@ pub fn chain_matmul(matrices: &[Tensor]) -> Result<Tensor> {
     composite::chain_matmul(matrices)
 }
 
+/// The Kronecker product: every element of `self` times all of `other`.
+///
 /// `aten::kron(Tensor self, Tensor other) -> Tensor`
 pub fn kron(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13919,6 +14843,8 @@ pub fn kron(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::kron(self_, other)
 }
 
+/// The cross product of vectors of 3 elements along `dim`, or along the first dimension of size 3.
+///
 /// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
 pub fn cross(self_: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let word = state::word();
@@ -13933,6 +14859,8 @@ pub fn cross(self_: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor>
     composite::cross(self_, other, dim)
 }
 
+/// The cross product of vectors of 3 elements along a dimension.
+///
 /// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
 pub fn linalg_cross(self_: &Tensor, other: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -13950,6 +14878,8 @@ pub fn linalg_cross(self_: &Tensor, other: &Tensor, dim: i64) -> Result<Tensor> 
     composite::linalg_cross(self_, other, dim)
 }
 
+/// Alias of `outer`.
+///
 /// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
 pub fn ger(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -13964,6 +14894,8 @@ pub fn ger(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
     composite::outer(self_, vec2)
 }
 
+/// Sums products of tensors as an equation says: letters name dimensions, those absent on the right of `->` are summed, as in `bij,bjk->bik`.
+///
 /// `aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor`
 pub fn einsum(
     equation: &str,
@@ -14079,6 +15011,8 @@ pub fn fft_c2r(
     Ok(result)
 }
 
+/// The discrete Fourier transform along a dimension, cut or zero-padded to `n` first. `norm` is `"forward"`, `"backward"` (default) or `"ortho"`.
+///
 /// `aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_fft(
     self_: &Tensor,
@@ -14096,6 +15030,8 @@ pub fn fft_fft(
     composite::fft::fft_fft(self_, n, dim, norm)
 }
 
+/// The inverse discrete Fourier transform along a dimension.
+///
 /// `aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_ifft(
     self_: &Tensor,
@@ -14113,6 +15049,8 @@ pub fn fft_ifft(
     composite::fft::fft_ifft(self_, n, dim, norm)
 }
 
+/// The Fourier transform of real input; only the half with nonnegative frequencies.
+///
 /// `aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_rfft(
     self_: &Tensor,
@@ -14130,6 +15068,8 @@ pub fn fft_rfft(
     composite::fft::fft_rfft(self_, n, dim, norm)
 }
 
+/// The inverse of `fft_rfft`. `n` is the length of the real result, by default twice the input's minus 2.
+///
 /// `aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_irfft(
     self_: &Tensor,
@@ -14147,6 +15087,8 @@ pub fn fft_irfft(
     composite::fft::fft_irfft(self_, n, dim, norm)
 }
 
+/// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
+///
 /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
 pub fn stft(
     self_: &Tensor,
@@ -14207,6 +15149,8 @@ pub fn stft(
     )
 }
 
+/// The short-time Fourier transform of a signal that is padded so that frames are centered.
+///
 /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
 pub fn stft_center(
     self_: &Tensor,
@@ -14275,6 +15219,8 @@ pub fn stft_center(
     )
 }
 
+/// The signal of a short-time Fourier transform, by overlapping and adding.
+///
 /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
 pub fn istft(
     self_: &Tensor,
@@ -14339,6 +15285,8 @@ pub fn istft(
     )
 }
 
+/// The Fourier transform of the half of a Hermitian-symmetric signal, which is real.
+///
 /// `aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_hfft(
     self_: &Tensor,
@@ -14356,6 +15304,8 @@ pub fn fft_hfft(
     composite::fft::fft_hfft(self_, n, dim, norm)
 }
 
+/// The inverse of `fft_hfft`.
+///
 /// `aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_ihfft(
     self_: &Tensor,
@@ -14373,6 +15323,8 @@ pub fn fft_ihfft(
     composite::fft::fft_ihfft(self_, n, dim, norm)
 }
 
+/// The Fourier transform over two dimensions, by default the last two.
+///
 /// `aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
 pub fn fft_fft2(
     self_: &Tensor,
@@ -14390,6 +15342,8 @@ pub fn fft_fft2(
     composite::fft::fft_fft2(self_, s, dim, norm)
 }
 
+/// The inverse Fourier transform over two dimensions.
+///
 /// `aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
 pub fn fft_ifft2(
     self_: &Tensor,
@@ -14407,6 +15361,8 @@ pub fn fft_ifft2(
     composite::fft::fft_ifft2(self_, s, dim, norm)
 }
 
+/// The Fourier transform of real input over two dimensions; half of the last one is kept.
+///
 /// `aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
 pub fn fft_rfft2(
     self_: &Tensor,
@@ -14424,6 +15380,8 @@ pub fn fft_rfft2(
     composite::fft::fft_rfft2(self_, s, dim, norm)
 }
 
+/// The inverse of `fft_rfft2`.
+///
 /// `aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
 pub fn fft_irfft2(
     self_: &Tensor,
@@ -14441,6 +15399,8 @@ pub fn fft_irfft2(
     composite::fft::fft_irfft2(self_, s, dim, norm)
 }
 
+/// The Fourier transform over several dimensions, by default all.
+///
 /// `aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
 pub fn fft_fftn(
     self_: &Tensor,
@@ -14458,6 +15418,8 @@ pub fn fft_fftn(
     composite::fft::fft_fftn(self_, s, dim, norm)
 }
 
+/// The inverse Fourier transform over several dimensions.
+///
 /// `aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
 pub fn fft_ifftn(
     self_: &Tensor,
@@ -14475,6 +15437,8 @@ pub fn fft_ifftn(
     composite::fft::fft_ifftn(self_, s, dim, norm)
 }
 
+/// The Fourier transform of real input over several dimensions; half of the last one is kept.
+///
 /// `aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
 pub fn fft_rfftn(
     self_: &Tensor,
@@ -14492,6 +15456,8 @@ pub fn fft_rfftn(
     composite::fft::fft_rfftn(self_, s, dim, norm)
 }
 
+/// The inverse of `fft_rfftn`.
+///
 /// `aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
 pub fn fft_irfftn(
     self_: &Tensor,
@@ -14509,6 +15475,8 @@ pub fn fft_irfftn(
     composite::fft::fft_irfftn(self_, s, dim, norm)
 }
 
+/// Moves the frequency 0 to the middle of each dimension.
+///
 /// `aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor`
 pub fn fft_fftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     let word = state::word();
@@ -14518,6 +15486,8 @@ pub fn fft_fftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     composite::fft::fft_fftshift(self_, dim)
 }
 
+/// Undoes `fft_fftshift`.
+///
 /// `aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor`
 pub fn fft_ifftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     let word = state::word();
@@ -14527,6 +15497,8 @@ pub fn fft_ifftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
     composite::fft::fft_ifftshift(self_, dim)
 }
 
+/// The frequencies of the results of `fft_fft` of `n` samples that are `d` apart.
+///
 /// `aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn fft_fftfreq(
     n: i64,
@@ -14544,6 +15516,8 @@ pub fn fft_fftfreq(
     below::fft_fftfreq(word, n, d, dtype, device)
 }
 
+/// The frequencies of the results of `fft_rfft` of `n` samples that are `d` apart.
+///
 /// `aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn fft_rfftfreq(
     n: i64,
@@ -14561,6 +15535,8 @@ pub fn fft_rfftfreq(
     below::fft_rfftfreq(word, n, d, dtype, device)
 }
 
+/// The inverse of matrices, and for each 0 or the number of the pivot that is 0.
+///
 /// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
 pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -14581,6 +15557,8 @@ pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)>
     Ok((inverse, info))
 }
 
+/// The inverse of square matrices; a singular one is an error.
+///
 /// `aten::linalg_inv(Tensor A) -> Tensor`
 pub fn linalg_inv(A: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14590,6 +15568,8 @@ pub fn linalg_inv(A: &Tensor) -> Result<Tensor> {
     composite::linalg::inv(A)
 }
 
+/// Alias of `linalg_inv`.
+///
 /// `aten::inverse(Tensor self) -> Tensor`
 pub fn inverse(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14647,6 +15627,8 @@ pub fn _linalg_solve_ex(
     Ok((result, LU, pivots, info))
 }
 
+/// Solves `A X = B`, and returns for each matrix 0 or the number of the pivot that is 0.
+///
 /// `aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)`
 pub fn linalg_solve_ex(
     A: &Tensor,
@@ -14670,6 +15652,8 @@ pub fn linalg_solve_ex(
     composite::linalg::solve_ex(A, B, left, check_errors)
 }
 
+/// Solves `A X = B`, or `X A = B` if `left` is false. Faster and more accurate than multiplying by the inverse.
+///
 /// `aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor`
 pub fn linalg_solve(A: &Tensor, B: &Tensor, left: bool) -> Result<Tensor> {
     let word = state::word();
@@ -14702,6 +15686,8 @@ pub fn _linalg_det(A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
     Ok((result, LU, pivots))
 }
 
+/// The determinant of square matrices.
+///
 /// `aten::linalg_det(Tensor A) -> Tensor`
 pub fn linalg_det(A: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14711,6 +15697,8 @@ pub fn linalg_det(A: &Tensor) -> Result<Tensor> {
     composite::linalg::det(A)
 }
 
+/// Alias of `linalg_det`.
+///
 /// `aten::det(Tensor self) -> Tensor`
 pub fn det(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14745,6 +15733,8 @@ pub fn _linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
     Ok((sign, logabsdet, LU, pivots))
 }
 
+/// The sign and the logarithm of the absolute value of the determinant.
+///
 /// `aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)`
 pub fn linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -14754,6 +15744,8 @@ pub fn linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
     composite::linalg::slogdet(A)
 }
 
+/// Alias of `linalg_slogdet`.
+///
 /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
 pub fn slogdet(self_: &Tensor) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -14763,6 +15755,8 @@ pub fn slogdet(self_: &Tensor) -> Result<(Tensor, Tensor)> {
     composite::linalg::slogdet(self_)
 }
 
+/// The logarithm of the determinant; NaN if that is negative.
+///
 /// `aten::logdet(Tensor self) -> Tensor`
 pub fn logdet(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14772,6 +15766,8 @@ pub fn logdet(self_: &Tensor) -> Result<Tensor> {
     composite::linalg::logdet(self_)
 }
 
+/// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
+///
 /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
 pub fn linalg_cholesky_ex(
     self_: &Tensor,
@@ -14805,6 +15801,8 @@ pub fn linalg_cholesky_ex(
     Ok((L, info))
 }
 
+/// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
+///
 /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
 pub fn linalg_cholesky(self_: &Tensor, upper: bool) -> Result<Tensor> {
     let word = state::word();
@@ -14814,6 +15812,8 @@ pub fn linalg_cholesky(self_: &Tensor, upper: bool) -> Result<Tensor> {
     composite::linalg::cholesky(self_, upper)
 }
 
+/// Solves `A X = self` given the Cholesky factor `input2` of `A`.
+///
 /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
 pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Tensor> {
     let word = state::word();
@@ -14834,6 +15834,8 @@ pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Te
     composite::linalg::cholesky_solve(self_, input2, upper)
 }
 
+/// The inverse of a matrix given its Cholesky factor.
+///
 /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
 pub fn cholesky_inverse(self_: &Tensor, upper: bool) -> Result<Tensor> {
     let word = state::word();
@@ -14843,6 +15845,8 @@ pub fn cholesky_inverse(self_: &Tensor, upper: bool) -> Result<Tensor> {
     composite::linalg::cholesky_inverse(self_, upper)
 }
 
+/// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
+///
 /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
 pub fn triangular_solve(
     self_: &Tensor,
@@ -14880,6 +15884,8 @@ pub fn triangular_solve(
     composite::linalg::triangular_solve(self_, A, upper, transpose, unitriangular)
 }
 
+/// The singular value decomposition `U S Vᵀ`; `some` leaves out columns that belong to no singular value.
+///
 /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
 pub fn svd(
     self_: &Tensor,
@@ -14896,6 +15902,8 @@ pub fn svd(
     composite::linalg::svd_with_v(self_, some, compute_uv)
 }
 
+/// The dot products of vectors along a dimension, the first ones conjugated.
+///
 /// `aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor`
 pub fn linalg_vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -14908,6 +15916,8 @@ pub fn linalg_vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
     composite::linalg::vecdot(x, y, dim)
 }
 
+/// The product of several matrices, in the order that takes the fewest multiplications; the ends may be vectors.
+///
 /// `aten::linalg_multi_dot(Tensor[] tensors) -> Tensor`
 pub fn linalg_multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -14920,6 +15930,8 @@ pub fn linalg_multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
     composite::linalg::multi_dot(tensors)
 }
 
+/// Alias of `matmul`.
+///
 /// `aten::linalg_matmul(Tensor self, Tensor other) -> Tensor`
 pub fn linalg_matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14934,6 +15946,8 @@ pub fn linalg_matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::aliases::linalg_matmul(self_, other)
 }
 
+/// The conjugate transpose of a matrix.
+///
 /// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
 pub fn matrix_h(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -14943,6 +15957,8 @@ pub fn matrix_h(self_: &Tensor) -> Result<Tensor> {
     composite::linalg::matrix_h(self_)
 }
 
+/// The conjugate transpose of the last two dimensions.
+///
 /// `aten::mH(Tensor(a) self) -> Tensor(a)`
 pub fn mh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -15008,6 +16024,8 @@ pub fn _trilinear(
     )
 }
 
+/// The decomposition into an orthogonal `Q` and an upper triangular `R`. `mode` is `"reduced"`, `"complete"` or `"r"` (no `Q`).
+///
 /// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
 pub fn linalg_qr(A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -15082,6 +16100,8 @@ pub fn _linalg_eigh(
     Ok((eigenvalues, eigenvectors))
 }
 
+/// The eigenvalues, in ascending order, and eigenvectors, as columns, of symmetric or Hermitian matrices. `UPLO` names the triangle that is read.
+///
 /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
 pub fn linalg_eigh(self_: &Tensor, UPLO: &str) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -15091,6 +16111,8 @@ pub fn linalg_eigh(self_: &Tensor, UPLO: &str) -> Result<(Tensor, Tensor)> {
     composite::linalg::eigh(self_, UPLO)
 }
 
+/// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
+///
 /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
 pub fn linalg_eigvalsh(self_: &Tensor, UPLO: &str) -> Result<Tensor> {
     let word = state::word();
@@ -15153,6 +16175,8 @@ pub fn _linalg_svd(
     Ok((U, S, Vh))
 }
 
+/// The singular value decomposition `U @ diag(S) @ Vh`, values in descending order. `full_matrices` makes `U` and `Vh` square.
+///
 /// `aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
 pub fn linalg_svd(
     A: &Tensor,
@@ -15169,6 +16193,8 @@ pub fn linalg_svd(
     composite::linalg::svd(A, full_matrices, driver)
 }
 
+/// The singular values, in descending order.
+///
 /// `aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor`
 pub fn linalg_svdvals(A: &Tensor, driver: Option<&str>) -> Result<Tensor> {
     let word = state::word();
@@ -15178,6 +16204,8 @@ pub fn linalg_svdvals(A: &Tensor, driver: Option<&str>) -> Result<Tensor> {
     composite::linalg::svdvals(A, driver)
 }
 
+/// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+///
 /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
 pub fn linalg_solve_triangular(
     self_: &Tensor,
@@ -15233,6 +16261,8 @@ pub fn linalg_solve_triangular(
     Ok(result)
 }
 
+/// A norm of matrices by number (1, -1, 2, -2, ∞, -∞).
+///
 /// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn linalg_matrix_norm_ord(
     self_: &Tensor,
@@ -15251,6 +16281,8 @@ pub fn linalg_matrix_norm_ord(
     composite::linalg::matrix_norm(self_, ord, dim, keepdim, dtype)
 }
 
+/// The Frobenius (`"fro"`) or nuclear (`"nuc"`) norm of matrices.
+///
 /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn linalg_matrix_norm(
     self_: &Tensor,
@@ -15269,6 +16301,8 @@ pub fn linalg_matrix_norm(
     composite::linalg::matrix_norm_str_ord(self_, ord, dim, keepdim, dtype)
 }
 
+/// The norm of vectors or matrices, as `dim` names one dimension or two; the 2-norm of all elements by default.
+///
 /// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn linalg_norm(
     self_: &Tensor,
@@ -15287,6 +16321,8 @@ pub fn linalg_norm(
     composite::linalg::norm(self_, ord, dim, keepdim, dtype)
 }
 
+/// The Frobenius (`"fro"`) or nuclear (`"nuc"`) norm of matrices.
+///
 /// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn linalg_norm_ord_str(
     self_: &Tensor,
@@ -15305,6 +16341,8 @@ pub fn linalg_norm_ord_str(
     composite::linalg::norm_ord_str(self_, ord, dim, keepdim, dtype)
 }
 
+/// A square matrix to an integer power; negative ones invert it.
+///
 /// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
 pub fn linalg_matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
     let word = state::word();
@@ -15314,6 +16352,8 @@ pub fn linalg_matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
     composite::linalg::matrix_power(self_, n)
 }
 
+/// Alias of `linalg_matrix_power`.
+///
 /// `aten::matrix_power(Tensor self, int n) -> Tensor`
 pub fn matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
     let word = state::word();
@@ -15323,6 +16363,8 @@ pub fn matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
     composite::linalg::matrix_power(self_, n)
 }
 
+/// `softmax(query @ keyᵀ * scale) @ value`. A bool mask is true where attention is allowed, a float one is added; `is_causal` hides later positions; `scale` is `1/sqrt(features)` by default.
+///
 /// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`
 pub fn scaled_dot_product_attention(
     query: &Tensor,
@@ -15475,6 +16517,8 @@ pub fn _attention_backward(
     Ok((result0, result1, result2))
 }
 
+/// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint.
+///
 /// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
 pub fn convolution(
     input: &Tensor,
@@ -15552,6 +16596,8 @@ pub fn convolution(
     Ok(result)
 }
 
+/// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint. `out=` form.
+///
 /// `aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn convolution_out<'a>(
     input: &Tensor,
@@ -15602,6 +16648,8 @@ pub fn convolution_out<'a>(
     Ok(out)
 }
 
+/// The gradients of `convolution`; `output_mask` says which of input, weight and bias.
+///
 /// `aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
 pub fn convolution_backward(
     grad_output: &Tensor,
@@ -15773,6 +16821,8 @@ pub fn _convolution(
     )
 }
 
+/// The cross-correlation of signals `[batch, in, length]` with filters `[out, in / groups, width]`.
+///
 /// `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv1d(
     input: &Tensor,
@@ -15818,6 +16868,8 @@ pub fn conv1d(
     composite::conv1d(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// `conv1d` with padding `"valid"` (none) or `"same"` (the result has the length of the input).
+///
 /// `aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv1d_padding(
     input: &Tensor,
@@ -15863,6 +16915,8 @@ pub fn conv1d_padding(
     composite::conv1d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// The adjoint of `conv1d`, which enlarges; `output_padding` settles the length where a stride leaves it open.
+///
 /// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
 pub fn conv_transpose1d(
     input: &Tensor,
@@ -15920,7 +16974,7 @@ pub fn conv_transpose1d(
     )
 }
 
-/// The cross-correlation of a batch of images with a bank of filters.
+/// The cross-correlation of images `[batch, in, height, width]` with filters `[out, in / groups, height, width]`.
 ///
 /// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv2d(
@@ -15967,6 +17021,8 @@ pub fn conv2d(
     composite::conv2d(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// `conv2d` with padding `"valid"` (none) or `"same"` (the result has the size of the input).
+///
 /// `aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv2d_padding(
     input: &Tensor,
@@ -16012,6 +17068,8 @@ pub fn conv2d_padding(
     composite::conv2d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// The adjoint of `conv2d`, which enlarges; `output_padding` settles the size where a stride leaves it open.
+///
 /// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
 pub fn conv_transpose2d(
     input: &Tensor,
@@ -16069,6 +17127,8 @@ pub fn conv_transpose2d(
     )
 }
 
+/// The cross-correlation of volumes `[batch, in, depth, height, width]` with filters.
+///
 /// `aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv3d(
     input: &Tensor,
@@ -16114,6 +17174,8 @@ pub fn conv3d(
     composite::conv3d(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// `conv3d` with padding `"valid"` (none) or `"same"` (the result has the size of the input).
+///
 /// `aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
 pub fn conv3d_padding(
     input: &Tensor,
@@ -16159,6 +17221,8 @@ pub fn conv3d_padding(
     composite::conv3d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// The adjoint of `conv3d`, which enlarges; `output_padding` settles the size where a stride leaves it open.
+///
 /// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
 pub fn conv_transpose3d(
     input: &Tensor,
@@ -16216,6 +17280,8 @@ pub fn conv_transpose3d(
     )
 }
 
+/// The patches of images as columns, `[batch, channels * kernel, patches]`.
+///
 /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
 pub fn im2col(
     self_: &Tensor,
@@ -16266,6 +17332,8 @@ pub fn im2col(
     Ok(result)
 }
 
+/// Adds patches that are columns back into images; the adjoint of `im2col`.
+///
 /// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
 pub fn col2im(
     self_: &Tensor,
@@ -16326,6 +17394,8 @@ pub fn col2im(
     Ok(result)
 }
 
+/// The largest element of each window of a signal. An empty `stride` is the kernel size.
+///
 /// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
 pub fn max_pool1d(
     self_: &Tensor,
@@ -16352,6 +17422,8 @@ pub fn max_pool1d(
     composite::max_pool1d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
+/// `max_pool1d` that also returns where the elements came from.
+///
 /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool1d_with_indices(
     self_: &Tensor,
@@ -16385,6 +17457,8 @@ pub fn max_pool1d_with_indices(
     )
 }
 
+/// The largest element of each window of an image. An empty `stride` is the kernel size.
+///
 /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
 pub fn max_pool2d(
     self_: &Tensor,
@@ -16411,6 +17485,8 @@ pub fn max_pool2d(
     composite::max_pool2d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
+/// `max_pool2d` that also returns where the elements came from.
+///
 /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool2d_with_indices(
     self_: &Tensor,
@@ -16477,6 +17553,8 @@ pub fn max_pool2d_with_indices(
     Ok((result0, result1))
 }
 
+/// The gradient of `max_pool2d_with_indices`.
+///
 /// `aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor`
 pub fn max_pool2d_with_indices_backward(
     grad_output: &Tensor,
@@ -16544,6 +17622,8 @@ pub fn max_pool2d_with_indices_backward(
     Ok(result)
 }
 
+/// The largest element of each window of a volume. An empty `stride` is the kernel size.
+///
 /// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
 pub fn max_pool3d(
     self_: &Tensor,
@@ -16570,6 +17650,8 @@ pub fn max_pool3d(
     composite::max_pool3d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
+/// `max_pool3d` that also returns where the elements came from.
+///
 /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool3d_with_indices(
     self_: &Tensor,
@@ -16636,6 +17718,8 @@ pub fn max_pool3d_with_indices(
     Ok((result0, result1))
 }
 
+/// The gradient of `max_pool3d_with_indices`.
+///
 /// `aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor`
 pub fn max_pool3d_with_indices_backward(
     grad_output: &Tensor,
@@ -16703,6 +17787,8 @@ pub fn max_pool3d_with_indices_backward(
     Ok(result)
 }
 
+/// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+///
 /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
 pub fn max_unpool2d(
     self_: &Tensor,
@@ -16732,6 +17818,8 @@ pub fn max_unpool2d(
     Ok(result)
 }
 
+/// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+///
 /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
 pub fn max_unpool3d(
     self_: &Tensor,
@@ -16770,6 +17858,8 @@ pub fn max_unpool3d(
     composite::max_unpool3d(self_, indices, output_size, stride, padding)
 }
 
+/// Max pooling over windows placed at random so that the result has a given size; with indices.
+///
 /// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
 pub fn fractional_max_pool2d(
     self_: &Tensor,
@@ -16810,6 +17900,8 @@ pub fn fractional_max_pool2d(
     )
 }
 
+/// Max pooling over windows of volumes placed at random so that the result has a given size; with indices.
+///
 /// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
 pub fn fractional_max_pool3d(
     self_: &Tensor,
@@ -16850,6 +17942,8 @@ pub fn fractional_max_pool3d(
     )
 }
 
+/// The mean of each window of a signal. `count_include_pad` counts padding zeros too.
+///
 /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
 pub fn avg_pool1d(
     self_: &Tensor,
@@ -16883,6 +17977,8 @@ pub fn avg_pool1d(
     )
 }
 
+/// The mean of each window of an image. `count_include_pad` counts padding zeros too; `divisor_override` replaces the count.
+///
 /// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
 pub fn avg_pool2d(
     self_: &Tensor,
@@ -16950,6 +18046,8 @@ pub fn avg_pool2d(
     Ok(result)
 }
 
+/// The gradient of `avg_pool2d`.
+///
 /// `aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
 pub fn avg_pool2d_backward(
     grad_output: &Tensor,
@@ -17024,6 +18122,8 @@ pub fn avg_pool2d_backward(
     Ok(result)
 }
 
+/// The mean of each window of a volume. `count_include_pad` counts padding zeros too; `divisor_override` replaces the count.
+///
 /// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
 pub fn avg_pool3d(
     self_: &Tensor,
@@ -17091,6 +18191,8 @@ pub fn avg_pool3d(
     Ok(result)
 }
 
+/// The gradient of `avg_pool3d`.
+///
 /// `aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
 pub fn avg_pool3d_backward(
     grad_output: &Tensor,
@@ -17165,6 +18267,8 @@ pub fn avg_pool3d_backward(
     Ok(result)
 }
 
+/// Average pooling of signals with windows chosen so that the result has `output_size`.
+///
 /// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
 pub fn adaptive_avg_pool1d(self_: &Tensor, output_size: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -17177,6 +18281,8 @@ pub fn adaptive_avg_pool1d(self_: &Tensor, output_size: &[i64]) -> Result<Tensor
     composite::adaptive_avg_pool1d(self_, output_size)
 }
 
+/// Max pooling of signals with windows chosen so that the result has `output_size`; with indices.
+///
 /// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
 pub fn adaptive_max_pool1d(
     self_: &Tensor,
@@ -17192,6 +18298,8 @@ pub fn adaptive_max_pool1d(
     composite::adaptive_max_pool1d(self_, output_size)
 }
 
+/// Average pooling of images with windows chosen so that the result has `output_size`.
+///
 /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
 pub fn adaptive_avg_pool2d(self_: &Tensor, output_size: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -17269,6 +18377,8 @@ pub fn _adaptive_avg_pool2d_backward(
     Ok(result)
 }
 
+/// Max pooling of images with windows chosen so that the result has `output_size`; with indices.
+///
 /// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
 pub fn adaptive_max_pool2d(
     self_: &Tensor,
@@ -17304,6 +18414,8 @@ pub fn adaptive_max_pool2d(
     Ok((result0, result1))
 }
 
+/// The gradient of `adaptive_max_pool2d`.
+///
 /// `aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
 pub fn adaptive_max_pool2d_backward(
     grad_output: &Tensor,
@@ -17347,6 +18459,8 @@ pub fn adaptive_max_pool2d_backward(
     Ok(result)
 }
 
+/// Average pooling of volumes with windows chosen so that the result has `output_size`.
+///
 /// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
 pub fn adaptive_avg_pool3d(self_: &Tensor, output_size: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -17424,6 +18538,8 @@ pub fn _adaptive_avg_pool3d_backward(
     Ok(result)
 }
 
+/// Max pooling of volumes with windows chosen so that the result has `output_size`; with indices.
+///
 /// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
 pub fn adaptive_max_pool3d(
     self_: &Tensor,
@@ -17459,6 +18575,8 @@ pub fn adaptive_max_pool3d(
     Ok((result0, result1))
 }
 
+/// The gradient of `adaptive_max_pool3d`.
+///
 /// `aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
 pub fn adaptive_max_pool3d_backward(
     grad_output: &Tensor,
@@ -17502,6 +18620,8 @@ pub fn adaptive_max_pool3d_backward(
     Ok(result)
 }
 
+/// Resizes signals by repeating the nearest element.
+///
 /// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
 pub fn upsample_nearest1d(
     self_: &Tensor,
@@ -17540,6 +18660,8 @@ pub fn upsample_nearest1d(
     Ok(result)
 }
 
+/// The gradient of `upsample_nearest1d`.
+///
 /// `aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor`
 pub fn upsample_nearest1d_backward(
     grad_output: &Tensor,
@@ -17586,6 +18708,8 @@ pub fn upsample_nearest1d_backward(
     Ok(result)
 }
 
+/// Resizes signals by repeating the nearest element, to a size or by a factor.
+///
 /// `aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
 pub fn upsample_nearest1d_vec(
     input: &Tensor,
@@ -17602,6 +18726,8 @@ pub fn upsample_nearest1d_vec(
     composite::upsample_nearest1d_vec(input, output_size, scale_factors)
 }
 
+/// Resizes images by repeating the nearest pixel.
+///
 /// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_nearest2d(
     self_: &Tensor,
@@ -17653,6 +18779,8 @@ pub fn upsample_nearest2d(
     Ok(result)
 }
 
+/// The gradient of `upsample_nearest2d`.
+///
 /// `aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_nearest2d_backward(
     grad_output: &Tensor,
@@ -17708,6 +18836,8 @@ pub fn upsample_nearest2d_backward(
     Ok(result)
 }
 
+/// Resizes images by repeating the nearest pixel, to a size or by factors.
+///
 /// `aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
 pub fn upsample_nearest2d_vec(
     input: &Tensor,
@@ -17724,6 +18854,8 @@ pub fn upsample_nearest2d_vec(
     composite::upsample_nearest2d_vec(input, output_size, scale_factors)
 }
 
+/// Resizes volumes by repeating the nearest element.
+///
 /// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_nearest3d(
     self_: &Tensor,
@@ -17785,6 +18917,8 @@ pub fn upsample_nearest3d(
     Ok(result)
 }
 
+/// The gradient of `upsample_nearest3d`.
+///
 /// `aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_nearest3d_backward(
     grad_output: &Tensor,
@@ -17849,6 +18983,8 @@ pub fn upsample_nearest3d_backward(
     Ok(result)
 }
 
+/// Resizes volumes by repeating the nearest element, to a size or by factors.
+///
 /// `aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
 pub fn upsample_nearest3d_vec(
     input: &Tensor,
@@ -18228,6 +19364,8 @@ pub fn _upsample_nearest_exact3d_vec(
     composite::_upsample_nearest_exact3d_vec(input, output_size, scale_factors)
 }
 
+/// Resizes signals by linear interpolation. With `align_corners` the first and last elements stay where they are.
+///
 /// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
 pub fn upsample_linear1d(
     self_: &Tensor,
@@ -18279,6 +19417,8 @@ pub fn upsample_linear1d(
     Ok(result)
 }
 
+/// The gradient of `upsample_linear1d`.
+///
 /// `aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor`
 pub fn upsample_linear1d_backward(
     grad_output: &Tensor,
@@ -18334,6 +19474,8 @@ pub fn upsample_linear1d_backward(
     Ok(result)
 }
 
+/// Resizes signals by linear interpolation, to a size or by a factor.
+///
 /// `aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
 pub fn upsample_linear1d_vec(
     input: &Tensor,
@@ -18356,6 +19498,8 @@ pub fn upsample_linear1d_vec(
     composite::upsample_linear1d_vec(input, output_size, align_corners, scale_factors)
 }
 
+/// Resizes images by bilinear interpolation. With `align_corners` the corner pixels stay where they are.
+///
 /// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_bilinear2d(
     self_: &Tensor,
@@ -18417,6 +19561,8 @@ pub fn upsample_bilinear2d(
     Ok(result)
 }
 
+/// The gradient of `upsample_bilinear2d`.
+///
 /// `aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_bilinear2d_backward(
     grad_output: &Tensor,
@@ -18481,6 +19627,8 @@ pub fn upsample_bilinear2d_backward(
     Ok(result)
 }
 
+/// Resizes images by bilinear interpolation, to a size or by factors.
+///
 /// `aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
 pub fn upsample_bilinear2d_vec(
     input: &Tensor,
@@ -18503,6 +19651,8 @@ pub fn upsample_bilinear2d_vec(
     composite::upsample_bilinear2d_vec(input, output_size, align_corners, scale_factors)
 }
 
+/// Resizes images by bicubic interpolation. With `align_corners` the corner pixels stay where they are.
+///
 /// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_bicubic2d(
     self_: &Tensor,
@@ -18564,6 +19714,8 @@ pub fn upsample_bicubic2d(
     Ok(result)
 }
 
+/// The gradient of `upsample_bicubic2d`.
+///
 /// `aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_bicubic2d_backward(
     grad_output: &Tensor,
@@ -18628,6 +19780,8 @@ pub fn upsample_bicubic2d_backward(
     Ok(result)
 }
 
+/// Resizes images by bicubic interpolation, to a size or by factors.
+///
 /// `aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
 pub fn upsample_bicubic2d_vec(
     input: &Tensor,
@@ -18650,6 +19804,8 @@ pub fn upsample_bicubic2d_vec(
     composite::upsample_bicubic2d_vec(input, output_size, align_corners, scale_factors)
 }
 
+/// Resizes volumes by trilinear interpolation. With `align_corners` the corners stay where they are.
+///
 /// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_trilinear3d(
     self_: &Tensor,
@@ -18716,6 +19872,8 @@ pub fn upsample_trilinear3d(
     Ok(result)
 }
 
+/// The gradient of `upsample_trilinear3d`.
+///
 /// `aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
 pub fn upsample_trilinear3d_backward(
     grad_output: &Tensor,
@@ -18785,6 +19943,8 @@ pub fn upsample_trilinear3d_backward(
     Ok(result)
 }
 
+/// Resizes volumes by trilinear interpolation, to a size or by factors.
+///
 /// `aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
 pub fn upsample_trilinear3d_vec(
     input: &Tensor,
@@ -18921,6 +20081,8 @@ pub fn _upsample_bicubic2d_aa_vec(
     )
 }
 
+/// Samples images or volumes at the points of a grid of coordinates from -1 to 1. Modes are numbers, as in PyTorch's schema.
+///
 /// `aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
 pub fn grid_sampler(
     input: &Tensor,
@@ -18959,6 +20121,8 @@ pub fn grid_sampler(
     composite::grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 }
 
+/// Samples images at the points of a grid of coordinates from -1 to 1. Interpolation is 0 (bilinear), 1 (nearest) or 2 (bicubic); padding is 0 (zeros), 1 (border) or 2 (reflection).
+///
 /// `aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
 pub fn grid_sampler_2d(
     input: &Tensor,
@@ -19016,6 +20180,8 @@ pub fn grid_sampler_2d(
     Ok(result)
 }
 
+/// The gradients of `grid_sampler_2d`; `output_mask` says which of input and grid.
+///
 /// `aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
 pub fn grid_sampler_2d_backward(
     grad_output: &Tensor,
@@ -19088,6 +20254,8 @@ pub fn grid_sampler_2d_backward(
     Ok((result0, result1))
 }
 
+/// Samples volumes at the points of a grid of coordinates from -1 to 1. Interpolation is 0 (trilinear) or 1 (nearest); padding is 0 (zeros), 1 (border) or 2 (reflection).
+///
 /// `aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
 pub fn grid_sampler_3d(
     input: &Tensor,
@@ -19145,6 +20313,8 @@ pub fn grid_sampler_3d(
     Ok(result)
 }
 
+/// The gradients of `grid_sampler_3d`; `output_mask` says which of input and grid.
+///
 /// `aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
 pub fn grid_sampler_3d_backward(
     grad_output: &Tensor,
@@ -19358,6 +20528,8 @@ pub fn _grid_sampler_derivative_backward(
     Ok(result)
 }
 
+/// The grid of coordinates, for `grid_sampler`, that affine maps `theta` send an image of `size` to.
+///
 /// `aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor`
 pub fn affine_grid_generator(
     theta: &Tensor,
@@ -19374,6 +20546,8 @@ pub fn affine_grid_generator(
     composite::affine_grid_generator(theta, size, align_corners)
 }
 
+/// A view of the whole tensor.
+///
 /// `aten::alias(Tensor(a) self) -> Tensor(a)`
 pub fn alias(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -19393,7 +20567,7 @@ pub fn alias(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The same memory in another shape.
+/// The same memory in another shape. One size may be -1 and is inferred; a layout that does not allow it is an error (see `reshape`).
 ///
 /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
 pub fn view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
@@ -19415,6 +20589,8 @@ pub fn view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The transpose of a matrix, as a view. Vectors are returned as they are.
+///
 /// `aten::t(Tensor(a) self) -> Tensor(a)`
 pub fn t(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -19434,7 +20610,7 @@ pub fn t(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// A view with two dimensions exchanged.
+/// A view with two dimensions swapped.
 ///
 /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
 pub fn transpose(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
@@ -19483,6 +20659,8 @@ pub fn permute(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view in which dimensions of size 1 are repeated without copying. -1 keeps a size; new dimensions come first.
+///
 /// `aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)`
 pub fn expand(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Tensor> {
     let word = state::word();
@@ -19508,7 +20686,7 @@ pub fn expand(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Tensor>
     Ok(result)
 }
 
-/// A view with a dimension of size one more.
+/// A view with a new dimension of size 1 at `dim`.
 ///
 /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
 pub fn unsqueeze(self_: &Tensor, dim: i64) -> Result<Tensor> {
@@ -19531,6 +20709,8 @@ pub fn unsqueeze(self_: &Tensor, dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view without the dimensions of size 1.
+///
 /// `aten::squeeze(Tensor(a) self) -> Tensor(a)`
 pub fn squeeze(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -19551,6 +20731,8 @@ pub fn squeeze(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view without dimension `dim`, if its size is 1; otherwise unchanged.
+///
 /// `aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)`
 pub fn squeeze_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -19573,6 +20755,8 @@ pub fn squeeze_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view without those of the given dimensions whose size is 1.
+///
 /// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
 pub fn squeeze_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -19595,6 +20779,8 @@ pub fn squeeze_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view at one index of a dimension, which disappears.
+///
 /// `aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)`
 pub fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Tensor> {
     let word = state::word();
@@ -19620,6 +20806,8 @@ pub fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view of the indices from `start` to `end`, exclusive, along a dimension. Negative indices count from the end; ones out of range are clamped.
+///
 /// `aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)`
 pub fn slice(
     self_: &Tensor,
@@ -19651,6 +20839,8 @@ pub fn slice(
     Ok(result)
 }
 
+/// Views of each index of a dimension, which disappears.
+///
 /// `aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]`
 pub fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -19675,6 +20865,8 @@ pub fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
     Ok(result)
 }
 
+/// Views of `split_size` indices each along a dimension; the last may be smaller.
+///
 /// `aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]`
 pub fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -19704,6 +20896,8 @@ pub fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>
     Ok(result)
 }
 
+/// Views of the given sizes along a dimension.
+///
 /// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
 pub fn split_with_sizes(
     self_: &Tensor,
@@ -19737,6 +20931,8 @@ pub fn split_with_sizes(
     Ok(result)
 }
 
+/// A view with any sizes, strides and offset, in elements of the storage. Strides that leave the storage are an error.
+///
 /// `aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)`
 pub fn as_strided(
     self_: &Tensor,
@@ -19778,6 +20974,8 @@ pub fn as_strided(
     Ok(result)
 }
 
+/// A view of a diagonal of two dimensions, which becomes the last one. Positive offsets are above the main diagonal.
+///
 /// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
 pub fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
     let word = state::word();
@@ -19803,6 +21001,8 @@ pub fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Ten
     Ok(result)
 }
 
+/// Windows of `size` indices, `step` apart, along a dimension, as a view with a new last dimension.
+///
 /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
 pub fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
     let word = state::word();
@@ -19828,6 +21028,8 @@ pub fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Te
     Ok(result)
 }
 
+/// Returns the tensor unchanged; marks constants in exported programs.
+///
 /// `aten::lift_fresh(Tensor(a) self) -> Tensor(a)`
 pub fn lift_fresh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -19847,6 +21049,8 @@ pub fn lift_fresh(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A view of the same memory without history, which requires no gradient.
+///
 /// `aten::detach(Tensor(a) self) -> Tensor(a)`
 pub fn detach(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -19859,6 +21063,8 @@ pub fn detach(self_: &Tensor) -> Result<Tensor> {
     manual::detach(self_)
 }
 
+/// Drops the tensor's history, so that it becomes a leaf.
+///
 /// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
 pub fn detach_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -19874,6 +21080,8 @@ pub fn detach_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Inserts a dimension of size 1 at `dim`, in place.
+///
 /// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
 pub fn unsqueeze_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -19889,6 +21097,8 @@ pub fn unsqueeze_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Removes the dimensions of size 1, in place.
+///
 /// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
 pub fn squeeze_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -19904,6 +21114,8 @@ pub fn squeeze_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Removes dimension `dim`, if its size is 1, in place.
+///
 /// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
 pub fn squeeze_dim_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -19919,6 +21131,8 @@ pub fn squeeze_dim_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Swaps two dimensions, in place.
+///
 /// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
 pub fn transpose_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -19938,6 +21152,8 @@ pub fn transpose_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Ten
     Ok(self_)
 }
 
+/// Transposes a matrix, in place.
+///
 /// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
 pub fn t_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -19979,6 +21195,8 @@ pub fn unsafe_view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `split` whose results count as tensors of their own instead of views.
+///
 /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
 pub fn unsafe_split(
     self_: &Tensor,
@@ -20012,7 +21230,7 @@ pub fn unsafe_split(
     Ok(result)
 }
 
-/// The same elements in another shape: a view if the memory allows it, otherwise a copy.
+/// The same elements in another shape: a view if the layout allows it, otherwise a copy. One size may be -1 and is inferred.
 ///
 /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
 pub fn reshape(self_: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
@@ -20023,6 +21241,8 @@ pub fn reshape(self_: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
     composite::view::reshape(self_, shape)
 }
 
+/// Reshapes to the shape of another tensor.
+///
 /// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
 pub fn reshape_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20037,6 +21257,8 @@ pub fn reshape_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::view::reshape_as(self_, other)
 }
 
+/// A view with the shape of another tensor.
+///
 /// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
 pub fn view_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20051,6 +21273,8 @@ pub fn view_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::view::view_as(self_, other)
 }
 
+/// Expands to the shape of another tensor.
+///
 /// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
 pub fn expand_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20065,6 +21289,8 @@ pub fn expand_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::view::expand_as(self_, other)
 }
 
+/// Alias of `expand`.
+///
 /// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
 pub fn broadcast_to(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -20074,6 +21300,8 @@ pub fn broadcast_to(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     composite::view::broadcast_to(self_, size)
 }
 
+/// Expands all tensors to their common shape.
+///
 /// `aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]`
 pub fn broadcast_tensors(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20086,6 +21314,8 @@ pub fn broadcast_tensors(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     composite::view::broadcast_tensors(tensors)
 }
 
+/// Alias of `transpose`.
+///
 /// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
 pub fn swapaxes(self_: &Tensor, axis0: i64, axis1: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20098,6 +21328,8 @@ pub fn swapaxes(self_: &Tensor, axis0: i64, axis1: i64) -> Result<Tensor> {
     composite::view::swapaxes(self_, axis0, axis1)
 }
 
+/// Alias of `transpose`.
+///
 /// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
 pub fn swapdims(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20107,6 +21339,8 @@ pub fn swapdims(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
     composite::view::swapaxes(self_, dim0, dim1)
 }
 
+/// A view with the order of the dimensions reversed.
+///
 /// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
 pub fn numpy_t(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20116,6 +21350,8 @@ pub fn numpy_t(self_: &Tensor) -> Result<Tensor> {
     composite::view::numpy_t(self_)
 }
 
+/// The transpose of the last two dimensions.
+///
 /// `aten::mT(Tensor(a) self) -> Tensor(a)`
 pub fn mt(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20125,6 +21361,8 @@ pub fn mt(self_: &Tensor) -> Result<Tensor> {
     composite::view::mt(self_)
 }
 
+/// A view of `length` indices from `start` along a dimension.
+///
 /// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
 pub fn narrow(
     self_: &Tensor,
@@ -20142,6 +21380,8 @@ pub fn narrow(
     composite::view::narrow(self_, dim, start, length)
 }
 
+/// A copy of `length` indices from `start` along a dimension.
+///
 /// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
 pub fn narrow_copy(
     self_: &Tensor,
@@ -20159,6 +21399,8 @@ pub fn narrow_copy(
     composite::view::narrow_copy(self_, dim, start, length)
 }
 
+/// Splits along dimension 1 (0 for vectors) into equal parts.
+///
 /// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
 pub fn hsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20168,6 +21410,8 @@ pub fn hsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
     composite::view::hsplit_int(self_, sections)
 }
 
+/// Splits along dimension 1 (0 for vectors) at the given indices.
+///
 /// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
 pub fn hsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20177,6 +21421,8 @@ pub fn hsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
     composite::view::hsplit_array(self_, indices)
 }
 
+/// Splits along dimension 0 into equal parts.
+///
 /// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
 pub fn vsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20186,6 +21432,8 @@ pub fn vsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
     composite::view::vsplit_int(self_, sections)
 }
 
+/// Splits along dimension 0 at the given indices.
+///
 /// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
 pub fn vsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20195,6 +21443,8 @@ pub fn vsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
     composite::view::vsplit_array(self_, indices)
 }
 
+/// Splits along dimension 2 into equal parts.
+///
 /// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
 pub fn dsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20204,6 +21454,8 @@ pub fn dsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
     composite::view::dsplit_int(self_, sections)
 }
 
+/// Splits along dimension 2 at the given indices.
+///
 /// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
 pub fn dsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20213,6 +21465,8 @@ pub fn dsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
     composite::view::dsplit_array(self_, indices)
 }
 
+/// Every tensor with at least 1 dimension.
+///
 /// `aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]`
 pub fn atleast_1d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20225,6 +21479,8 @@ pub fn atleast_1d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     composite::view::atleast_1d_sequence(tensors)
 }
 
+/// Every tensor with at least 2 dimensions.
+///
 /// `aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]`
 pub fn atleast_2d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20237,6 +21493,8 @@ pub fn atleast_2d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     composite::view::atleast_2d_sequence(tensors)
 }
 
+/// Every tensor with at least 3 dimensions.
+///
 /// `aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]`
 pub fn atleast_3d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20249,6 +21507,8 @@ pub fn atleast_3d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     composite::view::atleast_3d_sequence(tensors)
 }
 
+/// Alias of `diagonal` for the last two dimensions.
+///
 /// `aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)`
 pub fn linalg_diagonal(A: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20261,6 +21521,8 @@ pub fn linalg_diagonal(A: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<
     composite::view::linalg_diagonal(A, offset, dim1, dim2)
 }
 
+/// A matrix with the flattened elements on a diagonal.
+///
 /// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
 pub fn diagflat(self_: &Tensor, offset: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20270,6 +21532,8 @@ pub fn diagflat(self_: &Tensor, offset: i64) -> Result<Tensor> {
     composite::view::diagflat(self_, offset)
 }
 
+/// Merges the dimensions from `start_dim` to `end_dim` into one.
+///
 /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
 pub fn flatten(self_: &Tensor, start_dim: i64, end_dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20282,6 +21546,8 @@ pub fn flatten(self_: &Tensor, start_dim: i64, end_dim: i64) -> Result<Tensor> {
     composite::view::flatten(self_, start_dim, end_dim)
 }
 
+/// Splits a dimension into several of the given sizes, one of which may be -1.
+///
 /// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
 pub fn unflatten(self_: &Tensor, dim: i64, sizes: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -20294,6 +21560,8 @@ pub fn unflatten(self_: &Tensor, dim: i64, sizes: &[SymInt]) -> Result<Tensor> {
     composite::view::unflatten(self_, dim, sizes)
 }
 
+/// The elements as a vector; a view if the layout allows it.
+///
 /// `aten::ravel(Tensor(a) self) -> Tensor(a)`
 pub fn ravel(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20303,6 +21571,8 @@ pub fn ravel(self_: &Tensor) -> Result<Tensor> {
     composite::view::ravel(self_)
 }
 
+/// Views of the given sizes along a dimension.
+///
 /// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
 pub fn split_sizes(
     self_: &Tensor,
@@ -20319,6 +21589,8 @@ pub fn split_sizes(
     composite::view::split_sizes(self_, split_size, dim)
 }
 
+/// Splits along a dimension into at most `chunks` views of equal size; the last may be smaller.
+///
 /// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
 pub fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20328,6 +21600,8 @@ pub fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     composite::view::chunk(self_, chunks, dim)
 }
 
+/// `chunk` whose results count as tensors of their own instead of views.
+///
 /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
 pub fn unsafe_chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20340,6 +21614,8 @@ pub fn unsafe_chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>
     composite::view::unsafe_chunk(self_, chunks, dim)
 }
 
+/// Splits along a dimension into exactly `sections` views whose sizes differ by at most 1.
+///
 /// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
 pub fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20352,6 +21628,8 @@ pub fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result<Vec<Te
     composite::view::tensor_split(self_, sections, dim)
 }
 
+/// Splits along a dimension at the given indices.
+///
 /// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
 pub fn tensor_split_indices(
     self_: &Tensor,
@@ -20368,6 +21646,8 @@ pub fn tensor_split_indices(
     composite::view::tensor_split_indices(self_, indices, dim)
 }
 
+/// A view with one dimension moved to another position.
+///
 /// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
 pub fn movedim(self_: &Tensor, source: i64, destination: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20380,6 +21660,8 @@ pub fn movedim(self_: &Tensor, source: i64, destination: i64) -> Result<Tensor> 
     composite::view::movedim_int(self_, source, destination)
 }
 
+/// A view with several dimensions moved to other positions.
+///
 /// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
 pub fn movedim_intlist(
     self_: &Tensor,
@@ -20396,6 +21678,8 @@ pub fn movedim_intlist(
     composite::view::movedim(self_, source, destination)
 }
 
+/// Alias of `movedim`.
+///
 /// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
 pub fn moveaxis(self_: &Tensor, source: i64, destination: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20408,6 +21692,8 @@ pub fn moveaxis(self_: &Tensor, source: i64, destination: i64) -> Result<Tensor>
     composite::view::movedim_int(self_, source, destination)
 }
 
+/// Alias of `movedim` for several dimensions.
+///
 /// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
 pub fn moveaxis_intlist(
     self_: &Tensor,
@@ -20424,6 +21710,8 @@ pub fn moveaxis_intlist(
     composite::view::movedim(self_, source, destination)
 }
 
+/// The tensor with at least 1 dimension.
+///
 /// `aten::atleast_1d(Tensor self) -> Tensor`
 pub fn atleast_1d(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20433,6 +21721,8 @@ pub fn atleast_1d(self_: &Tensor) -> Result<Tensor> {
     composite::view::atleast_1d(self_)
 }
 
+/// The tensor with at least 2 dimensions; new ones come first.
+///
 /// `aten::atleast_2d(Tensor self) -> Tensor`
 pub fn atleast_2d(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20442,6 +21732,8 @@ pub fn atleast_2d(self_: &Tensor) -> Result<Tensor> {
     composite::view::atleast_2d(self_)
 }
 
+/// The tensor with at least 3 dimensions.
+///
 /// `aten::atleast_3d(Tensor self) -> Tensor`
 pub fn atleast_3d(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20451,6 +21743,8 @@ pub fn atleast_3d(self_: &Tensor) -> Result<Tensor> {
     composite::view::atleast_3d(self_)
 }
 
+/// The tensor itself if its elements lie in row-major order, otherwise a copy that does.
+///
 /// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
 pub fn contiguous(self_: &Tensor, memory_format: MemoryFormat) -> Result<Tensor> {
     let word = state::word();
@@ -20460,6 +21754,8 @@ pub fn contiguous(self_: &Tensor, memory_format: MemoryFormat) -> Result<Tensor>
     composite::view::contiguous(self_, memory_format)
 }
 
+/// A copy; marks constants in exported programs.
+///
 /// `aten::lift(Tensor self) -> Tensor`
 pub fn lift(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20469,6 +21765,8 @@ pub fn lift(self_: &Tensor) -> Result<Tensor> {
     composite::view::lift(self_)
 }
 
+/// Coordinate grids of several vectors; the first varies along dimension 0.
+///
 /// `aten::meshgrid(Tensor[] tensors) -> Tensor[]`
 pub fn meshgrid(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20481,6 +21779,8 @@ pub fn meshgrid(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     composite::view::meshgrid(tensors)
 }
 
+/// Coordinate grids of several vectors. `indexing` is `"ij"` (rows first) or `"xy"` (the first two dimensions swapped).
+///
 /// `aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]`
 pub fn meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20496,6 +21796,8 @@ pub fn meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Result<Vec<Tenso
     composite::view::meshgrid_indexing(tensors, indexing)
 }
 
+/// Moves channels into space, `[n, c * r², h, w]` to `[n, c, h * r, w * r]`.
+///
 /// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
 pub fn pixel_shuffle(self_: &Tensor, upscale_factor: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20508,6 +21810,8 @@ pub fn pixel_shuffle(self_: &Tensor, upscale_factor: i64) -> Result<Tensor> {
     composite::view::pixel_shuffle(self_, upscale_factor)
 }
 
+/// Moves space into channels; undoes `pixel_shuffle`.
+///
 /// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
 pub fn pixel_unshuffle(self_: &Tensor, downscale_factor: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20520,6 +21824,8 @@ pub fn pixel_unshuffle(self_: &Tensor, downscale_factor: i64) -> Result<Tensor> 
     composite::view::pixel_unshuffle(self_, downscale_factor)
 }
 
+/// Interleaves the channels of `groups` groups.
+///
 /// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
 pub fn channel_shuffle(self_: &Tensor, groups: SymInt) -> Result<Tensor> {
     let word = state::word();
@@ -20529,6 +21835,8 @@ pub fn channel_shuffle(self_: &Tensor, groups: SymInt) -> Result<Tensor> {
     composite::view::channel_shuffle(self_, groups)
 }
 
+/// A matrix with a vector on a diagonal, or a diagonal of a matrix.
+///
 /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
 pub fn diag(self_: &Tensor, diagonal: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20538,6 +21846,8 @@ pub fn diag(self_: &Tensor, diagonal: i64) -> Result<Tensor> {
     composite::view::diag(self_, diagonal)
 }
 
+/// Matrices with the vectors of the last dimension on a diagonal.
+///
 /// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
 pub fn diag_embed(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20550,6 +21860,8 @@ pub fn diag_embed(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<T
     composite::view::diag_embed(self_, offset, dim1, dim2)
 }
 
+/// A copy of the whole tensor.
+///
 /// `aten::alias_copy(Tensor self) -> Tensor`
 pub fn alias_copy(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20559,6 +21871,8 @@ pub fn alias_copy(self_: &Tensor) -> Result<Tensor> {
     composite::view::alias_copy(self_)
 }
 
+/// A copy without history.
+///
 /// `aten::detach_copy(Tensor self) -> Tensor`
 pub fn detach_copy(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20568,6 +21882,8 @@ pub fn detach_copy(self_: &Tensor) -> Result<Tensor> {
     composite::view::detach_copy(self_)
 }
 
+/// A copy in another shape; `view` without sharing memory.
+///
 /// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
 pub fn view_copy(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -20577,6 +21893,8 @@ pub fn view_copy(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     composite::view::view_copy(self_, size)
 }
 
+/// `t` as a copy instead of a view.
+///
 /// `aten::t_copy(Tensor self) -> Tensor`
 pub fn t_copy(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20586,6 +21904,8 @@ pub fn t_copy(self_: &Tensor) -> Result<Tensor> {
     composite::view::t_copy(self_)
 }
 
+/// `transpose` as a copy instead of a view.
+///
 /// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
 pub fn transpose_copy(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20598,6 +21918,8 @@ pub fn transpose_copy(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
     composite::view::transpose_copy(self_, dim0, dim1)
 }
 
+/// `permute` as a copy instead of a view.
+///
 /// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
 pub fn permute_copy(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -20607,6 +21929,8 @@ pub fn permute_copy(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     composite::view::permute_copy(self_, dims)
 }
 
+/// `expand` as a copy instead of a view.
+///
 /// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
 pub fn expand_copy(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Tensor> {
     let word = state::word();
@@ -20619,6 +21943,8 @@ pub fn expand_copy(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Te
     composite::view::expand_copy(self_, size, implicit)
 }
 
+/// `unsqueeze` as a copy instead of a view.
+///
 /// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
 pub fn unsqueeze_copy(self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20628,6 +21954,8 @@ pub fn unsqueeze_copy(self_: &Tensor, dim: i64) -> Result<Tensor> {
     composite::view::unsqueeze_copy(self_, dim)
 }
 
+/// `squeeze` as a copy instead of a view.
+///
 /// `aten::squeeze_copy(Tensor self) -> Tensor`
 pub fn squeeze_copy(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -20637,6 +21965,8 @@ pub fn squeeze_copy(self_: &Tensor) -> Result<Tensor> {
     composite::view::squeeze_copy(self_)
 }
 
+/// `squeeze` of one dimension as a copy instead of a view.
+///
 /// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
 pub fn squeeze_copy_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -20646,6 +21976,8 @@ pub fn squeeze_copy_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
     composite::view::squeeze_dim_copy(self_, dim)
 }
 
+/// `squeeze` of some dimensions as a copy instead of a view.
+///
 /// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
 pub fn squeeze_copy_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -20655,6 +21987,8 @@ pub fn squeeze_copy_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
     composite::view::squeeze_dims_copy(self_, dim)
 }
 
+/// `select` as a copy instead of a view.
+///
 /// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
 pub fn select_copy(self_: &Tensor, dim: i64, index: SymInt) -> Result<Tensor> {
     let word = state::word();
@@ -20667,6 +22001,8 @@ pub fn select_copy(self_: &Tensor, dim: i64, index: SymInt) -> Result<Tensor> {
     composite::view::select_copy(self_, dim, index)
 }
 
+/// `slice` as a copy instead of a view.
+///
 /// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
 pub fn slice_copy(
     self_: &Tensor,
@@ -20685,6 +22021,8 @@ pub fn slice_copy(
     composite::view::slice_copy(self_, dim, start, end, step)
 }
 
+/// `unbind` as copies instead of views.
+///
 /// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
 pub fn unbind_copy(self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20694,6 +22032,8 @@ pub fn unbind_copy(self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
     composite::view::unbind_copy(self_, dim)
 }
 
+/// `split` as copies instead of views.
+///
 /// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
 pub fn split_copy(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -20706,6 +22046,8 @@ pub fn split_copy(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Te
     composite::view::split_copy(self_, split_size, dim)
 }
 
+/// `split_with_sizes` as copies instead of views.
+///
 /// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
 pub fn split_with_sizes_copy(
     self_: &Tensor,
@@ -20722,6 +22064,8 @@ pub fn split_with_sizes_copy(
     composite::view::split_with_sizes_copy(self_, split_sizes, dim)
 }
 
+/// `as_strided` as a copy instead of a view.
+///
 /// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
 pub fn as_strided_copy(
     self_: &Tensor,
@@ -20739,6 +22083,8 @@ pub fn as_strided_copy(
     composite::view::as_strided_copy(self_, size, stride, storage_offset)
 }
 
+/// `diagonal` as a copy instead of a view.
+///
 /// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
 pub fn diagonal_copy(
     self_: &Tensor,
@@ -20756,6 +22102,8 @@ pub fn diagonal_copy(
     composite::view::diagonal_copy(self_, offset, dim1, dim2)
 }
 
+/// `unfold` as a copy instead of a view.
+///
 /// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
 pub fn unfold_copy(
     self_: &Tensor,
@@ -20773,6 +22121,8 @@ pub fn unfold_copy(
     composite::view::unfold_copy(self_, dimension, size, step)
 }
 
+/// A copy in which the slice of a dimension is replaced by `src`.
+///
 /// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
 pub fn slice_scatter(
     self_: &Tensor,
@@ -20824,6 +22174,8 @@ pub fn slice_scatter(
     Ok(result)
 }
 
+/// A copy in which one index of a dimension is replaced by `src`.
+///
 /// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
 pub fn select_scatter(
     self_: &Tensor,
@@ -20858,6 +22210,8 @@ pub fn select_scatter(
     Ok(result)
 }
 
+/// A copy in which a diagonal is replaced by `src`.
+///
 /// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
 pub fn diagonal_scatter(
     self_: &Tensor,
@@ -20900,6 +22254,8 @@ pub fn diagonal_scatter(
     Ok(result)
 }
 
+/// A copy in which the elements that `as_strided` would show are replaced by `src`.
+///
 /// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
 pub fn as_strided_scatter(
     self_: &Tensor,
@@ -20961,6 +22317,8 @@ pub fn as_strided_scatter(
     Ok(result)
 }
 
+/// The gradient of `slice`, zero outside the slice.
+///
 /// `aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor`
 pub fn slice_backward(
     grad_output: &Tensor,
@@ -21020,6 +22378,8 @@ pub fn slice_backward(
     Ok(result)
 }
 
+/// The gradient of `select`, zero at other indices.
+///
 /// `aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor`
 pub fn select_backward(
     grad_output: &Tensor,
@@ -21060,6 +22420,8 @@ pub fn select_backward(
     Ok(result)
 }
 
+/// The gradient of `diagonal`, zero off the diagonal.
+///
 /// `aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor`
 pub fn diagonal_backward(
     grad_output: &Tensor,
@@ -21115,6 +22477,8 @@ pub fn diagonal_backward(
     Ok(result)
 }
 
+/// The gradient of `unfold`, which adds overlapping windows.
+///
 /// `aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor`
 pub fn unfold_backward(
     grad_in: &Tensor,
@@ -21164,6 +22528,8 @@ pub fn unfold_backward(
     Ok(result)
 }
 
+/// A copy with memory of its own, through which gradients flow.
+///
 /// `aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor`
 pub fn clone(self_: &Tensor, memory_format: Option<MemoryFormat>) -> Result<Tensor> {
     let word = state::word();
@@ -21185,6 +22551,8 @@ pub fn clone(self_: &Tensor, memory_format: Option<MemoryFormat>) -> Result<Tens
     Ok(result)
 }
 
+/// A copy; marks constants in functional programs.
+///
 /// `aten::lift_fresh_copy(Tensor self) -> Tensor`
 pub fn lift_fresh_copy(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -21258,6 +22626,8 @@ pub fn to_copy(
     Ok(result)
 }
 
+/// Converts to another dtype; the tensor itself if it has that dtype and `copy` is false.
+///
 /// `aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
 pub fn to_dtype(
     self_: &Tensor,
@@ -21282,6 +22652,8 @@ pub fn to_dtype(
     composite::creation::to_dtype(self_, dtype, non_blocking, copy, memory_format)
 }
 
+/// Converts to another dtype or device; the tensor itself if nothing changes and `copy` is false.
+///
 /// `aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
 pub fn to_dtype_layout(
     self_: &Tensor,
@@ -21317,6 +22689,8 @@ pub fn to_dtype_layout(
     )
 }
 
+/// Converts to another device and dtype; the tensor itself if nothing changes and `copy` is false.
+///
 /// `aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
 pub fn to_device(
     self_: &Tensor,
@@ -21350,6 +22724,8 @@ pub fn to_device(
     )
 }
 
+/// Converts to the dtype and device of another tensor.
+///
 /// `aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
 pub fn to_other(
     self_: &Tensor,
@@ -21388,6 +22764,8 @@ pub fn to_other(
     composite::creation::to_other(self_, other, non_blocking, copy, memory_format)
 }
 
+/// Converts to the dtype of another tensor.
+///
 /// `aten::type_as(Tensor self, Tensor other) -> Tensor`
 pub fn type_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -21402,6 +22780,8 @@ pub fn type_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     composite::creation::type_as(self_, other)
 }
 
+/// Overwrites `self` with the elements of `src`, broadcast and converted. Gradients flow to `src`.
+///
 /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
 pub fn copy_<'a>(
     self_: &'a Tensor,
@@ -21430,6 +22810,8 @@ pub fn copy_<'a>(
     Ok(self_)
 }
 
+/// The elements of `src`, broadcast and converted to the shape and dtype of `self`.
+///
 /// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
 pub fn copy(self_: &Tensor, src: &Tensor, non_blocking: bool) -> Result<Tensor> {
     let word = state::word();
@@ -21455,6 +22837,8 @@ pub fn copy(self_: &Tensor, src: &Tensor, non_blocking: bool) -> Result<Tensor> 
     Ok(result)
 }
 
+/// A tensor like `self` filled with a number.
+///
 /// `aten::fill.Scalar(Tensor self, Scalar value) -> Tensor`
 pub fn fill(self_: &Tensor, value: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -21474,6 +22858,8 @@ pub fn fill(self_: &Tensor, value: Scalar) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A tensor like `self` filled with a number. In-place form.
+///
 /// `aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)`
 pub fn fill_<'a>(self_: &'a Tensor, value: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
@@ -21501,6 +22887,8 @@ pub fn fill_<'a>(self_: &'a Tensor, value: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// A tensor like `self` filled with the value of a 0-dim tensor.
+///
 /// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
 pub fn fill_tensor(self_: &Tensor, value: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -21522,6 +22910,8 @@ pub fn fill_tensor(self_: &Tensor, value: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A tensor like `self` filled with the value of a 0-dim tensor. In-place form.
+///
 /// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
 pub fn fill_tensor_<'a>(self_: &'a Tensor, value: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -21552,6 +22942,8 @@ pub fn fill_tensor_<'a>(self_: &'a Tensor, value: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// A tensor like `self` filled with zeros.
+///
 /// `aten::zero(Tensor self) -> Tensor`
 pub fn zero(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -21571,6 +22963,8 @@ pub fn zero(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A tensor like `self` filled with zeros. In-place form.
+///
 /// `aten::zero_(Tensor(a!) self) -> Tensor(a!)`
 pub fn zero_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -21598,6 +22992,8 @@ pub fn zero_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// A tensor of zeros.
+///
 /// `aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn zeros(
     size: &[SymInt],
@@ -21614,6 +23010,8 @@ pub fn zeros(
     below::zeros(word, size, dtype, device)
 }
 
+/// A tensor of ones.
+///
 /// `aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn ones(
     size: &[SymInt],
@@ -21630,6 +23028,8 @@ pub fn ones(
     below::ones(word, size, dtype, device)
 }
 
+/// A tensor filled with one number. Without a dtype the number decides it.
+///
 /// `aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn full(
     size: &[SymInt],
@@ -21654,6 +23054,8 @@ pub fn full(
     below::full(word, size, fill_value, dtype, device)
 }
 
+/// A 0-dim tensor that holds a number.
+///
 /// `aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn scalar_tensor(
     s: Scalar,
@@ -21670,6 +23072,8 @@ pub fn scalar_tensor(
     below::scalar_tensor(word, s, dtype, device)
 }
 
+/// A tensor whose elements are unspecified until they are written.
+///
 /// `aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn empty(
     size: &[SymInt],
@@ -21694,6 +23098,8 @@ pub fn empty(
     below::empty(word, size, dtype, device, memory_format)
 }
 
+/// An uninitialized tensor whose dimensions lie in memory in a given order.
+///
 /// `aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn empty_permuted(
     size: &[SymInt],
@@ -21718,6 +23124,8 @@ pub fn empty_permuted(
     below::empty_permuted(word, size, physical_layout, dtype, device)
 }
 
+/// An uninitialized tensor with the given strides.
+///
 /// `aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn empty_strided(
     size: &[SymInt],
@@ -21742,6 +23150,8 @@ pub fn empty_strided(
     below::empty_strided(word, size, stride, dtype, device)
 }
 
+/// An uninitialized tensor with the shape, dtype and device of `self`.
+///
 /// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn empty_like(
     self_: &Tensor,
@@ -21766,6 +23176,8 @@ pub fn empty_like(
     below::empty_like(word, self_, dtype, device, memory_format)
 }
 
+/// Zeros with the shape, dtype and device of `self`.
+///
 /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn zeros_like(
     self_: &Tensor,
@@ -21790,6 +23202,8 @@ pub fn zeros_like(
     below::zeros_like(word, self_, dtype, device, memory_format)
 }
 
+/// Ones with the shape, dtype and device of `self`.
+///
 /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn ones_like(
     self_: &Tensor,
@@ -21814,6 +23228,8 @@ pub fn ones_like(
     below::ones_like(word, self_, dtype, device, memory_format)
 }
 
+/// One number in the shape, dtype and device of `self`.
+///
 /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn full_like(
     self_: &Tensor,
@@ -21840,6 +23256,8 @@ pub fn full_like(
     below::full_like(word, self_, fill_value, dtype, device, memory_format)
 }
 
+/// An uninitialized tensor of another shape with the dtype and device of `self`.
+///
 /// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn new_empty(
     self_: &Tensor,
@@ -21864,6 +23282,8 @@ pub fn new_empty(
     below::new_empty(word, self_, size, dtype, device)
 }
 
+/// An uninitialized tensor of another shape and strides with the dtype and device of `self`.
+///
 /// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn new_empty_strided(
     self_: &Tensor,
@@ -21890,6 +23310,8 @@ pub fn new_empty_strided(
     below::new_empty_strided(word, self_, size, stride, dtype, device)
 }
 
+/// Zeros of another shape with the dtype and device of `self`.
+///
 /// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn new_zeros(
     self_: &Tensor,
@@ -21914,6 +23336,8 @@ pub fn new_zeros(
     below::new_zeros(word, self_, size, dtype, device)
 }
 
+/// Ones of another shape with the dtype and device of `self`.
+///
 /// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn new_ones(
     self_: &Tensor,
@@ -21938,6 +23362,8 @@ pub fn new_ones(
     below::new_ones(word, self_, size, dtype, device)
 }
 
+/// One number in another shape with the dtype and device of `self`.
+///
 /// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn new_full(
     self_: &Tensor,
@@ -21964,6 +23390,8 @@ pub fn new_full(
     below::new_full(word, self_, size, fill_value, dtype, device)
 }
 
+/// The numbers from 0 to `end`, exclusive.
+///
 /// `aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn arange(
     end: Scalar,
@@ -21980,6 +23408,8 @@ pub fn arange(
     below::arange(word, end, dtype, device)
 }
 
+/// The numbers from `start` to `end`, exclusive.
+///
 /// `aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn arange_start(
     start: Scalar,
@@ -22004,6 +23434,8 @@ pub fn arange_start(
     below::arange_start(word, start, end, dtype, device)
 }
 
+/// The numbers from `start` to `end`, exclusive, `step` apart.
+///
 /// `aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn arange_start_step(
     start: Scalar,
@@ -22030,6 +23462,8 @@ pub fn arange_start_step(
     below::arange_start_step(word, start, end, step, dtype, device)
 }
 
+/// `steps` numbers, equally spaced from `start` to `end`, both included.
+///
 /// `aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn linspace(
     start: Scalar,
@@ -22056,6 +23490,8 @@ pub fn linspace(
     below::linspace(word, start, end, steps, dtype, device)
 }
 
+/// Powers of `base` with equally spaced exponents from `start` to `end`, both included.
+///
 /// `aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn logspace(
     start: Scalar,
@@ -22084,6 +23520,8 @@ pub fn logspace(
     below::logspace(word, start, end, steps, base, dtype, device)
 }
 
+/// The identity matrix.
+///
 /// `aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn eye(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
     let word = state::word();
@@ -22096,6 +23534,8 @@ pub fn eye(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Te
     below::eye(word, n, dtype, device)
 }
 
+/// A matrix of `n` rows and `m` columns with ones on the diagonal.
+///
 /// `aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn eye_m(
     n: SymInt,
@@ -22113,6 +23553,8 @@ pub fn eye_m(
     below::eye_m(word, n, m, dtype, device)
 }
 
+/// A periodic Hann window.
+///
 /// `aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn hann_window(
     window_length: i64,
@@ -22129,6 +23571,8 @@ pub fn hann_window(
     below::hann_window(word, window_length, dtype, device)
 }
 
+/// A Hann window, periodic or symmetric.
+///
 /// `aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn hann_window_periodic(
     window_length: i64,
@@ -22153,6 +23597,8 @@ pub fn hann_window_periodic(
     below::hann_window_periodic(word, window_length, periodic, dtype, device)
 }
 
+/// The row and column indices of the lower triangle of a matrix.
+///
 /// `aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn tril_indices(
     row: i64,
@@ -22179,6 +23625,8 @@ pub fn tril_indices(
     below::tril_indices(word, row, col, offset, dtype, device)
 }
 
+/// The row and column indices of the upper triangle of a matrix.
+///
 /// `aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn triu_indices(
     row: i64,
@@ -22205,6 +23653,8 @@ pub fn triu_indices(
     below::triu_indices(word, row, col, offset, dtype, device)
 }
 
+/// The only element as a number. More or fewer elements are an error.
+///
 /// `aten::item(Tensor self) -> Scalar`
 pub fn item(self_: &Tensor) -> Result<Scalar> {
     let word = state::word();
@@ -22223,6 +23673,8 @@ pub fn _local_scalar_dense(self_: &Tensor) -> Result<Scalar> {
     below::_local_scalar_dense(word, self_)
 }
 
+/// Whether the only element is nonzero.
+///
 /// `aten::is_nonzero(Tensor self) -> bool`
 pub fn is_nonzero(self_: &Tensor) -> Result<bool> {
     let word = state::word();
@@ -22232,6 +23684,8 @@ pub fn is_nonzero(self_: &Tensor) -> Result<bool> {
     below::is_nonzero(word, self_)
 }
 
+/// The number of elements.
+///
 /// `aten::numel(Tensor self) -> int`
 pub fn numel(self_: &Tensor) -> Result<i64> {
     let word = state::word();
@@ -22241,6 +23695,8 @@ pub fn numel(self_: &Tensor) -> Result<i64> {
     below::numel(word, self_)
 }
 
+/// The size of a dimension, symbolic while a program is traced.
+///
 /// `aten::sym_size.int(Tensor self, int dim) -> SymInt`
 pub fn sym_size(self_: &Tensor, dim: i64) -> Result<SymInt> {
     let word = state::word();
@@ -22250,6 +23706,8 @@ pub fn sym_size(self_: &Tensor, dim: i64) -> Result<SymInt> {
     below::sym_size(word, self_, dim)
 }
 
+/// The stride of a dimension, symbolic while a program is traced.
+///
 /// `aten::sym_stride.int(Tensor self, int dim) -> SymInt`
 pub fn sym_stride(self_: &Tensor, dim: i64) -> Result<SymInt> {
     let word = state::word();
@@ -22259,6 +23717,8 @@ pub fn sym_stride(self_: &Tensor, dim: i64) -> Result<SymInt> {
     below::sym_stride(word, self_, dim)
 }
 
+/// The number of elements, symbolic while a program is traced.
+///
 /// `aten::sym_numel(Tensor self) -> SymInt`
 pub fn sym_numel(self_: &Tensor) -> Result<SymInt> {
     let word = state::word();
@@ -22268,6 +23728,8 @@ pub fn sym_numel(self_: &Tensor) -> Result<SymInt> {
     below::sym_numel(word, self_)
 }
 
+/// The offset into the storage, symbolic while a program is traced.
+///
 /// `aten::sym_storage_offset(Tensor self) -> SymInt`
 pub fn sym_storage_offset(self_: &Tensor) -> Result<SymInt> {
     let word = state::word();
@@ -22332,6 +23794,8 @@ pub fn _assert_async_msg(self_: &Tensor, assert_msg: &str) -> Result<()> {
     below::_assert_async_msg(word, self_, assert_msg)
 }
 
+/// States that a size lies between `min` and `max`; anything else is an error.
+///
 /// `aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()`
 pub fn sym_constrain_range(
     size: Scalar,
@@ -22348,6 +23812,8 @@ pub fn sym_constrain_range(
     below::sym_constrain_range(word, size, min, max)
 }
 
+/// States that a number is a size between `min` and `max`; anything else is an error.
+///
 /// `aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()`
 pub fn sym_constrain_range_for_size(
     size: Scalar,
@@ -22364,7 +23830,7 @@ pub fn sym_constrain_range_for_size(
     below::sym_constrain_range_for_size(word, size, min, max)
 }
 
-/// Elements along a dimension, each at the index given for its place.
+/// Takes elements along a dimension by index: with `dim` 1, `out[i][j] = self[i][index[i][j]]`.
 ///
 /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
 pub fn gather(
@@ -22396,6 +23862,8 @@ pub fn gather(
     Ok(result)
 }
 
+/// The indices of nonzero elements, one vector per dimension.
+///
 /// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
 pub fn nonzero_numpy(self_: &Tensor) -> Result<Vec<Tensor>> {
     let word = state::word();
@@ -22457,6 +23925,8 @@ pub fn _unsafe_masked_index_put_accumulate(
     composite::index::unsafe_masked_index_put_accumulate(self_, mask, indices, values)
 }
 
+/// A copy with elements of `src` written along a dimension by index: with `dim` 1, `out[i][index[i][j]] = src[i][j]`. The inverse of `gather`.
+///
 /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
 pub fn scatter(
     self_: &Tensor,
@@ -22487,6 +23957,8 @@ pub fn scatter(
     Ok(result)
 }
 
+/// A copy with elements of `src` written along a dimension by index: with `dim` 1, `out[i][index[i][j]] = src[i][j]`. The inverse of `gather`. In-place form.
+///
 /// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
 pub fn scatter_<'a>(
     self_: &'a Tensor,
@@ -22524,6 +23996,8 @@ pub fn scatter_<'a>(
     Ok(self_)
 }
 
+/// A copy with a number written along a dimension by index.
+///
 /// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
 pub fn scatter_value(
     self_: &Tensor,
@@ -22554,6 +24028,8 @@ pub fn scatter_value(
     Ok(result)
 }
 
+/// A copy with a number written along a dimension by index. In-place form.
+///
 /// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
 pub fn scatter_value_<'a>(
     self_: &'a Tensor,
@@ -22591,6 +24067,8 @@ pub fn scatter_value_<'a>(
     Ok(self_)
 }
 
+/// A copy with elements of `src` added to (`"add"`) or multiplied with (`"multiply"`) those at an index along a dimension.
+///
 /// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
 pub fn scatter_with_reduce(
     self_: &Tensor,
@@ -22617,6 +24095,8 @@ pub fn scatter_with_reduce(
     composite::index::scatter_with_reduce(self_, dim, index, src, reduce)
 }
 
+/// A copy with a number added to (`"add"`) or multiplied with (`"multiply"`) the elements at an index along a dimension.
+///
 /// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
 pub fn scatter_value_with_reduce(
     self_: &Tensor,
@@ -22643,6 +24123,8 @@ pub fn scatter_value_with_reduce(
     composite::index::scatter_value_with_reduce(self_, dim, index, value, reduce)
 }
 
+/// A copy with elements of `src` added along a dimension by index: with `dim` 1, `out[i][index[i][j]] += src[i][j]`.
+///
 /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
 pub fn scatter_add(
     self_: &Tensor,
@@ -22681,6 +24163,8 @@ pub fn scatter_add(
     Ok(result)
 }
 
+/// A copy with elements of `src` added along a dimension by index: with `dim` 1, `out[i][index[i][j]] += src[i][j]`. In-place form.
+///
 /// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
 pub fn scatter_add_<'a>(
     self_: &'a Tensor,
@@ -22726,6 +24210,8 @@ pub fn scatter_add_<'a>(
     Ok(self_)
 }
 
+/// A copy with elements of `src` combined along a dimension by index. `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`; `include_self` says whether the old element counts.
+///
 /// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
 pub fn scatter_reduce(
     self_: &Tensor,
@@ -22789,6 +24275,8 @@ pub fn scatter_reduce(
     Ok(result)
 }
 
+/// A copy with elements of `src` combined along a dimension by index. `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`; `include_self` says whether the old element counts. In-place form.
+///
 /// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
 pub fn scatter_reduce_<'a>(
     self_: &'a Tensor,
@@ -22857,6 +24345,8 @@ pub fn scatter_reduce_<'a>(
     Ok(self_)
 }
 
+/// A copy with slices of `source` combined into those at `index`. `reduce` is `prod`, `mean`, `amax` or `amin`.
+///
 /// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
 pub fn index_reduce(
     self_: &Tensor,
@@ -22920,6 +24410,8 @@ pub fn index_reduce(
     Ok(result)
 }
 
+/// A copy with slices of `source` combined into those at `index`. `reduce` is `prod`, `mean`, `amax` or `amin`. In-place form.
+///
 /// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
 pub fn index_reduce_<'a>(
     self_: &'a Tensor,
@@ -22989,6 +24481,8 @@ pub fn index_reduce_<'a>(
     Ok(self_)
 }
 
+/// Takes elements by tensors of indices or masks, one per dimension; `None` is a whole dimension, as `:` in Python. See `Tensor::i` for the convenient form.
+///
 /// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
 pub fn index(self_: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
     let word = state::word();
@@ -23047,6 +24541,8 @@ pub fn unsafe_index(self_: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor
     Ok(result)
 }
 
+/// A copy with `values` written at indices, or added there with `accumulate`.
+///
 /// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
 pub fn index_put(
     self_: &Tensor,
@@ -23084,6 +24580,8 @@ pub fn index_put(
     Ok(result)
 }
 
+/// A copy with `values` written at indices, or added there with `accumulate`. In-place form.
+///
 /// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
 pub fn index_put_<'a>(
     self_: &'a Tensor,
@@ -23175,7 +24673,7 @@ pub fn unsafe_index_put(
     Ok(result)
 }
 
-/// Slices along a dimension, by index.
+/// The slices of a dimension at the given indices, in that order.
 ///
 /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
 pub fn index_select(self_: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
@@ -23202,6 +24700,8 @@ pub fn index_select(self_: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> 
     Ok(result)
 }
 
+/// The gradient of `index_select`, which adds up slices of repeated indices.
+///
 /// `aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor`
 pub fn index_select_backward(
     grad: &Tensor,
@@ -23227,6 +24727,8 @@ pub fn index_select_backward(
     composite::index::index_select_backward(grad, self_sizes, dim, index)
 }
 
+/// A copy with `alpha` times the slices of `source` added to those at `index`. Repeated indices add up.
+///
 /// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
 pub fn index_add(
     self_: &Tensor,
@@ -23267,6 +24769,8 @@ pub fn index_add(
     Ok(result)
 }
 
+/// A copy with `alpha` times the slices of `source` added to those at `index`. Repeated indices add up. In-place form.
+///
 /// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
 pub fn index_add_<'a>(
     self_: &'a Tensor,
@@ -23318,6 +24822,8 @@ pub fn index_add_<'a>(
     Ok(self_)
 }
 
+/// A copy with the slices at `index` replaced by those of `source`.
+///
 /// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
 pub fn index_copy(
     self_: &Tensor,
@@ -23348,6 +24854,8 @@ pub fn index_copy(
     Ok(result)
 }
 
+/// A copy with the slices at `index` replaced by those of `source`. In-place form.
+///
 /// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
 pub fn index_copy_<'a>(
     self_: &'a Tensor,
@@ -23386,6 +24894,8 @@ pub fn index_copy_<'a>(
     Ok(self_)
 }
 
+/// A copy with the slices at `index` filled with a number.
+///
 /// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
 pub fn index_fill(
     self_: &Tensor,
@@ -23416,6 +24926,8 @@ pub fn index_fill(
     Ok(result)
 }
 
+/// A copy with the slices at `index` filled with a number. In-place form.
+///
 /// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
 pub fn index_fill_<'a>(
     self_: &'a Tensor,
@@ -23456,6 +24968,8 @@ pub fn index_fill_<'a>(
     Ok(self_)
 }
 
+/// A copy with the slices at `index` filled with the value of a 0-dim tensor.
+///
 /// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
 pub fn index_fill_tensor(
     self_: &Tensor,
@@ -23486,6 +25000,8 @@ pub fn index_fill_tensor(
     Ok(result)
 }
 
+/// A copy with the slices at `index` filled with the value of a 0-dim tensor. In-place form.
+///
 /// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
 pub fn index_fill_tensor_<'a>(
     self_: &'a Tensor,
@@ -23527,6 +25043,8 @@ pub fn index_fill_tensor_<'a>(
     Ok(self_)
 }
 
+/// A copy with a number wherever `mask` is true.
+///
 /// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
 pub fn masked_fill(self_: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -23552,6 +25070,8 @@ pub fn masked_fill(self_: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tenso
     Ok(result)
 }
 
+/// A copy with a number wherever `mask` is true. In-place form.
+///
 /// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
 pub fn masked_fill_<'a>(
     self_: &'a Tensor,
@@ -23588,6 +25108,8 @@ pub fn masked_fill_<'a>(
     Ok(self_)
 }
 
+/// A copy with the value of a 0-dim tensor wherever `mask` is true.
+///
 /// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
 pub fn masked_fill_tensor(
     self_: &Tensor,
@@ -23617,6 +25139,8 @@ pub fn masked_fill_tensor(
     Ok(result)
 }
 
+/// A copy with the value of a 0-dim tensor wherever `mask` is true. In-place form.
+///
 /// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
 pub fn masked_fill_tensor_<'a>(
     self_: &'a Tensor,
@@ -23654,6 +25178,8 @@ pub fn masked_fill_tensor_<'a>(
     Ok(self_)
 }
 
+/// The elements where `mask` is true, as a vector.
+///
 /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
 pub fn masked_select(self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -23676,6 +25202,8 @@ pub fn masked_select(self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// A copy in which the elements where `mask` is true are replaced by those of `source`, in order.
+///
 /// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
 pub fn masked_scatter(self_: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -23701,6 +25229,8 @@ pub fn masked_scatter(self_: &Tensor, mask: &Tensor, source: &Tensor) -> Result<
     Ok(result)
 }
 
+/// A copy in which the elements where `mask` is true are replaced by those of `source`, in order. In-place form.
+///
 /// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
 pub fn masked_scatter_<'a>(
     self_: &'a Tensor,
@@ -23738,6 +25268,8 @@ pub fn masked_scatter_<'a>(
     Ok(self_)
 }
 
+/// Elements by their index in the flattened tensor.
+///
 /// `aten::take(Tensor self, Tensor index) -> Tensor`
 pub fn take(self_: &Tensor, index: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -23758,6 +25290,8 @@ pub fn take(self_: &Tensor, index: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `gather` whose index broadcasts; in the flattened tensor if `dim` is `None`. Goes with `argmax` and `argsort`.
+///
 /// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
 pub fn take_along_dim(
     self_: &Tensor,
@@ -23779,6 +25313,8 @@ pub fn take_along_dim(
     composite::index::take_along_dim(self_, indices, dim)
 }
 
+/// A copy with elements written, or added, by their index in the flattened tensor.
+///
 /// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
 pub fn put(
     self_: &Tensor,
@@ -23814,6 +25350,8 @@ pub fn put(
     Ok(result)
 }
 
+/// A copy with elements written, or added, by their index in the flattened tensor. In-place form.
+///
 /// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
 pub fn put_<'a>(
     self_: &'a Tensor,
@@ -23857,6 +25395,8 @@ pub fn put_<'a>(
     Ok(self_)
 }
 
+/// The indices of nonzero elements, one row per element.
+///
 /// `aten::nonzero(Tensor self) -> Tensor`
 pub fn nonzero(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -23866,6 +25406,8 @@ pub fn nonzero(self_: &Tensor) -> Result<Tensor> {
     below::nonzero(word, self_)
 }
 
+/// Alias of `nonzero`.
+///
 /// `aten::argwhere(Tensor self) -> Tensor`
 pub fn argwhere(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -23875,6 +25417,8 @@ pub fn argwhere(self_: &Tensor) -> Result<Tensor> {
     composite::index::argwhere(self_)
 }
 
+/// A vector of 0 and 1 for every class index, as a new last dimension; -1 classes means the largest index plus 1.
+///
 /// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
 pub fn one_hot(self_: &Tensor, num_classes: i64) -> Result<Tensor> {
     let word = state::word();
@@ -23884,7 +25428,7 @@ pub fn one_hot(self_: &Tensor, num_classes: i64) -> Result<Tensor> {
     composite::index::one_hot(self_, num_classes)
 }
 
-/// Rows of `weight`, by index.
+/// The rows of `weight` at the given indices. The row `padding_idx` gets no gradient.
 ///
 /// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
 pub fn embedding(
@@ -23942,6 +25486,8 @@ pub fn embedding(
     Ok(result)
 }
 
+/// The gradient of `embedding` for the weight.
+///
 /// `aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor`
 pub fn embedding_dense_backward(
     grad_output: &Tensor,
@@ -23997,6 +25543,8 @@ pub fn embedding_dense_backward(
     Ok(result)
 }
 
+/// Rows of `weight`, combined per bag: sum (`mode` 0), mean (1) or maximum (2). `offsets` says where each bag of `indices` begins.
+///
 /// `aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)`
 pub fn embedding_bag(
     weight: &Tensor,
@@ -24054,6 +25602,8 @@ pub fn embedding_bag(
     )
 }
 
+/// `embedding_bag` that leaves out the index `padding_idx`.
+///
 /// `aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)`
 pub fn embedding_bag_padding_idx(
     weight: &Tensor,
@@ -24237,6 +25787,8 @@ pub fn _embedding_bag_forward_only(
     )
 }
 
+/// Scales the rows at the given indices down, in place, so that none has a norm above `max_norm`.
+///
 /// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
 pub fn embedding_renorm_<'a>(
     self_: &'a Tensor,
@@ -24266,6 +25818,8 @@ pub fn embedding_renorm_<'a>(
     Ok(self_)
 }
 
+/// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+///
 /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
 pub fn fill_diagonal_<'a>(
     self_: &'a Tensor,
@@ -24283,7 +25837,7 @@ pub fn fill_diagonal_<'a>(
     Ok(self_)
 }
 
-/// Tensors joined along a dimension they have.
+/// Joins tensors along an existing dimension. Their other sizes must agree.
 ///
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
@@ -24310,7 +25864,7 @@ pub fn cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Tensors joined along a dimension they have.
+/// Joins tensors along an existing dimension. Their other sizes must agree. `out=` form.
 ///
 /// `aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn cat_out<'a>(tensors: &[Tensor], dim: i64, out: &'a Tensor) -> Result<&'a Tensor> {
@@ -24323,6 +25877,8 @@ pub fn cat_out<'a>(tensors: &[Tensor], dim: i64, out: &'a Tensor) -> Result<&'a 
     Ok(out)
 }
 
+/// Alias of `cat`.
+///
 /// `aten::concat(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -24335,6 +25891,8 @@ pub fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     composite::join::concat(tensors, dim)
 }
 
+/// Alias of `cat`.
+///
 /// `aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn concatenate(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -24347,6 +25905,8 @@ pub fn concatenate(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     composite::aliases::concatenate(tensors, dim)
 }
 
+/// Alias of `vstack`.
+///
 /// `aten::row_stack(Tensor[] tensors) -> Tensor`
 pub fn row_stack(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24359,7 +25919,7 @@ pub fn row_stack(tensors: &[Tensor]) -> Result<Tensor> {
     composite::aliases::row_stack(tensors)
 }
 
-/// Tensors joined along a new dimension.
+/// Joins tensors of one shape along a new dimension.
 ///
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
@@ -24382,7 +25942,7 @@ pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Tensors joined along a new dimension.
+/// Joins tensors of one shape along a new dimension. `out=` form.
 ///
 /// `aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn stack_out<'a>(
@@ -24401,6 +25961,8 @@ pub fn stack_out<'a>(
     Ok(out)
 }
 
+/// Joins tensors along dimension 1; vectors along dimension 0.
+///
 /// `aten::hstack(Tensor[] tensors) -> Tensor`
 pub fn hstack(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24413,6 +25975,8 @@ pub fn hstack(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::hstack(tensors)
 }
 
+/// Joins tensors along dimension 0, each with at least 2 dimensions.
+///
 /// `aten::vstack(Tensor[] tensors) -> Tensor`
 pub fn vstack(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24425,6 +25989,8 @@ pub fn vstack(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::vstack(tensors)
 }
 
+/// Joins tensors along dimension 2, each with at least 3 dimensions.
+///
 /// `aten::dstack(Tensor[] tensors) -> Tensor`
 pub fn dstack(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24437,6 +26003,8 @@ pub fn dstack(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::dstack(tensors)
 }
 
+/// Joins tensors along dimension 1; vectors become columns.
+///
 /// `aten::column_stack(Tensor[] tensors) -> Tensor`
 pub fn column_stack(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24449,6 +26017,8 @@ pub fn column_stack(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::column_stack(tensors)
 }
 
+/// A matrix with the given matrices along its diagonal.
+///
 /// `aten::block_diag(Tensor[] tensors) -> Tensor`
 pub fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24461,6 +26031,8 @@ pub fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::block_diag(tensors)
 }
 
+/// All combinations of one element of each vector, as rows.
+///
 /// `aten::cartesian_prod(Tensor[] tensors) -> Tensor`
 pub fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
     let word = state::word();
@@ -24473,6 +26045,8 @@ pub fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::cartesian_prod(tensors)
 }
 
+/// All combinations of `r` elements of a vector, as rows, in order.
+///
 /// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
 pub fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
     let word = state::word();
@@ -24485,6 +26059,8 @@ pub fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Result<Te
     composite::join::combinations(self_, r, with_replacement)
 }
 
+/// Repeats the tensor along each dimension, as a copy.
+///
 /// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
 pub fn repeat(self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -24506,6 +26082,8 @@ pub fn repeat(self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// `repeat` whose missing counts on the left are 1.
+///
 /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
 pub fn tile(self_: &Tensor, dims: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -24515,6 +26093,8 @@ pub fn tile(self_: &Tensor, dims: &[SymInt]) -> Result<Tensor> {
     composite::join::tile(self_, dims)
 }
 
+/// Repeats each index of a dimension, one after another; of the flattened tensor if `dim` is `None`.
+///
 /// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
 pub fn repeat_interleave(
     self_: &Tensor,
@@ -24532,6 +26112,8 @@ pub fn repeat_interleave(
     composite::join::repeat_interleave(self_, repeats, dim, output_size)
 }
 
+/// Repeats each index of a dimension its own number of times.
+///
 /// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
 pub fn repeat_interleave_tensor(
     self_: &Tensor,
@@ -24557,6 +26139,8 @@ pub fn repeat_interleave_tensor(
     composite::join::repeat_interleave_tensor(self_, repeats, dim, output_size)
 }
 
+/// Reverses the order of some dimensions, as a copy.
+///
 /// `aten::flip(Tensor self, int[] dims) -> Tensor`
 pub fn flip(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -24577,6 +26161,8 @@ pub fn flip(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// Reverses dimension 1.
+///
 /// `aten::fliplr(Tensor self) -> Tensor`
 pub fn fliplr(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -24586,6 +26172,8 @@ pub fn fliplr(self_: &Tensor) -> Result<Tensor> {
     composite::join::fliplr(self_)
 }
 
+/// Reverses dimension 0.
+///
 /// `aten::flipud(Tensor self) -> Tensor`
 pub fn flipud(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -24595,6 +26183,8 @@ pub fn flipud(self_: &Tensor) -> Result<Tensor> {
     composite::join::flipud(self_)
 }
 
+/// Rotates the plane of two dimensions by 90 degrees, `k` times, from the first toward the second.
+///
 /// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
 pub fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -24604,6 +26194,8 @@ pub fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     composite::join::rot90(self_, k, dims)
 }
 
+/// Shifts elements along dimensions; those that fall off reappear at the other end.
+///
 /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
 pub fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64]) -> Result<Tensor> {
     let word = state::word();
@@ -24626,6 +26218,8 @@ pub fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The elements on and below a diagonal; the rest is 0. Positive diagonals are above the main one.
+///
 /// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
 pub fn tril(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
     let word = state::word();
@@ -24647,6 +26241,8 @@ pub fn tril(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The elements on and below a diagonal; the rest is 0. Positive diagonals are above the main one. In-place form.
+///
 /// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
 pub fn tril_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
     let word = state::word();
@@ -24675,6 +26271,8 @@ pub fn tril_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The elements on and above a diagonal; the rest is 0. Positive diagonals are above the main one.
+///
 /// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
 pub fn triu(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
     let word = state::word();
@@ -24696,6 +26294,8 @@ pub fn triu(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The elements on and above a diagonal; the rest is 0. Positive diagonals are above the main one. In-place form.
+///
 /// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
 pub fn triu_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
     let word = state::word();
@@ -24724,6 +26324,8 @@ pub fn triu_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Pads with a number. `pad` lists amounts before and after, the last dimension first; negative ones cut.
+///
 /// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
 pub fn constant_pad_nd(self_: &Tensor, pad: &[SymInt], value: Scalar) -> Result<Tensor> {
     let word = state::word();
@@ -24753,6 +26355,8 @@ pub fn constant_pad_nd(self_: &Tensor, pad: &[SymInt], value: Scalar) -> Result<
     Ok(result)
 }
 
+/// Pads by `"constant"`, `"reflect"`, `"replicate"` or `"circular"`. `pad` lists amounts before and after, the last dimension first.
+///
 /// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
 pub fn pad(
     self_: &Tensor,
@@ -24770,6 +26374,8 @@ pub fn pad(
     composite::join::pad(self_, pad, mode, value)
 }
 
+/// Pads the last dimension with its mirror image; the edge element is not repeated.
+///
 /// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
 pub fn reflection_pad1d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -24792,6 +26398,8 @@ pub fn reflection_pad1d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `reflection_pad1d`.
+///
 /// `aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
 pub fn reflection_pad1d_backward(
     grad_output: &Tensor,
@@ -24835,6 +26443,8 @@ pub fn reflection_pad1d_backward(
     Ok(result)
 }
 
+/// Pads the last two dimensions with their mirror image; edges are not repeated.
+///
 /// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
 pub fn reflection_pad2d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -24857,6 +26467,8 @@ pub fn reflection_pad2d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `reflection_pad2d`.
+///
 /// `aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
 pub fn reflection_pad2d_backward(
     grad_output: &Tensor,
@@ -24900,6 +26512,8 @@ pub fn reflection_pad2d_backward(
     Ok(result)
 }
 
+/// Pads the last three dimensions with their mirror image; edges are not repeated.
+///
 /// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
 pub fn reflection_pad3d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -24922,6 +26536,8 @@ pub fn reflection_pad3d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `reflection_pad3d`.
+///
 /// `aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
 pub fn reflection_pad3d_backward(
     grad_output: &Tensor,
@@ -24965,6 +26581,8 @@ pub fn reflection_pad3d_backward(
     Ok(result)
 }
 
+/// Pads the last dimension with its edge elements.
+///
 /// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
 pub fn replication_pad1d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -24991,6 +26609,8 @@ pub fn replication_pad1d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `replication_pad1d`.
+///
 /// `aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
 pub fn replication_pad1d_backward(
     grad_output: &Tensor,
@@ -25034,6 +26654,8 @@ pub fn replication_pad1d_backward(
     Ok(result)
 }
 
+/// Pads the last two dimensions with their edge elements.
+///
 /// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
 pub fn replication_pad2d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -25060,6 +26682,8 @@ pub fn replication_pad2d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `replication_pad2d`.
+///
 /// `aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
 pub fn replication_pad2d_backward(
     grad_output: &Tensor,
@@ -25103,6 +26727,8 @@ pub fn replication_pad2d_backward(
     Ok(result)
 }
 
+/// Pads the last three dimensions with their edge elements.
+///
 /// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
 pub fn replication_pad3d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     let word = state::word();
@@ -25129,6 +26755,8 @@ pub fn replication_pad3d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The gradient of `replication_pad3d`.
+///
 /// `aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
 pub fn replication_pad3d_backward(
     grad_output: &Tensor,
@@ -25172,6 +26800,8 @@ pub fn replication_pad3d_backward(
     Ok(result)
 }
 
+/// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+///
 /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
 pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -25195,6 +26825,8 @@ pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tenso
     Ok((values, indices))
 }
 
+/// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest. `out=` form.
+///
 /// `aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)`
 pub fn sort_out<'a>(
     self_: &Tensor,
@@ -25217,6 +26849,8 @@ pub fn sort_out<'a>(
     Ok((values, indices))
 }
 
+/// Sorts along a dimension; with `stable`, equal elements keep their order.
+///
 /// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
 pub fn sort_stable(
     self_: &Tensor,
@@ -25258,6 +26892,8 @@ pub fn sort_stable(
     Ok((values, indices))
 }
 
+/// The indices that sort along a dimension.
+///
 /// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
 pub fn argsort(self_: &Tensor, dim: i64, descending: bool) -> Result<Tensor> {
     let word = state::word();
@@ -25270,6 +26906,8 @@ pub fn argsort(self_: &Tensor, dim: i64, descending: bool) -> Result<Tensor> {
     composite::sort::argsort(self_, dim, descending)
 }
 
+/// The indices that sort along a dimension; with `stable`, equal elements keep their order.
+///
 /// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
 pub fn argsort_stable(
     self_: &Tensor,
@@ -25287,6 +26925,8 @@ pub fn argsort_stable(
     composite::sort::argsort_stable(self_, stable, dim, descending)
 }
 
+/// Sorts along dimension 0.
+///
 /// `aten::msort(Tensor self) -> Tensor`
 pub fn msort(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -25296,6 +26936,8 @@ pub fn msort(self_: &Tensor) -> Result<Tensor> {
     composite::sort::msort(self_)
 }
 
+/// The `k` largest or smallest elements along a dimension, and their indices.
+///
 /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
 pub fn topk(
     self_: &Tensor,
@@ -25333,6 +26975,8 @@ pub fn topk(
     Ok((values, indices))
 }
 
+/// The `k` largest or smallest elements along a dimension, and their indices. `out=` form.
+///
 /// `aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)`
 pub fn topk_out<'a>(
     self_: &Tensor,
@@ -25365,6 +27009,8 @@ pub fn topk_out<'a>(
     Ok((values, indices))
 }
 
+/// The `k`th smallest element along a dimension, counting from 1, and its index.
+///
 /// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn kthvalue(
     self_: &Tensor,
@@ -25393,6 +27039,8 @@ pub fn kthvalue(
     Ok((values, indices))
 }
 
+/// The median of all elements; the lower one if there are two.
+///
 /// `aten::median(Tensor self) -> Tensor`
 pub fn median(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -25413,6 +27061,8 @@ pub fn median(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The median along a dimension, the lower one if there are two, and its index.
+///
 /// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn median_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -25436,6 +27086,8 @@ pub fn median_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Te
     Ok((values, indices))
 }
 
+/// The median of the elements that are not NaN.
+///
 /// `aten::nanmedian(Tensor self) -> Tensor`
 pub fn nanmedian(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -25456,6 +27108,8 @@ pub fn nanmedian(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// The median along a dimension of the elements that are not NaN, and its index.
+///
 /// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn nanmedian_dim(
     self_: &Tensor,
@@ -25483,6 +27137,8 @@ pub fn nanmedian_dim(
     Ok((values, indices))
 }
 
+/// The most frequent element along a dimension, the smallest if several are, and the index of one of them.
+///
 /// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
 pub fn mode(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();
@@ -25503,6 +27159,8 @@ pub fn mode(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)>
     Ok((values, indices))
 }
 
+/// Where each element would be inserted into a sorted sequence; before equal elements, or after them with `right`.
+///
 /// `aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
 pub fn searchsorted(
     sorted_sequence: &Tensor,
@@ -25529,6 +27187,8 @@ pub fn searchsorted(
     below::searchsorted(word, sorted_sequence, self_, out_int32, right, side, sorter)
 }
 
+/// Where a number would be inserted into a sorted sequence; before equal elements, or after them with `right`.
+///
 /// `aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
 pub fn searchsorted_scalar(
     sorted_sequence: &Tensor,
@@ -25577,6 +27237,8 @@ pub fn searchsorted_scalar(
     )
 }
 
+/// The bucket of each element between sorted `boundaries`. An element equal to a boundary falls into the bucket below it, or above it with `right`.
+///
 /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
 pub fn bucketize(
     self_: &Tensor,
@@ -25630,6 +27292,8 @@ pub fn unique2(
     Ok((result0, result1, result2))
 }
 
+/// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+///
 /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
 pub fn unique_consecutive(
     self_: &Tensor,
@@ -25670,6 +27334,8 @@ pub fn unique_consecutive(
     Ok((result0, result1, result2))
 }
 
+/// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+///
 /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
 pub fn unique_dim(
     self_: &Tensor,
@@ -25714,6 +27380,8 @@ pub fn unique_dim(
     Ok((result0, result1, result2))
 }
 
+/// Whether each element occurs in `test_elements`; `invert` negates.
+///
 /// `aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor`
 pub fn isin(
     elements: &Tensor,
@@ -25731,6 +27399,8 @@ pub fn isin(
     below::isin(word, elements, test_elements, assume_unique, invert)
 }
 
+/// Uniform random numbers from 0 to 1, exclusive.
+///
 /// `aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn rand(
     size: &[SymInt],
@@ -25747,6 +27417,8 @@ pub fn rand(
     below::rand(word, size, dtype, device)
 }
 
+/// Random numbers of the standard normal distribution.
+///
 /// `aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn randn(
     size: &[SymInt],
@@ -25763,6 +27435,8 @@ pub fn randn(
     below::randn(word, size, dtype, device)
 }
 
+/// Random integers from 0 to `high`, exclusive.
+///
 /// `aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn randint(
     high: SymInt,
@@ -25787,6 +27461,8 @@ pub fn randint(
     below::randint(word, high, size, dtype, device)
 }
 
+/// Random integers from `low` to `high`, exclusive.
+///
 /// `aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn randint_low(
     low: SymInt,
@@ -25813,6 +27489,8 @@ pub fn randint_low(
     below::randint_low(word, low, high, size, dtype, device)
 }
 
+/// The integers from 0 to `n`, exclusive, in random order.
+///
 /// `aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn randperm(
     n: SymInt,
@@ -25829,6 +27507,8 @@ pub fn randperm(
     below::randperm(word, n, dtype, device)
 }
 
+/// Uniform random numbers from 0 to 1 with the shape of `self`.
+///
 /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn rand_like(
     self_: &Tensor,
@@ -25853,6 +27533,8 @@ pub fn rand_like(
     below::rand_like(word, self_, dtype, device, memory_format)
 }
 
+/// Random numbers of the standard normal distribution with the shape of `self`.
+///
 /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn randn_like(
     self_: &Tensor,
@@ -25877,6 +27559,8 @@ pub fn randn_like(
     below::randn_like(word, self_, dtype, device, memory_format)
 }
 
+/// Random integers from 0 to `high`, exclusive, with the shape of `self`.
+///
 /// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn randint_like(
     self_: &Tensor,
@@ -25903,6 +27587,8 @@ pub fn randint_like(
     below::randint_like(word, self_, high, dtype, device, memory_format)
 }
 
+/// Random integers from `low` to `high`, exclusive, with the shape of `self`.
+///
 /// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn randint_like_low(
     self_: &Tensor,
@@ -25931,6 +27617,8 @@ pub fn randint_like_low(
     below::randint_like_low(word, self_, low, high, dtype, device, memory_format)
 }
 
+/// Random numbers of one normal distribution.
+///
 /// `aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
 pub fn normal(
     mean: f64,
@@ -25958,6 +27646,8 @@ pub fn normal(
     below::normal(word, mean, std, size, dtype, device)
 }
 
+/// Normal random numbers with a mean per element and one standard deviation.
+///
 /// `aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor`
 pub fn normal_tensor_float(mean: &Tensor, std: f64) -> Result<Tensor> {
     let word = state::word();
@@ -25970,6 +27660,8 @@ pub fn normal_tensor_float(mean: &Tensor, std: f64) -> Result<Tensor> {
     composite::random::normal_tensor_float(mean, std)
 }
 
+/// Normal random numbers with one mean and a standard deviation per element.
+///
 /// `aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor`
 pub fn normal_float_tensor(mean: f64, std: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -25982,6 +27674,8 @@ pub fn normal_float_tensor(mean: f64, std: &Tensor) -> Result<Tensor> {
     composite::random::normal_float_tensor(mean, std)
 }
 
+/// Normal random numbers with a mean and a standard deviation per element.
+///
 /// `aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor`
 pub fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -26001,6 +27695,8 @@ pub fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
     composite::random::normal_tensor_tensor(mean, std)
 }
 
+/// 0 or 1 at random; each element is the probability of 1.
+///
 /// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
 pub fn bernoulli(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -26020,6 +27716,8 @@ pub fn bernoulli(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+/// 0 or 1 at random, with probability `p` of 1, in the shape of `self`.
+///
 /// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
 pub fn bernoulli_p(self_: &Tensor, p: f64) -> Result<Tensor> {
     let word = state::word();
@@ -26029,6 +27727,8 @@ pub fn bernoulli_p(self_: &Tensor, p: f64) -> Result<Tensor> {
     below::bernoulli_p(word, self_, p)
 }
 
+/// Random indices, drawn from each row with probabilities in proportion to its weights.
+///
 /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
 pub fn multinomial(
     self_: &Tensor,
@@ -26045,7 +27745,7 @@ pub fn multinomial(
     below::multinomial(word, self_, num_samples, replacement)
 }
 
-/// Zeros elements with probability `p` and scales the others, if it trains.
+/// In training, zeros elements with probability `p` and scales the others by `1 / (1 - p)`; otherwise the identity.
 ///
 /// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
 pub fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
@@ -26056,6 +27756,8 @@ pub fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     composite::random::dropout(input, p, train)
 }
 
+/// Dropout in place.
+///
 /// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
 pub fn dropout_<'a>(self_: &'a Tensor, p: f64, train: bool) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26067,6 +27769,8 @@ pub fn dropout_<'a>(self_: &'a Tensor, p: f64, train: bool) -> Result<&'a Tensor
     Ok(self_)
 }
 
+/// Dropout of whole channels.
+///
 /// `aten::feature_dropout(Tensor input, float p, bool train) -> Tensor`
 pub fn feature_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     let word = state::word();
@@ -26079,6 +27783,8 @@ pub fn feature_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     composite::random::feature_dropout(input, p, train)
 }
 
+/// Dropout that keeps mean and variance of activations after `selu`.
+///
 /// `aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor`
 pub fn alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     let word = state::word();
@@ -26091,6 +27797,8 @@ pub fn alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     composite::random::alpha_dropout(input, p, train)
 }
 
+/// Alpha dropout of whole channels.
+///
 /// `aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor`
 pub fn feature_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     let word = state::word();
@@ -26103,6 +27811,8 @@ pub fn feature_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tens
     composite::random::feature_alpha_dropout(input, p, train)
 }
 
+/// Dropout that also returns its mask.
+///
 /// `aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)`
 pub fn native_dropout(
     input: &Tensor,
@@ -26130,6 +27840,8 @@ pub fn native_dropout(
     Ok((result0, result1))
 }
 
+/// The gradient of `native_dropout`, from its mask.
+///
 /// `aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor`
 pub fn native_dropout_backward(
     grad_output: &Tensor,
@@ -26168,6 +27880,8 @@ pub fn native_dropout_backward(
     Ok(result)
 }
 
+/// Fills with uniform random numbers between `from` and `to`.
+///
 /// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
 pub fn uniform_<'a>(self_: &'a Tensor, from: f64, to: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26187,6 +27901,8 @@ pub fn uniform_<'a>(self_: &'a Tensor, from: f64, to: f64) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// Fills with random numbers of a normal distribution.
+///
 /// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
 pub fn normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26206,6 +27922,8 @@ pub fn normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Tensor>
     Ok(self_)
 }
 
+/// Fills with random numbers whose logarithm has a normal distribution with this mean and deviation.
+///
 /// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
 pub fn log_normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26225,6 +27943,8 @@ pub fn log_normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Ten
     Ok(self_)
 }
 
+/// Fills with random numbers of the exponential distribution with rate `lambd`.
+///
 /// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
 pub fn exponential_<'a>(self_: &'a Tensor, lambd: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26244,6 +27964,8 @@ pub fn exponential_<'a>(self_: &'a Tensor, lambd: f64) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Fills with random numbers of a Cauchy distribution.
+///
 /// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
 pub fn cauchy_<'a>(self_: &'a Tensor, median: f64, sigma: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26263,6 +27985,8 @@ pub fn cauchy_<'a>(self_: &'a Tensor, median: f64, sigma: f64) -> Result<&'a Ten
     Ok(self_)
 }
 
+/// Fills with the number of trials, each with probability `p`, until the first success.
+///
 /// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
 pub fn geometric_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26278,6 +28002,8 @@ pub fn geometric_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Fills with random integers, over the range that the dtype represents exactly.
+///
 /// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
 pub fn random_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26293,6 +28019,8 @@ pub fn random_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Fills with random integers from 0 to `to`, exclusive.
+///
 /// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
 pub fn random_to_<'a>(self_: &'a Tensor, to: i64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26308,6 +28036,8 @@ pub fn random_to_<'a>(self_: &'a Tensor, to: i64) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Fills with random integers from `from` to `to`, exclusive.
+///
 /// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
 pub fn random_from_<'a>(
     self_: &'a Tensor,
@@ -26331,6 +28061,8 @@ pub fn random_from_<'a>(
     Ok(self_)
 }
 
+/// Fills with 0 or 1 at random, with probability `p` of 1.
+///
 /// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
 pub fn bernoulli_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
     let word = state::word();
@@ -26350,6 +28082,8 @@ pub fn bernoulli_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// Fills with 0 or 1 at random; each element of `p` is the probability of 1.
+///
 /// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
 pub fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a Tensor> {
     let word = state::word();

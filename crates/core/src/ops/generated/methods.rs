@@ -8,46 +8,56 @@ use crate::error::expect_ok;
 use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor};
 
 impl Tensor {
-    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    /// Adds `alpha` times `other` to `self`, element by element, with broadcasting.
     ///
     /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let column = Tensor::from_slice(&[10.0f32, 20.0], [2, 1]);
+    /// let row = Tensor::new(&[1.0f32, 2.0, 3.0]);
+    /// assert_eq!(column.add(&row).to_vec::<f32>(), [11.0, 12.0, 13.0, 21.0, 22.0, 23.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_add`].
+    /// If [`Tensor::try_add`] returns an error.
     #[inline]
     #[track_caller]
     pub fn add(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_add(other))
     }
-    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    /// Adds `alpha` times `other` to `self`, element by element, with broadcasting.
     ///
     /// `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_add(&self, other: &Tensor) -> Result<Tensor> {
         ops::add(self, other, Scalar::Int(1))
     }
-    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    /// Adds `alpha` times `other` to `self`, element by element, with broadcasting. In-place form.
     ///
     /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_add_`].
+    /// If [`Tensor::try_add_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn add_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_add_(other))
     }
-    /// The sum of `self` and `alpha` times `other`, which broadcast.
+    /// Adds `alpha` times `other` to `self`, element by element, with broadcasting. In-place form.
     ///
     /// `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_add_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::add_(self, other, Scalar::Int(1))
     }
+    /// Adds `alpha` times a number to every element.
+    ///
     /// `aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_add_scalar`].
+    /// If [`Tensor::try_add_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn add_scalar(
@@ -57,6 +67,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_add_scalar(other, alpha))
     }
+    /// Adds `alpha` times a number to every element.
+    ///
     /// `aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_add_scalar(
@@ -66,10 +78,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::add_scalar(self, other.into(), alpha.into())
     }
+    /// Adds `alpha` times a number to every element. In-place form.
+    ///
     /// `aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_add_scalar_`].
+    /// If [`Tensor::try_add_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn add_scalar_(
@@ -79,6 +93,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_add_scalar_(other, alpha))
     }
+    /// Adds `alpha` times a number to every element. In-place form.
+    ///
     /// `aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_add_scalar_(
@@ -88,46 +104,48 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::add_scalar_(self, other.into(), alpha.into())
     }
-    /// `self` minus `alpha` times `other`, which broadcast.
+    /// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting.
     ///
     /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sub`].
+    /// If [`Tensor::try_sub`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sub(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_sub(other))
     }
-    /// `self` minus `alpha` times `other`, which broadcast.
+    /// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting.
     ///
     /// `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_sub(&self, other: &Tensor) -> Result<Tensor> {
         ops::sub(self, other, Scalar::Int(1))
     }
-    /// `self` minus `alpha` times `other`, which broadcast.
+    /// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting. In-place form.
     ///
     /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sub_`].
+    /// If [`Tensor::try_sub_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sub_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_sub_(other))
     }
-    /// `self` minus `alpha` times `other`, which broadcast.
+    /// Subtracts `alpha` times `other` from `self`, element by element, with broadcasting. In-place form.
     ///
     /// `aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_sub_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::sub_(self, other, Scalar::Int(1))
     }
+    /// Subtracts `alpha` times a number from every element.
+    ///
     /// `aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sub_scalar`].
+    /// If [`Tensor::try_sub_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sub_scalar(
@@ -137,6 +155,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_sub_scalar(other, alpha))
     }
+    /// Subtracts `alpha` times a number from every element.
+    ///
     /// `aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_sub_scalar(
@@ -146,10 +166,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::sub_scalar(self, other.into(), alpha.into())
     }
+    /// Subtracts `alpha` times a number from every element. In-place form.
+    ///
     /// `aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sub_scalar_`].
+    /// If [`Tensor::try_sub_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sub_scalar_(
@@ -159,6 +181,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_sub_scalar_(other, alpha))
     }
+    /// Subtracts `alpha` times a number from every element. In-place form.
+    ///
     /// `aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_sub_scalar_(
@@ -168,24 +192,30 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::sub_scalar_(self, other.into(), alpha.into())
     }
+    /// `other - alpha * self`: subtraction with the operands swapped.
+    ///
     /// `aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rsub`].
+    /// If [`Tensor::try_rsub`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rsub(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_rsub(other))
     }
+    /// `other - alpha * self`: subtraction with the operands swapped.
+    ///
     /// `aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_rsub(&self, other: &Tensor) -> Result<Tensor> {
         ops::rsub(self, other, Scalar::Int(1))
     }
+    /// `other - alpha * self` for a number `other`.
+    ///
     /// `aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rsub_scalar`].
+    /// If [`Tensor::try_rsub_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rsub_scalar(
@@ -195,6 +225,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_rsub_scalar(other, alpha))
     }
+    /// `other - alpha * self` for a number `other`.
+    ///
     /// `aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_rsub_scalar(
@@ -204,143 +236,171 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::rsub_scalar(self, other.into(), alpha.into())
     }
-    /// The product, element by element, of tensors that broadcast.
+    /// Multiplies element by element, with broadcasting.
     ///
     /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mul`].
+    /// If [`Tensor::try_mul`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mul(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_mul(other))
     }
-    /// The product, element by element, of tensors that broadcast.
+    /// Multiplies element by element, with broadcasting.
     ///
     /// `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_mul(&self, other: &Tensor) -> Result<Tensor> {
         ops::mul(self, other)
     }
-    /// The product, element by element, of tensors that broadcast.
+    /// Multiplies element by element, with broadcasting. In-place form.
     ///
     /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mul_`].
+    /// If [`Tensor::try_mul_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mul_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_mul_(other))
     }
-    /// The product, element by element, of tensors that broadcast.
+    /// Multiplies element by element, with broadcasting. In-place form.
     ///
     /// `aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_mul_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::mul_(self, other)
     }
+    /// Multiplies every element by a number.
+    ///
     /// `aten::mul.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mul_scalar`].
+    /// If [`Tensor::try_mul_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mul_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_mul_scalar(other))
     }
+    /// Multiplies every element by a number.
+    ///
     /// `aten::mul.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_mul_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::mul_scalar(self, other.into())
     }
+    /// Multiplies every element by a number. In-place form.
+    ///
     /// `aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mul_scalar_`].
+    /// If [`Tensor::try_mul_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mul_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_mul_scalar_(other))
     }
+    /// Multiplies every element by a number. In-place form.
+    ///
     /// `aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_mul_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::mul_scalar_(self, other.into())
     }
-    /// The quotient, element by element; integers divide to floats.
+    /// Divides element by element, with broadcasting. Dividing integers gives floats.
     ///
     /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div`].
+    /// If [`Tensor::try_div`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_div(other))
     }
-    /// The quotient, element by element; integers divide to floats.
+    /// Divides element by element, with broadcasting. Dividing integers gives floats.
     ///
     /// `aten::div.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_div(&self, other: &Tensor) -> Result<Tensor> {
         ops::div(self, other)
     }
-    /// The quotient, element by element; integers divide to floats.
+    /// Divides element by element, with broadcasting. Dividing integers gives floats. In-place form.
     ///
     /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_`].
+    /// If [`Tensor::try_div_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_div_(other))
     }
-    /// The quotient, element by element; integers divide to floats.
+    /// Divides element by element, with broadcasting. Dividing integers gives floats. In-place form.
     ///
     /// `aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_div_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::div_(self, other)
     }
+    /// Divides every element by a number. Dividing integers gives floats.
+    ///
     /// `aten::div.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_scalar`].
+    /// If [`Tensor::try_div_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_div_scalar(other))
     }
+    /// Divides every element by a number. Dividing integers gives floats.
+    ///
     /// `aten::div.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_div_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::div_scalar(self, other.into())
     }
+    /// Divides every element by a number. Dividing integers gives floats. In-place form.
+    ///
     /// `aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_scalar_`].
+    /// If [`Tensor::try_div_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_div_scalar_(other))
     }
+    /// Divides every element by a number. Dividing integers gives floats. In-place form.
+    ///
     /// `aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_div_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::div_scalar_(self, other.into())
     }
+    /// Divides, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division.
+    ///
     /// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let (a, b) = (Tensor::new(&[-7.0f32, 7.0]), Tensor::new(&[2.0f32, 2.0]));
+    /// assert_eq!(a.div_mode(&b, Some("floor")).to_vec::<f32>(), [-4.0, 3.0]);
+    /// assert_eq!(a.div_mode(&b, Some("trunc")).to_vec::<f32>(), [-3.0, 3.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_mode`].
+    /// If [`Tensor::try_div_mode`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_mode(&self, other: &Tensor, rounding_mode: Option<&str>) -> Tensor {
         expect_ok(self.try_div_mode(other, rounding_mode))
     }
+    /// Divides, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division.
+    ///
     /// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
     #[inline]
     pub fn try_div_mode(
@@ -350,15 +410,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::div_mode(self, other, rounding_mode)
     }
+    /// Divides, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division. In-place form.
+    ///
     /// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_mode_`].
+    /// If [`Tensor::try_div_mode_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_mode_(&self, other: &Tensor, rounding_mode: Option<&str>) -> &Tensor {
         expect_ok(self.try_div_mode_(other, rounding_mode))
     }
+    /// Divides, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division. In-place form.
+    ///
     /// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
     #[inline]
     pub fn try_div_mode_(
@@ -368,10 +432,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::div_mode_(self, other, rounding_mode)
     }
+    /// Divides by a number, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division.
+    ///
     /// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_scalar_mode`].
+    /// If [`Tensor::try_div_scalar_mode`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_scalar_mode(
@@ -381,6 +447,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_div_scalar_mode(other, rounding_mode))
     }
+    /// Divides by a number, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division.
+    ///
     /// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
     #[inline]
     pub fn try_div_scalar_mode(
@@ -390,10 +458,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::div_scalar_mode(self, other.into(), rounding_mode)
     }
+    /// Divides by a number, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division. In-place form.
+    ///
     /// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_div_scalar_mode_`].
+    /// If [`Tensor::try_div_scalar_mode_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn div_scalar_mode_(
@@ -403,6 +473,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_div_scalar_mode_(other, rounding_mode))
     }
+    /// Divides by a number, then rounds toward zero (`"trunc"`) or down (`"floor"`); `None` is plain division. In-place form.
+    ///
     /// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
     #[inline]
     pub fn try_div_scalar_mode_(
@@ -412,345 +484,448 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::div_scalar_mode_(self, other.into(), rounding_mode)
     }
+    /// Alias of `div`.
+    ///
     /// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_true_divide`].
+    /// If [`Tensor::try_true_divide`] returns an error.
     #[inline]
     #[track_caller]
     pub fn true_divide(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_true_divide(other))
     }
+    /// Alias of `div`.
+    ///
     /// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_true_divide(&self, other: &Tensor) -> Result<Tensor> {
         ops::true_divide(self, other)
     }
+    /// Divides and rounds down, so the result has the sign of the true quotient. Integers stay integers.
+    ///
     /// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_floor_divide`].
+    /// If [`Tensor::try_floor_divide`] returns an error.
     #[inline]
     #[track_caller]
     pub fn floor_divide(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_floor_divide(other))
     }
+    /// Divides and rounds down, so the result has the sign of the true quotient. Integers stay integers.
+    ///
     /// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_floor_divide(&self, other: &Tensor) -> Result<Tensor> {
         ops::floor_divide(self, other)
     }
+    /// Divides and rounds down, so the result has the sign of the true quotient. Integers stay integers. In-place form.
+    ///
     /// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_floor_divide_`].
+    /// If [`Tensor::try_floor_divide_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn floor_divide_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_floor_divide_(other))
     }
+    /// Divides and rounds down, so the result has the sign of the true quotient. Integers stay integers. In-place form.
+    ///
     /// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_floor_divide_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::floor_divide_(self, other)
     }
+    /// Divides by a number and rounds down.
+    ///
     /// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_floor_divide_scalar`].
+    /// If [`Tensor::try_floor_divide_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn floor_divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_floor_divide_scalar(other))
     }
+    /// Divides by a number and rounds down.
+    ///
     /// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_floor_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::floor_divide_scalar(self, other.into())
     }
+    /// Divides by a number and rounds down. In-place form.
+    ///
     /// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_floor_divide_scalar_`].
+    /// If [`Tensor::try_floor_divide_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn floor_divide_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_floor_divide_scalar_(other))
     }
+    /// Divides by a number and rounds down. In-place form.
+    ///
     /// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_floor_divide_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::floor_divide_scalar_(self, other.into())
     }
+    /// The remainder of the division rounded down; it has the sign of the divisor, as Python's `%`.
+    ///
     /// `aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_remainder`].
+    /// If [`Tensor::try_remainder`] returns an error.
     #[inline]
     #[track_caller]
     pub fn remainder(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_remainder(other))
     }
+    /// The remainder of the division rounded down; it has the sign of the divisor, as Python's `%`.
+    ///
     /// `aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_remainder(&self, other: &Tensor) -> Result<Tensor> {
         ops::remainder(self, other)
     }
+    /// The remainder of the division rounded down; it has the sign of the divisor, as Python's `%`. In-place form.
+    ///
     /// `aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_remainder_`].
+    /// If [`Tensor::try_remainder_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn remainder_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_remainder_(other))
     }
+    /// The remainder of the division rounded down; it has the sign of the divisor, as Python's `%`. In-place form.
+    ///
     /// `aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_remainder_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::remainder_(self, other)
     }
+    /// The remainder of dividing by a number; it has the sign of the divisor, as Python's `%`.
+    ///
     /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[-7i64, 7]);
+    /// assert_eq!(x.remainder_scalar(3).to_vec::<i64>(), [2, 1]);
+    /// assert_eq!(x.fmod_scalar(3).to_vec::<i64>(), [-1, 1]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_remainder_scalar`].
+    /// If [`Tensor::try_remainder_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn remainder_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_remainder_scalar(other))
     }
+    /// The remainder of dividing by a number; it has the sign of the divisor, as Python's `%`.
+    ///
     /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_remainder_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::remainder_scalar(self, other.into())
     }
+    /// The remainder of dividing by a number; it has the sign of the divisor, as Python's `%`. In-place form.
+    ///
     /// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_remainder_scalar_`].
+    /// If [`Tensor::try_remainder_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn remainder_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_remainder_scalar_(other))
     }
+    /// The remainder of dividing by a number; it has the sign of the divisor, as Python's `%`. In-place form.
+    ///
     /// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_remainder_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::remainder_scalar_(self, other.into())
     }
+    /// The remainder of the division rounded toward zero; it has the sign of the dividend, as Rust's `%`.
+    ///
     /// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fmod`].
+    /// If [`Tensor::try_fmod`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fmod(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_fmod(other))
     }
+    /// The remainder of the division rounded toward zero; it has the sign of the dividend, as Rust's `%`.
+    ///
     /// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_fmod(&self, other: &Tensor) -> Result<Tensor> {
         ops::fmod(self, other)
     }
+    /// The remainder of the division rounded toward zero; it has the sign of the dividend, as Rust's `%`. In-place form.
+    ///
     /// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fmod_`].
+    /// If [`Tensor::try_fmod_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fmod_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_fmod_(other))
     }
+    /// The remainder of the division rounded toward zero; it has the sign of the dividend, as Rust's `%`. In-place form.
+    ///
     /// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_fmod_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::fmod_(self, other)
     }
+    /// The remainder of dividing by a number; it has the sign of the dividend, as Rust's `%`.
+    ///
     /// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fmod_scalar`].
+    /// If [`Tensor::try_fmod_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fmod_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_fmod_scalar(other))
     }
+    /// The remainder of dividing by a number; it has the sign of the dividend, as Rust's `%`.
+    ///
     /// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_fmod_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::fmod_scalar(self, other.into())
     }
+    /// The remainder of dividing by a number; it has the sign of the dividend, as Rust's `%`. In-place form.
+    ///
     /// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fmod_scalar_`].
+    /// If [`Tensor::try_fmod_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fmod_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_fmod_scalar_(other))
     }
+    /// The remainder of dividing by a number; it has the sign of the dividend, as Rust's `%`. In-place form.
+    ///
     /// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_fmod_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::fmod_scalar_(self, other.into())
     }
+    /// Raises every element of `self` to the power of the element of `exponent`.
+    ///
     /// `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pow`].
+    /// If [`Tensor::try_pow`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pow(&self, exponent: &Tensor) -> Tensor {
         expect_ok(self.try_pow(exponent))
     }
+    /// Raises every element of `self` to the power of the element of `exponent`.
+    ///
     /// `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
     #[inline]
     pub fn try_pow(&self, exponent: &Tensor) -> Result<Tensor> {
         ops::pow(self, exponent)
     }
+    /// Raises every element of `self` to the power of the element of `exponent`. In-place form.
+    ///
     /// `aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pow_`].
+    /// If [`Tensor::try_pow_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pow_(&self, exponent: &Tensor) -> &Tensor {
         expect_ok(self.try_pow_(exponent))
     }
+    /// Raises every element of `self` to the power of the element of `exponent`. In-place form.
+    ///
     /// `aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)`
     #[inline]
     pub fn try_pow_(&self, exponent: &Tensor) -> Result<&Tensor> {
         ops::pow_(self, exponent)
     }
-    /// Every element to the power of one number.
+    /// Raises every element to the power of one number.
     ///
     /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pow_scalar`].
+    /// If [`Tensor::try_pow_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_pow_scalar(exponent))
     }
-    /// Every element to the power of one number.
+    /// Raises every element to the power of one number.
     ///
     /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
     #[inline]
     pub fn try_pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         ops::pow_scalar(self, exponent.into())
     }
-    /// Every element to the power of one number.
+    /// Raises every element to the power of one number. In-place form.
     ///
     /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pow_scalar_`].
+    /// If [`Tensor::try_pow_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pow_scalar_(&self, exponent: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_pow_scalar_(exponent))
     }
-    /// Every element to the power of one number.
+    /// Raises every element to the power of one number. In-place form.
     ///
     /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
     #[inline]
     pub fn try_pow_scalar_(&self, exponent: impl Into<Scalar>) -> Result<&Tensor> {
         ops::pow_scalar_(self, exponent.into())
     }
+    /// Multiplies every element by itself.
+    ///
     /// `aten::square(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_square`].
+    /// If [`Tensor::try_square`] returns an error.
     #[inline]
     #[track_caller]
     pub fn square(&self) -> Tensor {
         expect_ok(self.try_square())
     }
+    /// Multiplies every element by itself.
+    ///
     /// `aten::square(Tensor self) -> Tensor`
     #[inline]
     pub fn try_square(&self) -> Result<Tensor> {
         ops::square(self)
     }
+    /// Multiplies every element by itself, in place.
+    ///
     /// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_square_`].
+    /// If [`Tensor::try_square_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn square_(&self) -> &Tensor {
         expect_ok(self.try_square_())
     }
+    /// Multiplies every element by itself, in place.
+    ///
     /// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_square_(&self) -> Result<&Tensor> {
         ops::square_(self)
     }
+    /// `self + value * tensor1 * tensor2`, with broadcasting.
+    ///
     /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addcmul`].
+    /// If [`Tensor::try_addcmul`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addcmul(&self, tensor1: &Tensor, tensor2: &Tensor) -> Tensor {
         expect_ok(self.try_addcmul(tensor1, tensor2))
     }
+    /// `self + value * tensor1 * tensor2`, with broadcasting.
+    ///
     /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
     #[inline]
     pub fn try_addcmul(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<Tensor> {
         ops::addcmul(self, tensor1, tensor2, Scalar::Int(1))
     }
+    /// `self + value * tensor1 * tensor2`, with broadcasting. In-place form.
+    ///
     /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addcmul_`].
+    /// If [`Tensor::try_addcmul_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addcmul_(&self, tensor1: &Tensor, tensor2: &Tensor) -> &Tensor {
         expect_ok(self.try_addcmul_(tensor1, tensor2))
     }
+    /// `self + value * tensor1 * tensor2`, with broadcasting. In-place form.
+    ///
     /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
     #[inline]
     pub fn try_addcmul_(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<&Tensor> {
         ops::addcmul_(self, tensor1, tensor2, Scalar::Int(1))
     }
+    /// `self + value * tensor1 / tensor2`, with broadcasting.
+    ///
     /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addcdiv`].
+    /// If [`Tensor::try_addcdiv`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor) -> Tensor {
         expect_ok(self.try_addcdiv(tensor1, tensor2))
     }
+    /// `self + value * tensor1 / tensor2`, with broadcasting.
+    ///
     /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
     #[inline]
     pub fn try_addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<Tensor> {
         ops::addcdiv(self, tensor1, tensor2, Scalar::Int(1))
     }
+    /// `self + value * tensor1 / tensor2`, with broadcasting. In-place form.
+    ///
     /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addcdiv_`].
+    /// If [`Tensor::try_addcdiv_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addcdiv_(&self, tensor1: &Tensor, tensor2: &Tensor) -> &Tensor {
         expect_ok(self.try_addcdiv_(tensor1, tensor2))
     }
+    /// `self + value * tensor1 / tensor2`, with broadcasting. In-place form.
+    ///
     /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
     #[inline]
     pub fn try_addcdiv_(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<&Tensor> {
         ops::addcdiv_(self, tensor1, tensor2, Scalar::Int(1))
     }
+    /// Linear interpolation: `self + weight * (end - self)`.
+    ///
     /// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let (a, b) = (Tensor::new(&[0.0f32, 10.0]), Tensor::new(&[4.0f32, 20.0]));
+    /// assert_eq!(a.lerp_scalar(&b, 0.25).to_vec::<f32>(), [1.0, 12.5]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_lerp_scalar`].
+    /// If [`Tensor::try_lerp_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lerp_scalar(&self, end: &Tensor, weight: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_lerp_scalar(end, weight))
     }
+    /// Linear interpolation: `self + weight * (end - self)`.
+    ///
     /// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
     #[inline]
     pub fn try_lerp_scalar(
@@ -760,15 +935,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::lerp_scalar(self, end, weight.into())
     }
+    /// Linear interpolation: `self + weight * (end - self)`. In-place form.
+    ///
     /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lerp_scalar_`].
+    /// If [`Tensor::try_lerp_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lerp_scalar_(&self, end: &Tensor, weight: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_lerp_scalar_(end, weight))
     }
+    /// Linear interpolation: `self + weight * (end - self)`. In-place form.
+    ///
     /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
     #[inline]
     pub fn try_lerp_scalar_(
@@ -778,807 +957,1027 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::lerp_scalar_(self, end, weight.into())
     }
+    /// Linear interpolation with a weight per element: `self + weight * (end - self)`.
+    ///
     /// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lerp`].
+    /// If [`Tensor::try_lerp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Tensor {
         expect_ok(self.try_lerp(end, weight))
     }
+    /// Linear interpolation with a weight per element: `self + weight * (end - self)`.
+    ///
     /// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
     #[inline]
     pub fn try_lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
         ops::lerp(self, end, weight)
     }
+    /// Linear interpolation with a weight per element: `self + weight * (end - self)`. In-place form.
+    ///
     /// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lerp_`].
+    /// If [`Tensor::try_lerp_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> &Tensor {
         expect_ok(self.try_lerp_(end, weight))
     }
+    /// Linear interpolation with a weight per element: `self + weight * (end - self)`. In-place form.
+    ///
     /// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
     #[inline]
     pub fn try_lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<&Tensor> {
         ops::lerp_(self, end, weight)
     }
+    /// `self * 2^other`.
+    ///
     /// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ldexp`].
+    /// If [`Tensor::try_ldexp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ldexp(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_ldexp(other))
     }
+    /// `self * 2^other`.
+    ///
     /// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_ldexp(&self, other: &Tensor) -> Result<Tensor> {
         ops::ldexp(self, other)
     }
+    /// The larger of two elements, position by position. NaN wins over any number.
+    ///
     /// `aten::maximum(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_maximum`].
+    /// If [`Tensor::try_maximum`] returns an error.
     #[inline]
     #[track_caller]
     pub fn maximum(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_maximum(other))
     }
+    /// The larger of two elements, position by position. NaN wins over any number.
+    ///
     /// `aten::maximum(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_maximum(&self, other: &Tensor) -> Result<Tensor> {
         ops::maximum(self, other)
     }
+    /// The smaller of two elements, position by position. NaN wins over any number.
+    ///
     /// `aten::minimum(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_minimum`].
+    /// If [`Tensor::try_minimum`] returns an error.
     #[inline]
     #[track_caller]
     pub fn minimum(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_minimum(other))
     }
+    /// The smaller of two elements, position by position. NaN wins over any number.
+    ///
     /// `aten::minimum(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_minimum(&self, other: &Tensor) -> Result<Tensor> {
         ops::minimum(self, other)
     }
+    /// The larger of two elements, position by position. A number wins over NaN.
+    ///
     /// `aten::fmax(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fmax`].
+    /// If [`Tensor::try_fmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fmax(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_fmax(other))
     }
+    /// The larger of two elements, position by position. A number wins over NaN.
+    ///
     /// `aten::fmax(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_fmax(&self, other: &Tensor) -> Result<Tensor> {
         ops::fmax(self, other)
     }
+    /// The smaller of two elements, position by position. A number wins over NaN.
+    ///
     /// `aten::fmin(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fmin`].
+    /// If [`Tensor::try_fmin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fmin(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_fmin(other))
     }
+    /// The smaller of two elements, position by position. A number wins over NaN.
+    ///
     /// `aten::fmin(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_fmin(&self, other: &Tensor) -> Result<Tensor> {
         ops::fmin(self, other)
     }
+    /// Alias of `maximum`.
+    ///
     /// `aten::max.other(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_other`].
+    /// If [`Tensor::try_max_other`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_other(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_max_other(other))
     }
+    /// Alias of `maximum`.
+    ///
     /// `aten::max.other(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_max_other(&self, other: &Tensor) -> Result<Tensor> {
         ops::max_other(self, other)
     }
+    /// Alias of `minimum`.
+    ///
     /// `aten::min.other(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_min_other`].
+    /// If [`Tensor::try_min_other`] returns an error.
     #[inline]
     #[track_caller]
     pub fn min_other(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_min_other(other))
     }
+    /// Alias of `minimum`.
+    ///
     /// `aten::min.other(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_min_other(&self, other: &Tensor) -> Result<Tensor> {
         ops::min_other(self, other)
     }
+    /// `sqrt(self² + other²)`, computed without overflow.
+    ///
     /// `aten::hypot(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hypot`].
+    /// If [`Tensor::try_hypot`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hypot(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_hypot(other))
     }
+    /// `sqrt(self² + other²)`, computed without overflow.
+    ///
     /// `aten::hypot(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_hypot(&self, other: &Tensor) -> Result<Tensor> {
         ops::hypot(self, other)
     }
+    /// `sqrt(self² + other²)`, computed without overflow. In-place form.
+    ///
     /// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hypot_`].
+    /// If [`Tensor::try_hypot_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hypot_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_hypot_(other))
     }
+    /// `sqrt(self² + other²)`, computed without overflow. In-place form.
+    ///
     /// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_hypot_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::hypot_(self, other)
     }
+    /// `log(exp(self) + exp(other))`, computed without overflow.
+    ///
     /// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logaddexp`].
+    /// If [`Tensor::try_logaddexp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logaddexp(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logaddexp(other))
     }
+    /// `log(exp(self) + exp(other))`, computed without overflow.
+    ///
     /// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_logaddexp(&self, other: &Tensor) -> Result<Tensor> {
         ops::logaddexp(self, other)
     }
+    /// `log2(2^self + 2^other)`, computed without overflow.
+    ///
     /// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logaddexp2`].
+    /// If [`Tensor::try_logaddexp2`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logaddexp2(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logaddexp2(other))
     }
+    /// `log2(2^self + 2^other)`, computed without overflow.
+    ///
     /// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_logaddexp2(&self, other: &Tensor) -> Result<Tensor> {
         ops::logaddexp2(self, other)
     }
+    /// The angle in radians between the positive x axis and the point (`other`, `self`), from -π to π.
+    ///
     /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atan2`].
+    /// If [`Tensor::try_atan2`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atan2(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_atan2(other))
     }
+    /// The angle in radians between the positive x axis and the point (`other`, `self`), from -π to π.
+    ///
     /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_atan2(&self, other: &Tensor) -> Result<Tensor> {
         ops::atan2(self, other)
     }
+    /// The angle in radians between the positive x axis and the point (`other`, `self`), from -π to π. In-place form.
+    ///
     /// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atan2_`].
+    /// If [`Tensor::try_atan2_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atan2_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_atan2_(other))
     }
+    /// The angle in radians between the positive x axis and the point (`other`, `self`), from -π to π. In-place form.
+    ///
     /// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_atan2_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::atan2_(self, other)
     }
+    /// The magnitude of `self` with the sign of `other`, zeros included.
+    ///
     /// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_copysign`].
+    /// If [`Tensor::try_copysign`] returns an error.
     #[inline]
     #[track_caller]
     pub fn copysign(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_copysign(other))
     }
+    /// The magnitude of `self` with the sign of `other`, zeros included.
+    ///
     /// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_copysign(&self, other: &Tensor) -> Result<Tensor> {
         ops::copysign(self, other)
     }
+    /// The magnitude of `self` with the sign of `other`, zeros included. In-place form.
+    ///
     /// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_copysign_`].
+    /// If [`Tensor::try_copysign_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn copysign_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_copysign_(other))
     }
+    /// The magnitude of `self` with the sign of `other`, zeros included. In-place form.
+    ///
     /// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_copysign_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::copysign_(self, other)
     }
+    /// The magnitude of every element with the sign of one number.
+    ///
     /// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_copysign_scalar`].
+    /// If [`Tensor::try_copysign_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn copysign_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_copysign_scalar(other))
     }
+    /// The magnitude of every element with the sign of one number.
+    ///
     /// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_copysign_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::copysign_scalar(self, other.into())
     }
+    /// The magnitude of every element with the sign of one number. In-place form.
+    ///
     /// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_copysign_scalar_`].
+    /// If [`Tensor::try_copysign_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn copysign_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_copysign_scalar_(other))
     }
+    /// The magnitude of every element with the sign of one number. In-place form.
+    ///
     /// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_copysign_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::copysign_scalar_(self, other.into())
     }
+    /// `self * log(other)`, which is 0 where `self` is 0 (unless `other` is NaN).
+    ///
     /// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_xlogy`].
+    /// If [`Tensor::try_xlogy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn xlogy(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_xlogy(other))
     }
+    /// `self * log(other)`, which is 0 where `self` is 0 (unless `other` is NaN).
+    ///
     /// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_xlogy(&self, other: &Tensor) -> Result<Tensor> {
         ops::xlogy(self, other)
     }
+    /// `self * log(other)`, which is 0 where `self` is 0 (unless `other` is NaN). In-place form.
+    ///
     /// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_xlogy_`].
+    /// If [`Tensor::try_xlogy_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn xlogy_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_xlogy_(other))
     }
+    /// `self * log(other)`, which is 0 where `self` is 0 (unless `other` is NaN). In-place form.
+    ///
     /// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_xlogy_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::xlogy_(self, other)
     }
+    /// `self * log(other)` for a number `other`; 0 where `self` is 0.
+    ///
     /// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_xlogy_scalar`].
+    /// If [`Tensor::try_xlogy_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn xlogy_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_xlogy_scalar(other))
     }
+    /// `self * log(other)` for a number `other`; 0 where `self` is 0.
+    ///
     /// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_xlogy_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::xlogy_scalar(self, other.into())
     }
+    /// `self * log(other)` for a number `other`; 0 where `self` is 0. In-place form.
+    ///
     /// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_xlogy_scalar_`].
+    /// If [`Tensor::try_xlogy_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn xlogy_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_xlogy_scalar_(other))
     }
+    /// `self * log(other)` for a number `other`; 0 where `self` is 0. In-place form.
+    ///
     /// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_xlogy_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::xlogy_scalar_(self, other.into())
     }
+    /// The step function: 0 for negative elements, 1 for positive ones, and the element of `values` at 0.
+    ///
     /// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_heaviside`].
+    /// If [`Tensor::try_heaviside`] returns an error.
     #[inline]
     #[track_caller]
     pub fn heaviside(&self, values: &Tensor) -> Tensor {
         expect_ok(self.try_heaviside(values))
     }
+    /// The step function: 0 for negative elements, 1 for positive ones, and the element of `values` at 0.
+    ///
     /// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
     #[inline]
     pub fn try_heaviside(&self, values: &Tensor) -> Result<Tensor> {
         ops::heaviside(self, values)
     }
+    /// The step function: 0 for negative elements, 1 for positive ones, and the element of `values` at 0. In-place form.
+    ///
     /// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_heaviside_`].
+    /// If [`Tensor::try_heaviside_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn heaviside_(&self, values: &Tensor) -> &Tensor {
         expect_ok(self.try_heaviside_(values))
     }
+    /// The step function: 0 for negative elements, 1 for positive ones, and the element of `values` at 0. In-place form.
+    ///
     /// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
     #[inline]
     pub fn try_heaviside_(&self, values: &Tensor) -> Result<&Tensor> {
         ops::heaviside_(self, values)
     }
+    /// Flips the sign of every element.
+    ///
     /// `aten::neg(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_neg`].
+    /// If [`Tensor::try_neg`] returns an error.
     #[inline]
     #[track_caller]
     pub fn neg(&self) -> Tensor {
         expect_ok(self.try_neg())
     }
+    /// Flips the sign of every element.
+    ///
     /// `aten::neg(Tensor self) -> Tensor`
     #[inline]
     pub fn try_neg(&self) -> Result<Tensor> {
         ops::neg(self)
     }
+    /// Flips the sign of every element. In-place form.
+    ///
     /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_neg_`].
+    /// If [`Tensor::try_neg_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn neg_(&self) -> &Tensor {
         expect_ok(self.try_neg_())
     }
+    /// Flips the sign of every element. In-place form.
+    ///
     /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_neg_(&self) -> Result<&Tensor> {
         ops::neg_(self)
     }
-    /// The absolute value of every element.
+    /// The absolute value of every element; of a complex one its magnitude.
     ///
     /// `aten::abs(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_abs`].
+    /// If [`Tensor::try_abs`] returns an error.
     #[inline]
     #[track_caller]
     pub fn abs(&self) -> Tensor {
         expect_ok(self.try_abs())
     }
-    /// The absolute value of every element.
+    /// The absolute value of every element; of a complex one its magnitude.
     ///
     /// `aten::abs(Tensor self) -> Tensor`
     #[inline]
     pub fn try_abs(&self) -> Result<Tensor> {
         ops::abs(self)
     }
-    /// The absolute value of every element.
+    /// The absolute value of every element; of a complex one its magnitude. In-place form.
     ///
     /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_abs_`].
+    /// If [`Tensor::try_abs_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn abs_(&self) -> &Tensor {
         expect_ok(self.try_abs_())
     }
-    /// The absolute value of every element.
+    /// The absolute value of every element; of a complex one its magnitude. In-place form.
     ///
     /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_abs_(&self) -> Result<&Tensor> {
         ops::abs_(self)
     }
+    /// Rounds every element down to an integer.
+    ///
     /// `aten::floor(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_floor`].
+    /// If [`Tensor::try_floor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn floor(&self) -> Tensor {
         expect_ok(self.try_floor())
     }
+    /// Rounds every element down to an integer.
+    ///
     /// `aten::floor(Tensor self) -> Tensor`
     #[inline]
     pub fn try_floor(&self) -> Result<Tensor> {
         ops::floor(self)
     }
+    /// Rounds every element down to an integer. In-place form.
+    ///
     /// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_floor_`].
+    /// If [`Tensor::try_floor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn floor_(&self) -> &Tensor {
         expect_ok(self.try_floor_())
     }
+    /// Rounds every element down to an integer. In-place form.
+    ///
     /// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_floor_(&self) -> Result<&Tensor> {
         ops::floor_(self)
     }
+    /// Rounds every element up to an integer.
+    ///
     /// `aten::ceil(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ceil`].
+    /// If [`Tensor::try_ceil`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ceil(&self) -> Tensor {
         expect_ok(self.try_ceil())
     }
+    /// Rounds every element up to an integer.
+    ///
     /// `aten::ceil(Tensor self) -> Tensor`
     #[inline]
     pub fn try_ceil(&self) -> Result<Tensor> {
         ops::ceil(self)
     }
+    /// Rounds every element up to an integer. In-place form.
+    ///
     /// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ceil_`].
+    /// If [`Tensor::try_ceil_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ceil_(&self) -> &Tensor {
         expect_ok(self.try_ceil_())
     }
+    /// Rounds every element up to an integer. In-place form.
+    ///
     /// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_ceil_(&self) -> Result<&Tensor> {
         ops::ceil_(self)
     }
+    /// Rounds every element to the nearest integer; halves go to the even one.
+    ///
     /// `aten::round(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_round`].
+    /// If [`Tensor::try_round`] returns an error.
     #[inline]
     #[track_caller]
     pub fn round(&self) -> Tensor {
         expect_ok(self.try_round())
     }
+    /// Rounds every element to the nearest integer; halves go to the even one.
+    ///
     /// `aten::round(Tensor self) -> Tensor`
     #[inline]
     pub fn try_round(&self) -> Result<Tensor> {
         ops::round(self)
     }
+    /// Rounds every element to the nearest integer; halves go to the even one. In-place form.
+    ///
     /// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_round_`].
+    /// If [`Tensor::try_round_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn round_(&self) -> &Tensor {
         expect_ok(self.try_round_())
     }
+    /// Rounds every element to the nearest integer; halves go to the even one. In-place form.
+    ///
     /// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_round_(&self) -> Result<&Tensor> {
         ops::round_(self)
     }
+    /// Rounds every element toward zero.
+    ///
     /// `aten::trunc(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_trunc`].
+    /// If [`Tensor::try_trunc`] returns an error.
     #[inline]
     #[track_caller]
     pub fn trunc(&self) -> Tensor {
         expect_ok(self.try_trunc())
     }
+    /// Rounds every element toward zero.
+    ///
     /// `aten::trunc(Tensor self) -> Tensor`
     #[inline]
     pub fn try_trunc(&self) -> Result<Tensor> {
         ops::trunc(self)
     }
+    /// Rounds every element toward zero. In-place form.
+    ///
     /// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_trunc_`].
+    /// If [`Tensor::try_trunc_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn trunc_(&self) -> &Tensor {
         expect_ok(self.try_trunc_())
     }
+    /// Rounds every element toward zero. In-place form.
+    ///
     /// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_trunc_(&self) -> Result<&Tensor> {
         ops::trunc_(self)
     }
+    /// Rounds every element to a number of decimal places; negative counts round before the point.
+    ///
     /// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_round_decimals`].
+    /// If [`Tensor::try_round_decimals`] returns an error.
     #[inline]
     #[track_caller]
     pub fn round_decimals(&self, decimals: i64) -> Tensor {
         expect_ok(self.try_round_decimals(decimals))
     }
+    /// Rounds every element to a number of decimal places; negative counts round before the point.
+    ///
     /// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
     #[inline]
     pub fn try_round_decimals(&self, decimals: i64) -> Result<Tensor> {
         ops::round_decimals(self, decimals)
     }
+    /// Rounds every element to a number of decimal places; negative counts round before the point. In-place form.
+    ///
     /// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_round_decimals_`].
+    /// If [`Tensor::try_round_decimals_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn round_decimals_(&self, decimals: i64) -> &Tensor {
         expect_ok(self.try_round_decimals_(decimals))
     }
+    /// Rounds every element to a number of decimal places; negative counts round before the point. In-place form.
+    ///
     /// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
     #[inline]
     pub fn try_round_decimals_(&self, decimals: i64) -> Result<&Tensor> {
         ops::round_decimals_(self, decimals)
     }
+    /// The sign of every element (-1, 0 or 1); of a complex one, the number of magnitude 1 with the same angle.
+    ///
     /// `aten::sgn(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sgn`].
+    /// If [`Tensor::try_sgn`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sgn(&self) -> Tensor {
         expect_ok(self.try_sgn())
     }
+    /// The sign of every element (-1, 0 or 1); of a complex one, the number of magnitude 1 with the same angle.
+    ///
     /// `aten::sgn(Tensor self) -> Tensor`
     #[inline]
     pub fn try_sgn(&self) -> Result<Tensor> {
         ops::sgn(self)
     }
+    /// The sign of every element (-1, 0 or 1); of a complex one, the number of magnitude 1 with the same angle. In-place form.
+    ///
     /// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sgn_`].
+    /// If [`Tensor::try_sgn_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sgn_(&self) -> &Tensor {
         expect_ok(self.try_sgn_())
     }
+    /// The sign of every element (-1, 0 or 1); of a complex one, the number of magnitude 1 with the same angle. In-place form.
+    ///
     /// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_sgn_(&self) -> Result<&Tensor> {
         ops::sgn_(self)
     }
+    /// The sign of every element, -1, 0 or 1.
+    ///
     /// `aten::sign(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sign`].
+    /// If [`Tensor::try_sign`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sign(&self) -> Tensor {
         expect_ok(self.try_sign())
     }
+    /// The sign of every element, -1, 0 or 1.
+    ///
     /// `aten::sign(Tensor self) -> Tensor`
     #[inline]
     pub fn try_sign(&self) -> Result<Tensor> {
         ops::sign(self)
     }
+    /// The sign of every element, -1, 0 or 1. In-place form.
+    ///
     /// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sign_`].
+    /// If [`Tensor::try_sign_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sign_(&self) -> &Tensor {
         expect_ok(self.try_sign_())
     }
+    /// The sign of every element, -1, 0 or 1. In-place form.
+    ///
     /// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_sign_(&self) -> Result<&Tensor> {
         ops::sign_(self)
     }
+    /// The fractional part of every element, with its sign.
+    ///
     /// `aten::frac(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_frac`].
+    /// If [`Tensor::try_frac`] returns an error.
     #[inline]
     #[track_caller]
     pub fn frac(&self) -> Tensor {
         expect_ok(self.try_frac())
     }
+    /// The fractional part of every element, with its sign.
+    ///
     /// `aten::frac(Tensor self) -> Tensor`
     #[inline]
     pub fn try_frac(&self) -> Result<Tensor> {
         ops::frac(self)
     }
+    /// The fractional part of every element, with its sign. In-place form.
+    ///
     /// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_frac_`].
+    /// If [`Tensor::try_frac_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn frac_(&self) -> &Tensor {
         expect_ok(self.try_frac_())
     }
+    /// The fractional part of every element, with its sign. In-place form.
+    ///
     /// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_frac_(&self) -> Result<&Tensor> {
         ops::frac_(self)
     }
+    /// The complex conjugate of every element. Real tensors are copied.
+    ///
     /// `aten::conj_physical(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_conj_physical`].
+    /// If [`Tensor::try_conj_physical`] returns an error.
     #[inline]
     #[track_caller]
     pub fn conj_physical(&self) -> Tensor {
         expect_ok(self.try_conj_physical())
     }
+    /// The complex conjugate of every element. Real tensors are copied.
+    ///
     /// `aten::conj_physical(Tensor self) -> Tensor`
     #[inline]
     pub fn try_conj_physical(&self) -> Result<Tensor> {
         ops::conj_physical(self)
     }
+    /// The complex conjugate of every element. Real tensors are copied. In-place form.
+    ///
     /// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_conj_physical_`].
+    /// If [`Tensor::try_conj_physical_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn conj_physical_(&self) -> &Tensor {
         expect_ok(self.try_conj_physical_())
     }
+    /// The complex conjugate of every element. Real tensors are copied. In-place form.
+    ///
     /// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_conj_physical_(&self) -> Result<&Tensor> {
         ops::conj_physical_(self)
     }
+    /// The angle of every complex element in radians; 0 or π for real ones.
+    ///
     /// `aten::angle(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_angle`].
+    /// If [`Tensor::try_angle`] returns an error.
     #[inline]
     #[track_caller]
     pub fn angle(&self) -> Tensor {
         expect_ok(self.try_angle())
     }
+    /// The angle of every complex element in radians; 0 or π for real ones.
+    ///
     /// `aten::angle(Tensor self) -> Tensor`
     #[inline]
     pub fn try_angle(&self) -> Result<Tensor> {
         ops::angle(self)
     }
+    /// A view of a complex tensor as a real one, with a last dimension of size 2 for the two parts.
+    ///
     /// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_view_as_real`].
+    /// If [`Tensor::try_view_as_real`] returns an error.
     #[inline]
     #[track_caller]
     pub fn view_as_real(&self) -> Tensor {
         expect_ok(self.try_view_as_real())
     }
+    /// A view of a complex tensor as a real one, with a last dimension of size 2 for the two parts.
+    ///
     /// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_view_as_real(&self) -> Result<Tensor> {
         ops::view_as_real(self)
     }
+    /// A view of a real tensor whose last dimension has size 2 as a complex one.
+    ///
     /// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_view_as_complex`].
+    /// If [`Tensor::try_view_as_complex`] returns an error.
     #[inline]
     #[track_caller]
     pub fn view_as_complex(&self) -> Tensor {
         expect_ok(self.try_view_as_complex())
     }
+    /// A view of a real tensor whose last dimension has size 2 as a complex one.
+    ///
     /// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_view_as_complex(&self) -> Result<Tensor> {
         ops::view_as_complex(self)
     }
+    /// A view of the real parts; a real tensor is returned as it is.
+    ///
     /// `aten::real(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_real`].
+    /// If [`Tensor::try_real`] returns an error.
     #[inline]
     #[track_caller]
     pub fn real(&self) -> Tensor {
         expect_ok(self.try_real())
     }
+    /// A view of the real parts; a real tensor is returned as it is.
+    ///
     /// `aten::real(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_real(&self) -> Result<Tensor> {
         ops::real(self)
     }
+    /// A view of the imaginary parts of a complex tensor.
+    ///
     /// `aten::imag(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_imag`].
+    /// If [`Tensor::try_imag`] returns an error.
     #[inline]
     #[track_caller]
     pub fn imag(&self) -> Tensor {
         expect_ok(self.try_imag())
     }
+    /// A view of the imaginary parts of a complex tensor.
+    ///
     /// `aten::imag(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_imag(&self) -> Result<Tensor> {
         ops::imag(self)
     }
+    /// The complex conjugate of every element. Unlike in PyTorch it is computed at once; a real tensor is returned as it is.
+    ///
     /// `aten::conj(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_conj`].
+    /// If [`Tensor::try_conj`] returns an error.
     #[inline]
     #[track_caller]
     pub fn conj(&self) -> Tensor {
         expect_ok(self.try_conj())
     }
+    /// The complex conjugate of every element. Unlike in PyTorch it is computed at once; a real tensor is returned as it is.
+    ///
     /// `aten::conj(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_conj(&self) -> Result<Tensor> {
         ops::conj(self)
     }
+    /// Returns the tensor unchanged, because conjugates are never lazy here.
+    ///
     /// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_resolve_conj`].
+    /// If [`Tensor::try_resolve_conj`] returns an error.
     #[inline]
     #[track_caller]
     pub fn resolve_conj(&self) -> Tensor {
         expect_ok(self.try_resolve_conj())
     }
+    /// Returns the tensor unchanged, because conjugates are never lazy here.
+    ///
     /// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_resolve_conj(&self) -> Result<Tensor> {
         ops::resolve_conj(self)
     }
+    /// The conjugate transpose of the last two dimensions.
+    ///
     /// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adjoint`].
+    /// If [`Tensor::try_adjoint`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adjoint(&self) -> Tensor {
         expect_ok(self.try_adjoint())
     }
+    /// The conjugate transpose of the last two dimensions.
+    ///
     /// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_adjoint(&self) -> Result<Tensor> {
         ops::adjoint(self)
     }
+    /// `1 / x` of every element.
+    ///
     /// `aten::reciprocal(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reciprocal`].
+    /// If [`Tensor::try_reciprocal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reciprocal(&self) -> Tensor {
         expect_ok(self.try_reciprocal())
     }
+    /// `1 / x` of every element.
+    ///
     /// `aten::reciprocal(Tensor self) -> Tensor`
     #[inline]
     pub fn try_reciprocal(&self) -> Result<Tensor> {
         ops::reciprocal(self)
     }
+    /// `1 / x` of every element. In-place form.
+    ///
     /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reciprocal_`].
+    /// If [`Tensor::try_reciprocal_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reciprocal_(&self) -> &Tensor {
         expect_ok(self.try_reciprocal_())
     }
+    /// `1 / x` of every element. In-place form.
+    ///
     /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_reciprocal_(&self) -> Result<&Tensor> {
@@ -1589,7 +1988,7 @@ impl Tensor {
     /// `aten::sqrt(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sqrt`].
+    /// If [`Tensor::try_sqrt`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sqrt(&self) -> Tensor {
@@ -1602,139 +2001,163 @@ impl Tensor {
     pub fn try_sqrt(&self) -> Result<Tensor> {
         ops::sqrt(self)
     }
-    /// The square root of every element.
+    /// The square root of every element. In-place form.
     ///
     /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sqrt_`].
+    /// If [`Tensor::try_sqrt_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sqrt_(&self) -> &Tensor {
         expect_ok(self.try_sqrt_())
     }
-    /// The square root of every element.
+    /// The square root of every element. In-place form.
     ///
     /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_sqrt_(&self) -> Result<&Tensor> {
         ops::sqrt_(self)
     }
+    /// `1 / sqrt(x)` of every element.
+    ///
     /// `aten::rsqrt(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rsqrt`].
+    /// If [`Tensor::try_rsqrt`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rsqrt(&self) -> Tensor {
         expect_ok(self.try_rsqrt())
     }
+    /// `1 / sqrt(x)` of every element.
+    ///
     /// `aten::rsqrt(Tensor self) -> Tensor`
     #[inline]
     pub fn try_rsqrt(&self) -> Result<Tensor> {
         ops::rsqrt(self)
     }
+    /// `1 / sqrt(x)` of every element. In-place form.
+    ///
     /// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rsqrt_`].
+    /// If [`Tensor::try_rsqrt_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rsqrt_(&self) -> &Tensor {
         expect_ok(self.try_rsqrt_())
     }
+    /// `1 / sqrt(x)` of every element. In-place form.
+    ///
     /// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_rsqrt_(&self) -> Result<&Tensor> {
         ops::rsqrt_(self)
     }
-    /// The exponential function of every element.
+    /// The exponential `e^x` of every element.
     ///
     /// `aten::exp(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_exp`].
+    /// If [`Tensor::try_exp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn exp(&self) -> Tensor {
         expect_ok(self.try_exp())
     }
-    /// The exponential function of every element.
+    /// The exponential `e^x` of every element.
     ///
     /// `aten::exp(Tensor self) -> Tensor`
     #[inline]
     pub fn try_exp(&self) -> Result<Tensor> {
         ops::exp(self)
     }
-    /// The exponential function of every element.
+    /// The exponential `e^x` of every element. In-place form.
     ///
     /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_exp_`].
+    /// If [`Tensor::try_exp_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn exp_(&self) -> &Tensor {
         expect_ok(self.try_exp_())
     }
-    /// The exponential function of every element.
+    /// The exponential `e^x` of every element. In-place form.
     ///
     /// `aten::exp_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_exp_(&self) -> Result<&Tensor> {
         ops::exp_(self)
     }
+    /// `2^x` of every element.
+    ///
     /// `aten::exp2(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_exp2`].
+    /// If [`Tensor::try_exp2`] returns an error.
     #[inline]
     #[track_caller]
     pub fn exp2(&self) -> Tensor {
         expect_ok(self.try_exp2())
     }
+    /// `2^x` of every element.
+    ///
     /// `aten::exp2(Tensor self) -> Tensor`
     #[inline]
     pub fn try_exp2(&self) -> Result<Tensor> {
         ops::exp2(self)
     }
+    /// `2^x` of every element. In-place form.
+    ///
     /// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_exp2_`].
+    /// If [`Tensor::try_exp2_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn exp2_(&self) -> &Tensor {
         expect_ok(self.try_exp2_())
     }
+    /// `2^x` of every element. In-place form.
+    ///
     /// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_exp2_(&self) -> Result<&Tensor> {
         ops::exp2_(self)
     }
+    /// `exp(x) - 1` of every element, accurate near 0.
+    ///
     /// `aten::expm1(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_expm1`].
+    /// If [`Tensor::try_expm1`] returns an error.
     #[inline]
     #[track_caller]
     pub fn expm1(&self) -> Tensor {
         expect_ok(self.try_expm1())
     }
+    /// `exp(x) - 1` of every element, accurate near 0.
+    ///
     /// `aten::expm1(Tensor self) -> Tensor`
     #[inline]
     pub fn try_expm1(&self) -> Result<Tensor> {
         ops::expm1(self)
     }
+    /// `exp(x) - 1` of every element, accurate near 0. In-place form.
+    ///
     /// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_expm1_`].
+    /// If [`Tensor::try_expm1_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn expm1_(&self) -> &Tensor {
         expect_ok(self.try_expm1_())
     }
+    /// `exp(x) - 1` of every element, accurate near 0. In-place form.
+    ///
     /// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_expm1_(&self) -> Result<&Tensor> {
@@ -1745,7 +2168,7 @@ impl Tensor {
     /// `aten::log(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log`].
+    /// If [`Tensor::try_log`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log(&self) -> Tensor {
@@ -1758,103 +2181,127 @@ impl Tensor {
     pub fn try_log(&self) -> Result<Tensor> {
         ops::log(self)
     }
-    /// The natural logarithm of every element.
+    /// The natural logarithm of every element. In-place form.
     ///
     /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log_`].
+    /// If [`Tensor::try_log_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log_(&self) -> &Tensor {
         expect_ok(self.try_log_())
     }
-    /// The natural logarithm of every element.
+    /// The natural logarithm of every element. In-place form.
     ///
     /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_log_(&self) -> Result<&Tensor> {
         ops::log_(self)
     }
+    /// The logarithm to base 2 of every element.
+    ///
     /// `aten::log2(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log2`].
+    /// If [`Tensor::try_log2`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log2(&self) -> Tensor {
         expect_ok(self.try_log2())
     }
+    /// The logarithm to base 2 of every element.
+    ///
     /// `aten::log2(Tensor self) -> Tensor`
     #[inline]
     pub fn try_log2(&self) -> Result<Tensor> {
         ops::log2(self)
     }
+    /// The logarithm to base 2 of every element. In-place form.
+    ///
     /// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log2_`].
+    /// If [`Tensor::try_log2_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log2_(&self) -> &Tensor {
         expect_ok(self.try_log2_())
     }
+    /// The logarithm to base 2 of every element. In-place form.
+    ///
     /// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_log2_(&self) -> Result<&Tensor> {
         ops::log2_(self)
     }
+    /// The logarithm to base 10 of every element.
+    ///
     /// `aten::log10(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log10`].
+    /// If [`Tensor::try_log10`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log10(&self) -> Tensor {
         expect_ok(self.try_log10())
     }
+    /// The logarithm to base 10 of every element.
+    ///
     /// `aten::log10(Tensor self) -> Tensor`
     #[inline]
     pub fn try_log10(&self) -> Result<Tensor> {
         ops::log10(self)
     }
+    /// The logarithm to base 10 of every element. In-place form.
+    ///
     /// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log10_`].
+    /// If [`Tensor::try_log10_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log10_(&self) -> &Tensor {
         expect_ok(self.try_log10_())
     }
+    /// The logarithm to base 10 of every element. In-place form.
+    ///
     /// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_log10_(&self) -> Result<&Tensor> {
         ops::log10_(self)
     }
+    /// `log(1 + x)` of every element, accurate near 0.
+    ///
     /// `aten::log1p(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log1p`].
+    /// If [`Tensor::try_log1p`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log1p(&self) -> Tensor {
         expect_ok(self.try_log1p())
     }
+    /// `log(1 + x)` of every element, accurate near 0.
+    ///
     /// `aten::log1p(Tensor self) -> Tensor`
     #[inline]
     pub fn try_log1p(&self) -> Result<Tensor> {
         ops::log1p(self)
     }
+    /// `log(1 + x)` of every element, accurate near 0. In-place form.
+    ///
     /// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log1p_`].
+    /// If [`Tensor::try_log1p_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log1p_(&self) -> &Tensor {
         expect_ok(self.try_log1p_())
     }
+    /// `log(1 + x)` of every element, accurate near 0. In-place form.
+    ///
     /// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_log1p_(&self) -> Result<&Tensor> {
@@ -1865,7 +2312,7 @@ impl Tensor {
     /// `aten::sin(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sin`].
+    /// If [`Tensor::try_sin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sin(&self) -> Tensor {
@@ -1878,18 +2325,18 @@ impl Tensor {
     pub fn try_sin(&self) -> Result<Tensor> {
         ops::sin(self)
     }
-    /// The sine of every element, in radians.
+    /// The sine of every element, in radians. In-place form.
     ///
     /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sin_`].
+    /// If [`Tensor::try_sin_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sin_(&self) -> &Tensor {
         expect_ok(self.try_sin_())
     }
-    /// The sine of every element, in radians.
+    /// The sine of every element, in radians. In-place form.
     ///
     /// `aten::sin_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
@@ -1901,7 +2348,7 @@ impl Tensor {
     /// `aten::cos(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cos`].
+    /// If [`Tensor::try_cos`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cos(&self) -> Tensor {
@@ -1914,187 +2361,235 @@ impl Tensor {
     pub fn try_cos(&self) -> Result<Tensor> {
         ops::cos(self)
     }
-    /// The cosine of every element, in radians.
+    /// The cosine of every element, in radians. In-place form.
     ///
     /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cos_`].
+    /// If [`Tensor::try_cos_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cos_(&self) -> &Tensor {
         expect_ok(self.try_cos_())
     }
-    /// The cosine of every element, in radians.
+    /// The cosine of every element, in radians. In-place form.
     ///
     /// `aten::cos_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_cos_(&self) -> Result<&Tensor> {
         ops::cos_(self)
     }
+    /// The tangent of every element, in radians.
+    ///
     /// `aten::tan(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tan`].
+    /// If [`Tensor::try_tan`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tan(&self) -> Tensor {
         expect_ok(self.try_tan())
     }
+    /// The tangent of every element, in radians.
+    ///
     /// `aten::tan(Tensor self) -> Tensor`
     #[inline]
     pub fn try_tan(&self) -> Result<Tensor> {
         ops::tan(self)
     }
+    /// The tangent of every element, in radians. In-place form.
+    ///
     /// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tan_`].
+    /// If [`Tensor::try_tan_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tan_(&self) -> &Tensor {
         expect_ok(self.try_tan_())
     }
+    /// The tangent of every element, in radians. In-place form.
+    ///
     /// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_tan_(&self) -> Result<&Tensor> {
         ops::tan_(self)
     }
+    /// The inverse sine of every element, in radians; NaN outside [-1, 1].
+    ///
     /// `aten::asin(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_asin`].
+    /// If [`Tensor::try_asin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn asin(&self) -> Tensor {
         expect_ok(self.try_asin())
     }
+    /// The inverse sine of every element, in radians; NaN outside [-1, 1].
+    ///
     /// `aten::asin(Tensor self) -> Tensor`
     #[inline]
     pub fn try_asin(&self) -> Result<Tensor> {
         ops::asin(self)
     }
+    /// The inverse sine of every element, in radians; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_asin_`].
+    /// If [`Tensor::try_asin_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn asin_(&self) -> &Tensor {
         expect_ok(self.try_asin_())
     }
+    /// The inverse sine of every element, in radians; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_asin_(&self) -> Result<&Tensor> {
         ops::asin_(self)
     }
+    /// The inverse cosine of every element, in radians; NaN outside [-1, 1].
+    ///
     /// `aten::acos(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_acos`].
+    /// If [`Tensor::try_acos`] returns an error.
     #[inline]
     #[track_caller]
     pub fn acos(&self) -> Tensor {
         expect_ok(self.try_acos())
     }
+    /// The inverse cosine of every element, in radians; NaN outside [-1, 1].
+    ///
     /// `aten::acos(Tensor self) -> Tensor`
     #[inline]
     pub fn try_acos(&self) -> Result<Tensor> {
         ops::acos(self)
     }
+    /// The inverse cosine of every element, in radians; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_acos_`].
+    /// If [`Tensor::try_acos_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn acos_(&self) -> &Tensor {
         expect_ok(self.try_acos_())
     }
+    /// The inverse cosine of every element, in radians; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_acos_(&self) -> Result<&Tensor> {
         ops::acos_(self)
     }
+    /// The inverse tangent of every element, in radians.
+    ///
     /// `aten::atan(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atan`].
+    /// If [`Tensor::try_atan`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atan(&self) -> Tensor {
         expect_ok(self.try_atan())
     }
+    /// The inverse tangent of every element, in radians.
+    ///
     /// `aten::atan(Tensor self) -> Tensor`
     #[inline]
     pub fn try_atan(&self) -> Result<Tensor> {
         ops::atan(self)
     }
+    /// The inverse tangent of every element, in radians. In-place form.
+    ///
     /// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atan_`].
+    /// If [`Tensor::try_atan_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atan_(&self) -> &Tensor {
         expect_ok(self.try_atan_())
     }
+    /// The inverse tangent of every element, in radians. In-place form.
+    ///
     /// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_atan_(&self) -> Result<&Tensor> {
         ops::atan_(self)
     }
+    /// The hyperbolic sine of every element.
+    ///
     /// `aten::sinh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sinh`].
+    /// If [`Tensor::try_sinh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sinh(&self) -> Tensor {
         expect_ok(self.try_sinh())
     }
+    /// The hyperbolic sine of every element.
+    ///
     /// `aten::sinh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_sinh(&self) -> Result<Tensor> {
         ops::sinh(self)
     }
+    /// The hyperbolic sine of every element. In-place form.
+    ///
     /// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sinh_`].
+    /// If [`Tensor::try_sinh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sinh_(&self) -> &Tensor {
         expect_ok(self.try_sinh_())
     }
+    /// The hyperbolic sine of every element. In-place form.
+    ///
     /// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_sinh_(&self) -> Result<&Tensor> {
         ops::sinh_(self)
     }
+    /// The hyperbolic cosine of every element.
+    ///
     /// `aten::cosh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cosh`].
+    /// If [`Tensor::try_cosh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cosh(&self) -> Tensor {
         expect_ok(self.try_cosh())
     }
+    /// The hyperbolic cosine of every element.
+    ///
     /// `aten::cosh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_cosh(&self) -> Result<Tensor> {
         ops::cosh(self)
     }
+    /// The hyperbolic cosine of every element. In-place form.
+    ///
     /// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cosh_`].
+    /// If [`Tensor::try_cosh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cosh_(&self) -> &Tensor {
         expect_ok(self.try_cosh_())
     }
+    /// The hyperbolic cosine of every element. In-place form.
+    ///
     /// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_cosh_(&self) -> Result<&Tensor> {
@@ -2105,7 +2600,7 @@ impl Tensor {
     /// `aten::tanh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tanh`].
+    /// If [`Tensor::try_tanh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tanh(&self) -> Tensor {
@@ -2118,400 +2613,498 @@ impl Tensor {
     pub fn try_tanh(&self) -> Result<Tensor> {
         ops::tanh(self)
     }
-    /// The hyperbolic tangent of every element.
+    /// The hyperbolic tangent of every element. In-place form.
     ///
     /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tanh_`].
+    /// If [`Tensor::try_tanh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tanh_(&self) -> &Tensor {
         expect_ok(self.try_tanh_())
     }
-    /// The hyperbolic tangent of every element.
+    /// The hyperbolic tangent of every element. In-place form.
     ///
     /// `aten::tanh_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_tanh_(&self) -> Result<&Tensor> {
         ops::tanh_(self)
     }
+    /// The inverse hyperbolic sine of every element.
+    ///
     /// `aten::asinh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_asinh`].
+    /// If [`Tensor::try_asinh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn asinh(&self) -> Tensor {
         expect_ok(self.try_asinh())
     }
+    /// The inverse hyperbolic sine of every element.
+    ///
     /// `aten::asinh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_asinh(&self) -> Result<Tensor> {
         ops::asinh(self)
     }
+    /// The inverse hyperbolic sine of every element. In-place form.
+    ///
     /// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_asinh_`].
+    /// If [`Tensor::try_asinh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn asinh_(&self) -> &Tensor {
         expect_ok(self.try_asinh_())
     }
+    /// The inverse hyperbolic sine of every element. In-place form.
+    ///
     /// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_asinh_(&self) -> Result<&Tensor> {
         ops::asinh_(self)
     }
+    /// The inverse hyperbolic cosine of every element; NaN below 1.
+    ///
     /// `aten::acosh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_acosh`].
+    /// If [`Tensor::try_acosh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn acosh(&self) -> Tensor {
         expect_ok(self.try_acosh())
     }
+    /// The inverse hyperbolic cosine of every element; NaN below 1.
+    ///
     /// `aten::acosh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_acosh(&self) -> Result<Tensor> {
         ops::acosh(self)
     }
+    /// The inverse hyperbolic cosine of every element; NaN below 1. In-place form.
+    ///
     /// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_acosh_`].
+    /// If [`Tensor::try_acosh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn acosh_(&self) -> &Tensor {
         expect_ok(self.try_acosh_())
     }
+    /// The inverse hyperbolic cosine of every element; NaN below 1. In-place form.
+    ///
     /// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_acosh_(&self) -> Result<&Tensor> {
         ops::acosh_(self)
     }
+    /// The inverse hyperbolic tangent of every element; NaN outside [-1, 1].
+    ///
     /// `aten::atanh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atanh`].
+    /// If [`Tensor::try_atanh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atanh(&self) -> Tensor {
         expect_ok(self.try_atanh())
     }
+    /// The inverse hyperbolic tangent of every element; NaN outside [-1, 1].
+    ///
     /// `aten::atanh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_atanh(&self) -> Result<Tensor> {
         ops::atanh(self)
     }
+    /// The inverse hyperbolic tangent of every element; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atanh_`].
+    /// If [`Tensor::try_atanh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atanh_(&self) -> &Tensor {
         expect_ok(self.try_atanh_())
     }
+    /// The inverse hyperbolic tangent of every element; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_atanh_(&self) -> Result<&Tensor> {
         ops::atanh_(self)
     }
-    /// `1 / (1 + exp(-x))` of every element.
+    /// The logistic function `1 / (1 + exp(-x))` of every element.
     ///
     /// `aten::sigmoid(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sigmoid`].
+    /// If [`Tensor::try_sigmoid`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
         expect_ok(self.try_sigmoid())
     }
-    /// `1 / (1 + exp(-x))` of every element.
+    /// The logistic function `1 / (1 + exp(-x))` of every element.
     ///
     /// `aten::sigmoid(Tensor self) -> Tensor`
     #[inline]
     pub fn try_sigmoid(&self) -> Result<Tensor> {
         ops::sigmoid(self)
     }
-    /// `1 / (1 + exp(-x))` of every element.
+    /// The logistic function `1 / (1 + exp(-x))` of every element. In-place form.
     ///
     /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sigmoid_`].
+    /// If [`Tensor::try_sigmoid_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sigmoid_(&self) -> &Tensor {
         expect_ok(self.try_sigmoid_())
     }
-    /// `1 / (1 + exp(-x))` of every element.
+    /// The logistic function `1 / (1 + exp(-x))` of every element. In-place form.
     ///
     /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_sigmoid_(&self) -> Result<&Tensor> {
         ops::sigmoid_(self)
     }
+    /// The error function of every element.
+    ///
     /// `aten::erf(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_erf`].
+    /// If [`Tensor::try_erf`] returns an error.
     #[inline]
     #[track_caller]
     pub fn erf(&self) -> Tensor {
         expect_ok(self.try_erf())
     }
+    /// The error function of every element.
+    ///
     /// `aten::erf(Tensor self) -> Tensor`
     #[inline]
     pub fn try_erf(&self) -> Result<Tensor> {
         ops::erf(self)
     }
+    /// The error function of every element. In-place form.
+    ///
     /// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_erf_`].
+    /// If [`Tensor::try_erf_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn erf_(&self) -> &Tensor {
         expect_ok(self.try_erf_())
     }
+    /// The error function of every element. In-place form.
+    ///
     /// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_erf_(&self) -> Result<&Tensor> {
         ops::erf_(self)
     }
+    /// `1 - erf(x)` of every element, accurate for large `x`.
+    ///
     /// `aten::erfc(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_erfc`].
+    /// If [`Tensor::try_erfc`] returns an error.
     #[inline]
     #[track_caller]
     pub fn erfc(&self) -> Tensor {
         expect_ok(self.try_erfc())
     }
+    /// `1 - erf(x)` of every element, accurate for large `x`.
+    ///
     /// `aten::erfc(Tensor self) -> Tensor`
     #[inline]
     pub fn try_erfc(&self) -> Result<Tensor> {
         ops::erfc(self)
     }
+    /// `1 - erf(x)` of every element, accurate for large `x`. In-place form.
+    ///
     /// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_erfc_`].
+    /// If [`Tensor::try_erfc_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn erfc_(&self) -> &Tensor {
         expect_ok(self.try_erfc_())
     }
+    /// `1 - erf(x)` of every element, accurate for large `x`. In-place form.
+    ///
     /// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_erfc_(&self) -> Result<&Tensor> {
         ops::erfc_(self)
     }
+    /// The inverse of the error function; NaN outside [-1, 1].
+    ///
     /// `aten::erfinv(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_erfinv`].
+    /// If [`Tensor::try_erfinv`] returns an error.
     #[inline]
     #[track_caller]
     pub fn erfinv(&self) -> Tensor {
         expect_ok(self.try_erfinv())
     }
+    /// The inverse of the error function; NaN outside [-1, 1].
+    ///
     /// `aten::erfinv(Tensor self) -> Tensor`
     #[inline]
     pub fn try_erfinv(&self) -> Result<Tensor> {
         ops::erfinv(self)
     }
+    /// The inverse of the error function; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_erfinv_`].
+    /// If [`Tensor::try_erfinv_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn erfinv_(&self) -> &Tensor {
         expect_ok(self.try_erfinv_())
     }
+    /// The inverse of the error function; NaN outside [-1, 1]. In-place form.
+    ///
     /// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_erfinv_(&self) -> Result<&Tensor> {
         ops::erfinv_(self)
     }
+    /// The logarithm of the absolute value of the gamma function.
+    ///
     /// `aten::lgamma(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lgamma`].
+    /// If [`Tensor::try_lgamma`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
         expect_ok(self.try_lgamma())
     }
+    /// The logarithm of the absolute value of the gamma function.
+    ///
     /// `aten::lgamma(Tensor self) -> Tensor`
     #[inline]
     pub fn try_lgamma(&self) -> Result<Tensor> {
         ops::lgamma(self)
     }
+    /// The logarithm of the absolute value of the gamma function. In-place form.
+    ///
     /// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lgamma_`].
+    /// If [`Tensor::try_lgamma_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lgamma_(&self) -> &Tensor {
         expect_ok(self.try_lgamma_())
     }
+    /// The logarithm of the absolute value of the gamma function. In-place form.
+    ///
     /// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_lgamma_(&self) -> Result<&Tensor> {
         ops::lgamma_(self)
     }
+    /// The derivative of the logarithm of the gamma function.
+    ///
     /// `aten::digamma(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_digamma`].
+    /// If [`Tensor::try_digamma`] returns an error.
     #[inline]
     #[track_caller]
     pub fn digamma(&self) -> Tensor {
         expect_ok(self.try_digamma())
     }
+    /// The derivative of the logarithm of the gamma function.
+    ///
     /// `aten::digamma(Tensor self) -> Tensor`
     #[inline]
     pub fn try_digamma(&self) -> Result<Tensor> {
         ops::digamma(self)
     }
+    /// The derivative of the logarithm of the gamma function. In-place form.
+    ///
     /// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_digamma_`].
+    /// If [`Tensor::try_digamma_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn digamma_(&self) -> &Tensor {
         expect_ok(self.try_digamma_())
     }
+    /// The derivative of the logarithm of the gamma function. In-place form.
+    ///
     /// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_digamma_(&self) -> Result<&Tensor> {
         ops::digamma_(self)
     }
+    /// `sin(πx) / (πx)` of every element, and 1 at 0.
+    ///
     /// `aten::sinc(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sinc`].
+    /// If [`Tensor::try_sinc`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sinc(&self) -> Tensor {
         expect_ok(self.try_sinc())
     }
+    /// `sin(πx) / (πx)` of every element, and 1 at 0.
+    ///
     /// `aten::sinc(Tensor self) -> Tensor`
     #[inline]
     pub fn try_sinc(&self) -> Result<Tensor> {
         ops::sinc(self)
     }
+    /// `sin(πx) / (πx)` of every element, and 1 at 0. In-place form.
+    ///
     /// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sinc_`].
+    /// If [`Tensor::try_sinc_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sinc_(&self) -> &Tensor {
         expect_ok(self.try_sinc_())
     }
+    /// `sin(πx) / (πx)` of every element, and 1 at 0. In-place form.
+    ///
     /// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_sinc_(&self) -> Result<&Tensor> {
         ops::sinc_(self)
     }
+    /// Converts degrees to radians.
+    ///
     /// `aten::deg2rad(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_deg2rad`].
+    /// If [`Tensor::try_deg2rad`] returns an error.
     #[inline]
     #[track_caller]
     pub fn deg2rad(&self) -> Tensor {
         expect_ok(self.try_deg2rad())
     }
+    /// Converts degrees to radians.
+    ///
     /// `aten::deg2rad(Tensor self) -> Tensor`
     #[inline]
     pub fn try_deg2rad(&self) -> Result<Tensor> {
         ops::deg2rad(self)
     }
+    /// Converts degrees to radians. In-place form.
+    ///
     /// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_deg2rad_`].
+    /// If [`Tensor::try_deg2rad_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn deg2rad_(&self) -> &Tensor {
         expect_ok(self.try_deg2rad_())
     }
+    /// Converts degrees to radians. In-place form.
+    ///
     /// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_deg2rad_(&self) -> Result<&Tensor> {
         ops::deg2rad_(self)
     }
+    /// Converts radians to degrees.
+    ///
     /// `aten::rad2deg(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rad2deg`].
+    /// If [`Tensor::try_rad2deg`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rad2deg(&self) -> Tensor {
         expect_ok(self.try_rad2deg())
     }
+    /// Converts radians to degrees.
+    ///
     /// `aten::rad2deg(Tensor self) -> Tensor`
     #[inline]
     pub fn try_rad2deg(&self) -> Result<Tensor> {
         ops::rad2deg(self)
     }
+    /// Converts radians to degrees. In-place form.
+    ///
     /// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rad2deg_`].
+    /// If [`Tensor::try_rad2deg_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rad2deg_(&self) -> &Tensor {
         expect_ok(self.try_rad2deg_())
     }
+    /// Converts radians to degrees. In-place form.
+    ///
     /// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_rad2deg_(&self) -> Result<&Tensor> {
         ops::rad2deg_(self)
     }
+    /// `log(x / (1 - x))`, the inverse of the sigmoid. `eps` first clamps elements to [eps, 1 - eps].
+    ///
     /// `aten::logit(Tensor self, float? eps=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logit`].
+    /// If [`Tensor::try_logit`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logit(&self, eps: Option<f64>) -> Tensor {
         expect_ok(self.try_logit(eps))
     }
+    /// `log(x / (1 - x))`, the inverse of the sigmoid. `eps` first clamps elements to [eps, 1 - eps].
+    ///
     /// `aten::logit(Tensor self, float? eps=None) -> Tensor`
     #[inline]
     pub fn try_logit(&self, eps: Option<f64>) -> Result<Tensor> {
         ops::logit(self, eps)
     }
+    /// `log(x / (1 - x))`, the inverse of the sigmoid. `eps` first clamps elements to [eps, 1 - eps]. In-place form.
+    ///
     /// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logit_`].
+    /// If [`Tensor::try_logit_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logit_(&self, eps: Option<f64>) -> &Tensor {
         expect_ok(self.try_logit_(eps))
     }
+    /// `log(x / (1 - x))`, the inverse of the sigmoid. `eps` first clamps elements to [eps, 1 - eps]. In-place form.
+    ///
     /// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
     #[inline]
     pub fn try_logit_(&self, eps: Option<f64>) -> Result<&Tensor> {
         ops::logit_(self, eps)
     }
+    /// Replaces NaN, +∞ and -∞; by default with 0 and the largest and smallest finite values of the dtype.
+    ///
     /// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nan_to_num`].
+    /// If [`Tensor::try_nan_to_num`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nan_to_num(
@@ -2522,6 +3115,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_nan_to_num(nan, posinf, neginf))
     }
+    /// Replaces NaN, +∞ and -∞; by default with 0 and the largest and smallest finite values of the dtype.
+    ///
     /// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
     #[inline]
     pub fn try_nan_to_num(
@@ -2532,10 +3127,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::nan_to_num(self, nan, posinf, neginf)
     }
+    /// Replaces NaN, +∞ and -∞; by default with 0 and the largest and smallest finite values of the dtype. In-place form.
+    ///
     /// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nan_to_num_`].
+    /// If [`Tensor::try_nan_to_num_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nan_to_num_(
@@ -2546,6 +3143,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_nan_to_num_(nan, posinf, neginf))
     }
+    /// Replaces NaN, +∞ and -∞; by default with 0 and the largest and smallest finite values of the dtype. In-place form.
+    ///
     /// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
     #[inline]
     pub fn try_nan_to_num_(
@@ -2556,225 +3155,289 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::nan_to_num_(self, nan, posinf, neginf)
     }
+    /// Returns the tensor unchanged; bools are refused.
+    ///
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_positive`].
+    /// If [`Tensor::try_positive`] returns an error.
     #[inline]
     #[track_caller]
     pub fn positive(&self) -> Tensor {
         expect_ok(self.try_positive())
     }
+    /// Returns the tensor unchanged; bools are refused.
+    ///
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_positive(&self) -> Result<Tensor> {
         ops::positive(self)
     }
+    /// Alias of `trunc`.
+    ///
     /// `aten::fix(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fix`].
+    /// If [`Tensor::try_fix`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fix(&self) -> Tensor {
         expect_ok(self.try_fix())
     }
+    /// Alias of `trunc`.
+    ///
     /// `aten::fix(Tensor self) -> Tensor`
     #[inline]
     pub fn try_fix(&self) -> Result<Tensor> {
         ops::fix(self)
     }
+    /// Alias of `trunc_`.
+    ///
     /// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fix_`].
+    /// If [`Tensor::try_fix_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fix_(&self) -> &Tensor {
         expect_ok(self.try_fix_())
     }
+    /// Alias of `trunc_`.
+    ///
     /// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_fix_(&self) -> Result<&Tensor> {
         ops::fix_(self)
     }
+    /// Alias of `neg`.
+    ///
     /// `aten::negative(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_negative`].
+    /// If [`Tensor::try_negative`] returns an error.
     #[inline]
     #[track_caller]
     pub fn negative(&self) -> Tensor {
         expect_ok(self.try_negative())
     }
+    /// Alias of `neg`.
+    ///
     /// `aten::negative(Tensor self) -> Tensor`
     #[inline]
     pub fn try_negative(&self) -> Result<Tensor> {
         ops::negative(self)
     }
+    /// Alias of `acos`.
+    ///
     /// `aten::arccos(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arccos`].
+    /// If [`Tensor::try_arccos`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arccos(&self) -> Tensor {
         expect_ok(self.try_arccos())
     }
+    /// Alias of `acos`.
+    ///
     /// `aten::arccos(Tensor self) -> Tensor`
     #[inline]
     pub fn try_arccos(&self) -> Result<Tensor> {
         ops::arccos(self)
     }
+    /// Alias of `acosh`.
+    ///
     /// `aten::arccosh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arccosh`].
+    /// If [`Tensor::try_arccosh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arccosh(&self) -> Tensor {
         expect_ok(self.try_arccosh())
     }
+    /// Alias of `acosh`.
+    ///
     /// `aten::arccosh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_arccosh(&self) -> Result<Tensor> {
         ops::arccosh(self)
     }
+    /// Alias of `asin`.
+    ///
     /// `aten::arcsin(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arcsin`].
+    /// If [`Tensor::try_arcsin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arcsin(&self) -> Tensor {
         expect_ok(self.try_arcsin())
     }
+    /// Alias of `asin`.
+    ///
     /// `aten::arcsin(Tensor self) -> Tensor`
     #[inline]
     pub fn try_arcsin(&self) -> Result<Tensor> {
         ops::arcsin(self)
     }
+    /// Alias of `asinh`.
+    ///
     /// `aten::arcsinh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arcsinh`].
+    /// If [`Tensor::try_arcsinh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arcsinh(&self) -> Tensor {
         expect_ok(self.try_arcsinh())
     }
+    /// Alias of `asinh`.
+    ///
     /// `aten::arcsinh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_arcsinh(&self) -> Result<Tensor> {
         ops::arcsinh(self)
     }
+    /// Alias of `atan`.
+    ///
     /// `aten::arctan(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arctan`].
+    /// If [`Tensor::try_arctan`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arctan(&self) -> Tensor {
         expect_ok(self.try_arctan())
     }
+    /// Alias of `atan`.
+    ///
     /// `aten::arctan(Tensor self) -> Tensor`
     #[inline]
     pub fn try_arctan(&self) -> Result<Tensor> {
         ops::arctan(self)
     }
+    /// Alias of `atanh`.
+    ///
     /// `aten::arctanh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arctanh`].
+    /// If [`Tensor::try_arctanh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arctanh(&self) -> Tensor {
         expect_ok(self.try_arctanh())
     }
+    /// Alias of `atanh`.
+    ///
     /// `aten::arctanh(Tensor self) -> Tensor`
     #[inline]
     pub fn try_arctanh(&self) -> Result<Tensor> {
         ops::arctanh(self)
     }
+    /// Alias of `atan2`.
+    ///
     /// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_arctan2`].
+    /// If [`Tensor::try_arctan2`] returns an error.
     #[inline]
     #[track_caller]
     pub fn arctan2(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_arctan2(other))
     }
+    /// Alias of `atan2`.
+    ///
     /// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_arctan2(&self, other: &Tensor) -> Result<Tensor> {
         ops::arctan2(self, other)
     }
+    /// Alias of `mul`.
+    ///
     /// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_multiply`].
+    /// If [`Tensor::try_multiply`] returns an error.
     #[inline]
     #[track_caller]
     pub fn multiply(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_multiply(other))
     }
+    /// Alias of `mul`.
+    ///
     /// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_multiply(&self, other: &Tensor) -> Result<Tensor> {
         ops::multiply(self, other)
     }
+    /// Alias of `mul` with a number.
+    ///
     /// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_multiply_scalar`].
+    /// If [`Tensor::try_multiply_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn multiply_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_multiply_scalar(other))
     }
+    /// Alias of `mul` with a number.
+    ///
     /// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_multiply_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::multiply_scalar(self, other.into())
     }
+    /// Alias of `div`.
+    ///
     /// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_divide`].
+    /// If [`Tensor::try_divide`] returns an error.
     #[inline]
     #[track_caller]
     pub fn divide(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_divide(other))
     }
+    /// Alias of `div`.
+    ///
     /// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_divide(&self, other: &Tensor) -> Result<Tensor> {
         ops::divide(self, other)
     }
+    /// Alias of `div` with a number.
+    ///
     /// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_divide_scalar`].
+    /// If [`Tensor::try_divide_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_divide_scalar(other))
     }
+    /// Alias of `div` with a number.
+    ///
     /// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::divide_scalar(self, other.into())
     }
+    /// Alias of `div` with a rounding mode.
+    ///
     /// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_divide_mode`].
+    /// If [`Tensor::try_divide_mode`] returns an error.
     #[inline]
     #[track_caller]
     pub fn divide_mode(&self, other: &Tensor, rounding_mode: Option<&str>) -> Tensor {
         expect_ok(self.try_divide_mode(other, rounding_mode))
     }
+    /// Alias of `div` with a rounding mode.
+    ///
     /// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
     #[inline]
     pub fn try_divide_mode(
@@ -2784,10 +3447,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::divide_mode(self, other, rounding_mode)
     }
+    /// Alias of `div` with a number and a rounding mode.
+    ///
     /// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_divide_scalar_mode`].
+    /// If [`Tensor::try_divide_scalar_mode`] returns an error.
     #[inline]
     #[track_caller]
     pub fn divide_scalar_mode(
@@ -2797,6 +3462,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_divide_scalar_mode(other, rounding_mode))
     }
+    /// Alias of `div` with a number and a rounding mode.
+    ///
     /// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
     #[inline]
     pub fn try_divide_scalar_mode(
@@ -2806,38 +3473,48 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::divide_scalar_mode(self, other.into(), rounding_mode)
     }
+    /// Alias of `div` with a number.
+    ///
     /// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_true_divide_scalar`].
+    /// If [`Tensor::try_true_divide_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn true_divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_true_divide_scalar(other))
     }
+    /// Alias of `div` with a number.
+    ///
     /// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_true_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::true_divide_scalar(self, other.into())
     }
+    /// Alias of `sub`.
+    ///
     /// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_subtract`].
+    /// If [`Tensor::try_subtract`] returns an error.
     #[inline]
     #[track_caller]
     pub fn subtract(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_subtract(other))
     }
+    /// Alias of `sub`.
+    ///
     /// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_subtract(&self, other: &Tensor) -> Result<Tensor> {
         ops::subtract(self, other, Scalar::Int(1))
     }
+    /// Alias of `sub` with a number.
+    ///
     /// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_subtract_scalar`].
+    /// If [`Tensor::try_subtract_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn subtract_scalar(
@@ -2847,6 +3524,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_subtract_scalar(other, alpha))
     }
+    /// Alias of `sub` with a number.
+    ///
     /// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_subtract_scalar(
@@ -2856,668 +3535,858 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::subtract_scalar(self, other.into(), alpha.into())
     }
+    /// Raises to a power in double precision, whatever the input dtypes.
+    ///
     /// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_float_power`].
+    /// If [`Tensor::try_float_power`] returns an error.
     #[inline]
     #[track_caller]
     pub fn float_power(&self, exponent: &Tensor) -> Tensor {
         expect_ok(self.try_float_power(exponent))
     }
+    /// Raises to a power in double precision, whatever the input dtypes.
+    ///
     /// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
     #[inline]
     pub fn try_float_power(&self, exponent: &Tensor) -> Result<Tensor> {
         ops::float_power(self, exponent)
     }
+    /// Raises to the power of one number in double precision.
+    ///
     /// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_float_power_scalar`].
+    /// If [`Tensor::try_float_power_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn float_power_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_float_power_scalar(exponent))
     }
+    /// Raises to the power of one number in double precision.
+    ///
     /// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
     #[inline]
     pub fn try_float_power_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         ops::float_power_scalar(self, exponent.into())
     }
+    /// Whether each element is real, that is, has an imaginary part of 0.
+    ///
     /// `aten::isreal(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isreal`].
+    /// If [`Tensor::try_isreal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isreal(&self) -> Tensor {
         expect_ok(self.try_isreal())
     }
+    /// Whether each element is real, that is, has an imaginary part of 0.
+    ///
     /// `aten::isreal(Tensor self) -> Tensor`
     #[inline]
     pub fn try_isreal(&self) -> Result<Tensor> {
         ops::isreal(self)
     }
+    /// Returns the tensor unchanged, because negation is never lazy here.
+    ///
     /// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_resolve_neg`].
+    /// If [`Tensor::try_resolve_neg`] returns an error.
     #[inline]
     #[track_caller]
     pub fn resolve_neg(&self) -> Tensor {
         expect_ok(self.try_resolve_neg())
     }
+    /// Returns the tensor unchanged, because negation is never lazy here.
+    ///
     /// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_resolve_neg(&self) -> Result<Tensor> {
         ops::resolve_neg(self)
     }
+    /// The logarithm of the multivariate gamma function of dimension `p`.
+    ///
     /// `aten::mvlgamma(Tensor self, int p) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mvlgamma`].
+    /// If [`Tensor::try_mvlgamma`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mvlgamma(&self, p: i64) -> Tensor {
         expect_ok(self.try_mvlgamma(p))
     }
+    /// The logarithm of the multivariate gamma function of dimension `p`.
+    ///
     /// `aten::mvlgamma(Tensor self, int p) -> Tensor`
     #[inline]
     pub fn try_mvlgamma(&self, p: i64) -> Result<Tensor> {
         ops::mvlgamma(self, p)
     }
+    /// The cumulative distribution function of the standard normal distribution.
+    ///
     /// `aten::special_ndtr(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_special_ndtr`].
+    /// If [`Tensor::try_special_ndtr`] returns an error.
     #[inline]
     #[track_caller]
     pub fn special_ndtr(&self) -> Tensor {
         expect_ok(self.try_special_ndtr())
     }
+    /// The cumulative distribution function of the standard normal distribution.
+    ///
     /// `aten::special_ndtr(Tensor self) -> Tensor`
     #[inline]
     pub fn try_special_ndtr(&self) -> Result<Tensor> {
         ops::special_ndtr(self)
     }
+    /// The entropy term `-x * log(x)`: 0 at 0, and -∞ for negative elements.
+    ///
     /// `aten::special_entr(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_special_entr`].
+    /// If [`Tensor::try_special_entr`] returns an error.
     #[inline]
     #[track_caller]
     pub fn special_entr(&self) -> Tensor {
         expect_ok(self.try_special_entr())
     }
+    /// The entropy term `-x * log(x)`: 0 at 0, and -∞ for negative elements.
+    ///
     /// `aten::special_entr(Tensor self) -> Tensor`
     #[inline]
     pub fn try_special_entr(&self) -> Result<Tensor> {
         ops::special_entr(self)
     }
+    /// Alias of `abs`.
+    ///
     /// `aten::absolute(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_absolute`].
+    /// If [`Tensor::try_absolute`] returns an error.
     #[inline]
     #[track_caller]
     pub fn absolute(&self) -> Tensor {
         expect_ok(self.try_absolute())
     }
+    /// Alias of `abs`.
+    ///
     /// `aten::absolute(Tensor self) -> Tensor`
     #[inline]
     pub fn try_absolute(&self) -> Result<Tensor> {
         ops::absolute(self)
     }
+    /// Alias of `abs_`.
+    ///
     /// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_absolute_`].
+    /// If [`Tensor::try_absolute_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn absolute_(&self) -> &Tensor {
         expect_ok(self.try_absolute_())
     }
+    /// Alias of `abs_`.
+    ///
     /// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_absolute_(&self) -> Result<&Tensor> {
         ops::absolute_(self)
     }
+    /// Whether each element is NaN.
+    ///
     /// `aten::isnan(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isnan`].
+    /// If [`Tensor::try_isnan`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isnan(&self) -> Tensor {
         expect_ok(self.try_isnan())
     }
+    /// Whether each element is NaN.
+    ///
     /// `aten::isnan(Tensor self) -> Tensor`
     #[inline]
     pub fn try_isnan(&self) -> Result<Tensor> {
         ops::isnan(self)
     }
+    /// Whether each element is +∞ or -∞.
+    ///
     /// `aten::isinf(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isinf`].
+    /// If [`Tensor::try_isinf`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isinf(&self) -> Tensor {
         expect_ok(self.try_isinf())
     }
+    /// Whether each element is +∞ or -∞.
+    ///
     /// `aten::isinf(Tensor self) -> Tensor`
     #[inline]
     pub fn try_isinf(&self) -> Result<Tensor> {
         ops::isinf(self)
     }
+    /// Whether each element is +∞.
+    ///
     /// `aten::isposinf(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isposinf`].
+    /// If [`Tensor::try_isposinf`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isposinf(&self) -> Tensor {
         expect_ok(self.try_isposinf())
     }
+    /// Whether each element is +∞.
+    ///
     /// `aten::isposinf(Tensor self) -> Tensor`
     #[inline]
     pub fn try_isposinf(&self) -> Result<Tensor> {
         ops::isposinf(self)
     }
+    /// Whether each element is -∞.
+    ///
     /// `aten::isneginf(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isneginf`].
+    /// If [`Tensor::try_isneginf`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isneginf(&self) -> Tensor {
         expect_ok(self.try_isneginf())
     }
+    /// Whether each element is -∞.
+    ///
     /// `aten::isneginf(Tensor self) -> Tensor`
     #[inline]
     pub fn try_isneginf(&self) -> Result<Tensor> {
         ops::isneginf(self)
     }
+    /// Whether the sign bit of each element is set, which tells -0.0 from 0.0.
+    ///
     /// `aten::signbit(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_signbit`].
+    /// If [`Tensor::try_signbit`] returns an error.
     #[inline]
     #[track_caller]
     pub fn signbit(&self) -> Tensor {
         expect_ok(self.try_signbit())
     }
+    /// Whether the sign bit of each element is set, which tells -0.0 from 0.0.
+    ///
     /// `aten::signbit(Tensor self) -> Tensor`
     #[inline]
     pub fn try_signbit(&self) -> Result<Tensor> {
         ops::signbit(self)
     }
+    /// Whether each element is neither infinite nor NaN.
+    ///
     /// `aten::isfinite(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isfinite`].
+    /// If [`Tensor::try_isfinite`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isfinite(&self) -> Tensor {
         expect_ok(self.try_isfinite())
     }
+    /// Whether each element is neither infinite nor NaN.
+    ///
     /// `aten::isfinite(Tensor self) -> Tensor`
     #[inline]
     pub fn try_isfinite(&self) -> Result<Tensor> {
         ops::isfinite(self)
     }
+    /// Whether each element is zero.
+    ///
     /// `aten::logical_not(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_not`].
+    /// If [`Tensor::try_logical_not`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_not(&self) -> Tensor {
         expect_ok(self.try_logical_not())
     }
+    /// Whether each element is zero.
+    ///
     /// `aten::logical_not(Tensor self) -> Tensor`
     #[inline]
     pub fn try_logical_not(&self) -> Result<Tensor> {
         ops::logical_not(self)
     }
+    /// Whether each element is zero. In-place form.
+    ///
     /// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_not_`].
+    /// If [`Tensor::try_logical_not_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_not_(&self) -> &Tensor {
         expect_ok(self.try_logical_not_())
     }
+    /// Whether each element is zero. In-place form.
+    ///
     /// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_logical_not_(&self) -> Result<&Tensor> {
         ops::logical_not_(self)
     }
+    /// Whether elements are equal, position by position, with broadcasting.
+    ///
     /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_eq`].
+    /// If [`Tensor::try_eq`] returns an error.
     #[inline]
     #[track_caller]
     pub fn eq(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_eq(other))
     }
+    /// Whether elements are equal, position by position, with broadcasting.
+    ///
     /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_eq(&self, other: &Tensor) -> Result<Tensor> {
         ops::eq(self, other)
     }
+    /// Whether elements are equal, position by position, with broadcasting. In-place form.
+    ///
     /// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_eq_`].
+    /// If [`Tensor::try_eq_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn eq_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_eq_(other))
     }
+    /// Whether elements are equal, position by position, with broadcasting. In-place form.
+    ///
     /// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_eq_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::eq_(self, other)
     }
+    /// Whether each element equals a number.
+    ///
     /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_eq_scalar`].
+    /// If [`Tensor::try_eq_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn eq_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_eq_scalar(other))
     }
+    /// Whether each element equals a number.
+    ///
     /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_eq_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::eq_scalar(self, other.into())
     }
+    /// Whether each element equals a number. In-place form.
+    ///
     /// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_eq_scalar_`].
+    /// If [`Tensor::try_eq_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn eq_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_eq_scalar_(other))
     }
+    /// Whether each element equals a number. In-place form.
+    ///
     /// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_eq_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::eq_scalar_(self, other.into())
     }
+    /// Whether elements differ, position by position, with broadcasting.
+    ///
     /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ne`].
+    /// If [`Tensor::try_ne`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ne(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_ne(other))
     }
+    /// Whether elements differ, position by position, with broadcasting.
+    ///
     /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_ne(&self, other: &Tensor) -> Result<Tensor> {
         ops::ne(self, other)
     }
+    /// Whether elements differ, position by position, with broadcasting. In-place form.
+    ///
     /// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ne_`].
+    /// If [`Tensor::try_ne_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ne_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_ne_(other))
     }
+    /// Whether elements differ, position by position, with broadcasting. In-place form.
+    ///
     /// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_ne_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::ne_(self, other)
     }
+    /// Whether each element differs from a number.
+    ///
     /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ne_scalar`].
+    /// If [`Tensor::try_ne_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ne_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_ne_scalar(other))
     }
+    /// Whether each element differs from a number.
+    ///
     /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_ne_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::ne_scalar(self, other.into())
     }
+    /// Whether each element differs from a number. In-place form.
+    ///
     /// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ne_scalar_`].
+    /// If [`Tensor::try_ne_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ne_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_ne_scalar_(other))
     }
+    /// Whether each element differs from a number. In-place form.
+    ///
     /// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_ne_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::ne_scalar_(self, other.into())
     }
+    /// Whether elements of `self` are less than those of `other`, with broadcasting.
+    ///
     /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lt`].
+    /// If [`Tensor::try_lt`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lt(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_lt(other))
     }
+    /// Whether elements of `self` are less than those of `other`, with broadcasting.
+    ///
     /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_lt(&self, other: &Tensor) -> Result<Tensor> {
         ops::lt(self, other)
     }
+    /// Whether elements of `self` are less than those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lt_`].
+    /// If [`Tensor::try_lt_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lt_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_lt_(other))
     }
+    /// Whether elements of `self` are less than those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_lt_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::lt_(self, other)
     }
+    /// Whether each element is less than a number.
+    ///
     /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lt_scalar`].
+    /// If [`Tensor::try_lt_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_lt_scalar(other))
     }
+    /// Whether each element is less than a number.
+    ///
     /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_lt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::lt_scalar(self, other.into())
     }
+    /// Whether each element is less than a number. In-place form.
+    ///
     /// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lt_scalar_`].
+    /// If [`Tensor::try_lt_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn lt_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_lt_scalar_(other))
     }
+    /// Whether each element is less than a number. In-place form.
+    ///
     /// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_lt_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::lt_scalar_(self, other.into())
     }
+    /// Whether elements of `self` are less than or equal to those of `other`, with broadcasting.
+    ///
     /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_le`].
+    /// If [`Tensor::try_le`] returns an error.
     #[inline]
     #[track_caller]
     pub fn le(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_le(other))
     }
+    /// Whether elements of `self` are less than or equal to those of `other`, with broadcasting.
+    ///
     /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_le(&self, other: &Tensor) -> Result<Tensor> {
         ops::le(self, other)
     }
+    /// Whether elements of `self` are less than or equal to those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_le_`].
+    /// If [`Tensor::try_le_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn le_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_le_(other))
     }
+    /// Whether elements of `self` are less than or equal to those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_le_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::le_(self, other)
     }
+    /// Whether each element is less than or equal to a number.
+    ///
     /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_le_scalar`].
+    /// If [`Tensor::try_le_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn le_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_le_scalar(other))
     }
+    /// Whether each element is less than or equal to a number.
+    ///
     /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_le_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::le_scalar(self, other.into())
     }
+    /// Whether each element is less than or equal to a number. In-place form.
+    ///
     /// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_le_scalar_`].
+    /// If [`Tensor::try_le_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn le_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_le_scalar_(other))
     }
+    /// Whether each element is less than or equal to a number. In-place form.
+    ///
     /// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_le_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::le_scalar_(self, other.into())
     }
+    /// Whether elements of `self` are greater than those of `other`, with broadcasting.
+    ///
     /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gt`].
+    /// If [`Tensor::try_gt`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gt(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_gt(other))
     }
+    /// Whether elements of `self` are greater than those of `other`, with broadcasting.
+    ///
     /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_gt(&self, other: &Tensor) -> Result<Tensor> {
         ops::gt(self, other)
     }
+    /// Whether elements of `self` are greater than those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gt_`].
+    /// If [`Tensor::try_gt_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gt_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_gt_(other))
     }
+    /// Whether elements of `self` are greater than those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_gt_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::gt_(self, other)
     }
+    /// Whether each element is greater than a number.
+    ///
     /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gt_scalar`].
+    /// If [`Tensor::try_gt_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_gt_scalar(other))
     }
+    /// Whether each element is greater than a number.
+    ///
     /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_gt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::gt_scalar(self, other.into())
     }
+    /// Whether each element is greater than a number. In-place form.
+    ///
     /// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gt_scalar_`].
+    /// If [`Tensor::try_gt_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gt_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_gt_scalar_(other))
     }
+    /// Whether each element is greater than a number. In-place form.
+    ///
     /// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_gt_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::gt_scalar_(self, other.into())
     }
+    /// Whether elements of `self` are greater than or equal to those of `other`, with broadcasting.
+    ///
     /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ge`].
+    /// If [`Tensor::try_ge`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ge(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_ge(other))
     }
+    /// Whether elements of `self` are greater than or equal to those of `other`, with broadcasting.
+    ///
     /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_ge(&self, other: &Tensor) -> Result<Tensor> {
         ops::ge(self, other)
     }
+    /// Whether elements of `self` are greater than or equal to those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ge_`].
+    /// If [`Tensor::try_ge_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ge_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_ge_(other))
     }
+    /// Whether elements of `self` are greater than or equal to those of `other`, with broadcasting. In-place form.
+    ///
     /// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_ge_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::ge_(self, other)
     }
+    /// Whether each element is greater than or equal to a number.
+    ///
     /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ge_scalar`].
+    /// If [`Tensor::try_ge_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ge_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_ge_scalar(other))
     }
+    /// Whether each element is greater than or equal to a number.
+    ///
     /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_ge_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::ge_scalar(self, other.into())
     }
+    /// Whether each element is greater than or equal to a number. In-place form.
+    ///
     /// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ge_scalar_`].
+    /// If [`Tensor::try_ge_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ge_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_ge_scalar_(other))
     }
+    /// Whether each element is greater than or equal to a number. In-place form.
+    ///
     /// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_ge_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::ge_scalar_(self, other.into())
     }
+    /// Whether both elements are nonzero, position by position.
+    ///
     /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_and`].
+    /// If [`Tensor::try_logical_and`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_and(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logical_and(other))
     }
+    /// Whether both elements are nonzero, position by position.
+    ///
     /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_logical_and(&self, other: &Tensor) -> Result<Tensor> {
         ops::logical_and(self, other)
     }
+    /// Whether both elements are nonzero, position by position. In-place form.
+    ///
     /// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_and_`].
+    /// If [`Tensor::try_logical_and_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_and_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_logical_and_(other))
     }
+    /// Whether both elements are nonzero, position by position. In-place form.
+    ///
     /// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_logical_and_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::logical_and_(self, other)
     }
+    /// Whether at least one of the two elements is nonzero, position by position.
+    ///
     /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_or`].
+    /// If [`Tensor::try_logical_or`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_or(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logical_or(other))
     }
+    /// Whether at least one of the two elements is nonzero, position by position.
+    ///
     /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_logical_or(&self, other: &Tensor) -> Result<Tensor> {
         ops::logical_or(self, other)
     }
+    /// Whether at least one of the two elements is nonzero, position by position. In-place form.
+    ///
     /// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_or_`].
+    /// If [`Tensor::try_logical_or_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_or_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_logical_or_(other))
     }
+    /// Whether at least one of the two elements is nonzero, position by position. In-place form.
+    ///
     /// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_logical_or_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::logical_or_(self, other)
     }
+    /// Whether exactly one of the two elements is nonzero, position by position.
+    ///
     /// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_xor`].
+    /// If [`Tensor::try_logical_xor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_xor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_logical_xor(other))
     }
+    /// Whether exactly one of the two elements is nonzero, position by position.
+    ///
     /// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_logical_xor(&self, other: &Tensor) -> Result<Tensor> {
         ops::logical_xor(self, other)
     }
+    /// Whether exactly one of the two elements is nonzero, position by position. In-place form.
+    ///
     /// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logical_xor_`].
+    /// If [`Tensor::try_logical_xor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logical_xor_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_logical_xor_(other))
     }
+    /// Whether exactly one of the two elements is nonzero, position by position. In-place form.
+    ///
     /// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_logical_xor_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::logical_xor_(self, other)
     }
+    /// Whether `|self - other| <= atol + rtol * |other|`, position by position. NaNs are close to each other only with `equal_nan`.
+    ///
     /// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_isclose`].
+    /// If [`Tensor::try_isclose`] returns an error.
     #[inline]
     #[track_caller]
     pub fn isclose(
@@ -3529,6 +4398,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_isclose(other, rtol, atol, equal_nan))
     }
+    /// Whether `|self - other| <= atol + rtol * |other|`, position by position. NaNs are close to each other only with `equal_nan`.
+    ///
     /// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
     #[inline]
     pub fn try_isclose(
@@ -3540,10 +4411,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::isclose(self, other, rtol, atol, equal_nan)
     }
+    /// Whether all elements satisfy `|self - other| <= atol + rtol * |other|`.
+    ///
     /// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_allclose`].
+    /// If [`Tensor::try_allclose`] returns an error.
     #[inline]
     #[track_caller]
     pub fn allclose(
@@ -3555,6 +4428,8 @@ impl Tensor {
     ) -> bool {
         expect_ok(self.try_allclose(other, rtol, atol, equal_nan))
     }
+    /// Whether all elements satisfy `|self - other| <= atol + rtol * |other|`.
+    ///
     /// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
     #[inline]
     pub fn try_allclose(
@@ -3566,323 +4441,415 @@ impl Tensor {
     ) -> Result<bool> {
         ops::allclose(self, other, rtol, atol, equal_nan)
     }
+    /// Flips every bit; for bools, logical negation.
+    ///
     /// `aten::bitwise_not(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_not`].
+    /// If [`Tensor::try_bitwise_not`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_not(&self) -> Tensor {
         expect_ok(self.try_bitwise_not())
     }
+    /// Flips every bit; for bools, logical negation.
+    ///
     /// `aten::bitwise_not(Tensor self) -> Tensor`
     #[inline]
     pub fn try_bitwise_not(&self) -> Result<Tensor> {
         ops::bitwise_not(self)
     }
+    /// Flips every bit; for bools, logical negation. In-place form.
+    ///
     /// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_not_`].
+    /// If [`Tensor::try_bitwise_not_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_not_(&self) -> &Tensor {
         expect_ok(self.try_bitwise_not_())
     }
+    /// Flips every bit; for bools, logical negation. In-place form.
+    ///
     /// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_not_(&self) -> Result<&Tensor> {
         ops::bitwise_not_(self)
     }
+    /// Bitwise and of integers; logical and of bools.
+    ///
     /// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_and`].
+    /// If [`Tensor::try_bitwise_and`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_and(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_and(other))
     }
+    /// Bitwise and of integers; logical and of bools.
+    ///
     /// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_bitwise_and(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_and(self, other)
     }
+    /// Bitwise and of integers; logical and of bools. In-place form.
+    ///
     /// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_and_`].
+    /// If [`Tensor::try_bitwise_and_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_and_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_and_(other))
     }
+    /// Bitwise and of integers; logical and of bools. In-place form.
+    ///
     /// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_and_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_and_(self, other)
     }
+    /// Bitwise and with one number.
+    ///
     /// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_and_scalar`].
+    /// If [`Tensor::try_bitwise_and_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_and_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_and_scalar(other))
     }
+    /// Bitwise and with one number.
+    ///
     /// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_bitwise_and_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::bitwise_and_scalar(self, other.into())
     }
+    /// Bitwise and with one number. In-place form.
+    ///
     /// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_and_scalar_`].
+    /// If [`Tensor::try_bitwise_and_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_and_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_and_scalar_(other))
     }
+    /// Bitwise and with one number. In-place form.
+    ///
     /// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_and_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::bitwise_and_scalar_(self, other.into())
     }
+    /// Alias of `bitwise_and`.
+    ///
     /// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_and_tensor`].
+    /// If [`Tensor::try_and_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn and_tensor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_and_tensor(other))
     }
+    /// Alias of `bitwise_and`.
+    ///
     /// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_and_tensor(&self, other: &Tensor) -> Result<Tensor> {
         ops::and_tensor(self, other)
     }
+    /// Alias of `bitwise_and` with a number.
+    ///
     /// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_and_scalar`].
+    /// If [`Tensor::try_and_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn and_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_and_scalar(other))
     }
+    /// Alias of `bitwise_and` with a number.
+    ///
     /// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_and_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::and_scalar(self, other.into())
     }
+    /// Bitwise or of integers; logical or of bools.
+    ///
     /// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_or`].
+    /// If [`Tensor::try_bitwise_or`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_or(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_or(other))
     }
+    /// Bitwise or of integers; logical or of bools.
+    ///
     /// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_bitwise_or(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_or(self, other)
     }
+    /// Bitwise or of integers; logical or of bools. In-place form.
+    ///
     /// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_or_`].
+    /// If [`Tensor::try_bitwise_or_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_or_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_or_(other))
     }
+    /// Bitwise or of integers; logical or of bools. In-place form.
+    ///
     /// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_or_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_or_(self, other)
     }
+    /// Bitwise or with one number.
+    ///
     /// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_or_scalar`].
+    /// If [`Tensor::try_bitwise_or_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_or_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_or_scalar(other))
     }
+    /// Bitwise or with one number.
+    ///
     /// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_bitwise_or_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::bitwise_or_scalar(self, other.into())
     }
+    /// Bitwise or with one number. In-place form.
+    ///
     /// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_or_scalar_`].
+    /// If [`Tensor::try_bitwise_or_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_or_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_or_scalar_(other))
     }
+    /// Bitwise or with one number. In-place form.
+    ///
     /// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_or_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::bitwise_or_scalar_(self, other.into())
     }
+    /// Alias of `bitwise_or`.
+    ///
     /// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_or_tensor`].
+    /// If [`Tensor::try_or_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn or_tensor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_or_tensor(other))
     }
+    /// Alias of `bitwise_or`.
+    ///
     /// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_or_tensor(&self, other: &Tensor) -> Result<Tensor> {
         ops::or_tensor(self, other)
     }
+    /// Alias of `bitwise_or` with a number.
+    ///
     /// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_or_scalar`].
+    /// If [`Tensor::try_or_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn or_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_or_scalar(other))
     }
+    /// Alias of `bitwise_or` with a number.
+    ///
     /// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_or_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::or_scalar(self, other.into())
     }
+    /// Bitwise exclusive or of integers; logical exclusive or of bools.
+    ///
     /// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_xor`].
+    /// If [`Tensor::try_bitwise_xor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_xor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_xor(other))
     }
+    /// Bitwise exclusive or of integers; logical exclusive or of bools.
+    ///
     /// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_bitwise_xor(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_xor(self, other)
     }
+    /// Bitwise exclusive or of integers; logical exclusive or of bools. In-place form.
+    ///
     /// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_xor_`].
+    /// If [`Tensor::try_bitwise_xor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_xor_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_xor_(other))
     }
+    /// Bitwise exclusive or of integers; logical exclusive or of bools. In-place form.
+    ///
     /// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_xor_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_xor_(self, other)
     }
+    /// Bitwise exclusive or with one number.
+    ///
     /// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_xor_scalar`].
+    /// If [`Tensor::try_bitwise_xor_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_xor_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_xor_scalar(other))
     }
+    /// Bitwise exclusive or with one number.
+    ///
     /// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_bitwise_xor_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::bitwise_xor_scalar(self, other.into())
     }
+    /// Bitwise exclusive or with one number. In-place form.
+    ///
     /// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_xor_scalar_`].
+    /// If [`Tensor::try_bitwise_xor_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_xor_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_xor_scalar_(other))
     }
+    /// Bitwise exclusive or with one number. In-place form.
+    ///
     /// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_xor_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::bitwise_xor_scalar_(self, other.into())
     }
+    /// Alias of `bitwise_xor`.
+    ///
     /// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_xor_tensor`].
+    /// If [`Tensor::try_xor_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn xor_tensor(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_xor_tensor(other))
     }
+    /// Alias of `bitwise_xor`.
+    ///
     /// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_xor_tensor(&self, other: &Tensor) -> Result<Tensor> {
         ops::xor_tensor(self, other)
     }
+    /// Alias of `bitwise_xor` with a number.
+    ///
     /// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_xor_scalar`].
+    /// If [`Tensor::try_xor_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn xor_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_xor_scalar(other))
     }
+    /// Alias of `bitwise_xor` with a number.
+    ///
     /// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_xor_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::xor_scalar(self, other.into())
     }
+    /// Shifts the bits of `self` to the left by `other` places.
+    ///
     /// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_left_shift`].
+    /// If [`Tensor::try_bitwise_left_shift`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_left_shift(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_left_shift(other))
     }
+    /// Shifts the bits of `self` to the left by `other` places.
+    ///
     /// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_bitwise_left_shift(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_left_shift(self, other)
     }
+    /// Shifts the bits of `self` to the left by `other` places. In-place form.
+    ///
     /// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_left_shift_`].
+    /// If [`Tensor::try_bitwise_left_shift_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_left_shift_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_left_shift_(other))
     }
+    /// Shifts the bits of `self` to the left by `other` places. In-place form.
+    ///
     /// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_left_shift_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_left_shift_(self, other)
     }
+    /// Shifts the bits of every element to the left by a number of places.
+    ///
     /// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_left_shift_scalar`].
+    /// If [`Tensor::try_bitwise_left_shift_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_left_shift_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_left_shift_scalar(other))
     }
+    /// Shifts the bits of every element to the left by a number of places.
+    ///
     /// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_bitwise_left_shift_scalar(
@@ -3891,15 +4858,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::bitwise_left_shift_scalar(self, other.into())
     }
+    /// Shifts the bits of every element to the left by a number of places. In-place form.
+    ///
     /// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_left_shift_scalar_`].
+    /// If [`Tensor::try_bitwise_left_shift_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_left_shift_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_left_shift_scalar_(other))
     }
+    /// Shifts the bits of every element to the left by a number of places. In-place form.
+    ///
     /// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_left_shift_scalar_(
@@ -3908,43 +4879,55 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::bitwise_left_shift_scalar_(self, other.into())
     }
+    /// Shifts the bits of `self` to the right by `other` places, keeping the sign.
+    ///
     /// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_right_shift`].
+    /// If [`Tensor::try_bitwise_right_shift`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_right_shift(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_bitwise_right_shift(other))
     }
+    /// Shifts the bits of `self` to the right by `other` places, keeping the sign.
+    ///
     /// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_bitwise_right_shift(&self, other: &Tensor) -> Result<Tensor> {
         ops::bitwise_right_shift(self, other)
     }
+    /// Shifts the bits of `self` to the right by `other` places, keeping the sign. In-place form.
+    ///
     /// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_right_shift_`].
+    /// If [`Tensor::try_bitwise_right_shift_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_right_shift_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_bitwise_right_shift_(other))
     }
+    /// Shifts the bits of `self` to the right by `other` places, keeping the sign. In-place form.
+    ///
     /// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_right_shift_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::bitwise_right_shift_(self, other)
     }
+    /// Shifts the bits of every element to the right by a number of places, keeping the sign.
+    ///
     /// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_right_shift_scalar`].
+    /// If [`Tensor::try_bitwise_right_shift_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_right_shift_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_bitwise_right_shift_scalar(other))
     }
+    /// Shifts the bits of every element to the right by a number of places, keeping the sign.
+    ///
     /// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_bitwise_right_shift_scalar(
@@ -3953,15 +4936,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::bitwise_right_shift_scalar(self, other.into())
     }
+    /// Shifts the bits of every element to the right by a number of places, keeping the sign. In-place form.
+    ///
     /// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bitwise_right_shift_scalar_`].
+    /// If [`Tensor::try_bitwise_right_shift_scalar_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bitwise_right_shift_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_bitwise_right_shift_scalar_(other))
     }
+    /// Shifts the bits of every element to the right by a number of places, keeping the sign. In-place form.
+    ///
     /// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     #[inline]
     pub fn try_bitwise_right_shift_scalar_(
@@ -3970,36 +4957,36 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::bitwise_right_shift_scalar_(self, other.into())
     }
-    /// Every element, limited to the range from `min` to `max`.
+    /// Limits every element to the range from `min` to `max`; `None` leaves that side open.
     ///
     /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp`].
+    /// If [`Tensor::try_clamp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
         expect_ok(self.try_clamp(min, max))
     }
-    /// Every element, limited to the range from `min` to `max`.
+    /// Limits every element to the range from `min` to `max`; `None` leaves that side open.
     ///
     /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
     #[inline]
     pub fn try_clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
         ops::clamp(self, min, max)
     }
-    /// Every element, limited to the range from `min` to `max`.
+    /// Limits every element to the range from `min` to `max`; `None` leaves that side open. In-place form.
     ///
     /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_`].
+    /// If [`Tensor::try_clamp_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_(min, max))
     }
-    /// Every element, limited to the range from `min` to `max`.
+    /// Limits every element to the range from `min` to `max`; `None` leaves that side open. In-place form.
     ///
     /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     #[inline]
@@ -4010,15 +4997,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::clamp_(self, min, max)
     }
+    /// Limits every element to a range of its own; `None` leaves that side open.
+    ///
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_tensor`].
+    /// If [`Tensor::try_clamp_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
         expect_ok(self.try_clamp_tensor(min, max))
     }
+    /// Limits every element to a range of its own; `None` leaves that side open.
+    ///
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     #[inline]
     pub fn try_clamp_tensor(
@@ -4028,15 +5019,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::clamp_tensor(self, min, max)
     }
+    /// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+    ///
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_tensor_`].
+    /// If [`Tensor::try_clamp_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_tensor_(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> &Tensor {
         expect_ok(self.try_clamp_tensor_(min, max))
     }
+    /// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+    ///
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
     #[inline]
     pub fn try_clamp_tensor_(
@@ -4046,141 +5041,181 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::clamp_tensor_(self, min, max)
     }
+    /// Replaces elements below `min` with `min`.
+    ///
     /// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_min`].
+    /// If [`Tensor::try_clamp_min`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_min(&self, min: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_clamp_min(min))
     }
+    /// Replaces elements below `min` with `min`.
+    ///
     /// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
     #[inline]
     pub fn try_clamp_min(&self, min: impl Into<Scalar>) -> Result<Tensor> {
         ops::clamp_min(self, min.into())
     }
+    /// Replaces elements below `min` with `min`. In-place form.
+    ///
     /// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_min_`].
+    /// If [`Tensor::try_clamp_min_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_min_(&self, min: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_min_(min))
     }
+    /// Replaces elements below `min` with `min`. In-place form.
+    ///
     /// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
     #[inline]
     pub fn try_clamp_min_(&self, min: impl Into<Scalar>) -> Result<&Tensor> {
         ops::clamp_min_(self, min.into())
     }
+    /// Replaces elements above `max` with `max`.
+    ///
     /// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_max`].
+    /// If [`Tensor::try_clamp_max`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_max(&self, max: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_clamp_max(max))
     }
+    /// Replaces elements above `max` with `max`.
+    ///
     /// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
     #[inline]
     pub fn try_clamp_max(&self, max: impl Into<Scalar>) -> Result<Tensor> {
         ops::clamp_max(self, max.into())
     }
+    /// Replaces elements above `max` with `max`. In-place form.
+    ///
     /// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_max_`].
+    /// If [`Tensor::try_clamp_max_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_max_(&self, max: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_clamp_max_(max))
     }
+    /// Replaces elements above `max` with `max`. In-place form.
+    ///
     /// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
     #[inline]
     pub fn try_clamp_max_(&self, max: impl Into<Scalar>) -> Result<&Tensor> {
         ops::clamp_max_(self, max.into())
     }
+    /// Replaces elements below the element of `min` with it.
+    ///
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_min_tensor`].
+    /// If [`Tensor::try_clamp_min_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_min_tensor(&self, min: &Tensor) -> Tensor {
         expect_ok(self.try_clamp_min_tensor(min))
     }
+    /// Replaces elements below the element of `min` with it.
+    ///
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
     #[inline]
     pub fn try_clamp_min_tensor(&self, min: &Tensor) -> Result<Tensor> {
         ops::clamp_min_tensor(self, min)
     }
+    /// Replaces elements below the element of `min` with it. In-place form.
+    ///
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_min_tensor_`].
+    /// If [`Tensor::try_clamp_min_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_min_tensor_(&self, min: &Tensor) -> &Tensor {
         expect_ok(self.try_clamp_min_tensor_(min))
     }
+    /// Replaces elements below the element of `min` with it. In-place form.
+    ///
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
     #[inline]
     pub fn try_clamp_min_tensor_(&self, min: &Tensor) -> Result<&Tensor> {
         ops::clamp_min_tensor_(self, min)
     }
+    /// Replaces elements above the element of `max` with it.
+    ///
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_max_tensor`].
+    /// If [`Tensor::try_clamp_max_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_max_tensor(&self, max: &Tensor) -> Tensor {
         expect_ok(self.try_clamp_max_tensor(max))
     }
+    /// Replaces elements above the element of `max` with it.
+    ///
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
     #[inline]
     pub fn try_clamp_max_tensor(&self, max: &Tensor) -> Result<Tensor> {
         ops::clamp_max_tensor(self, max)
     }
+    /// Replaces elements above the element of `max` with it. In-place form.
+    ///
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clamp_max_tensor_`].
+    /// If [`Tensor::try_clamp_max_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clamp_max_tensor_(&self, max: &Tensor) -> &Tensor {
         expect_ok(self.try_clamp_max_tensor_(max))
     }
+    /// Replaces elements above the element of `max` with it. In-place form.
+    ///
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
     #[inline]
     pub fn try_clamp_max_tensor_(&self, max: &Tensor) -> Result<&Tensor> {
         ops::clamp_max_tensor_(self, max)
     }
+    /// Alias of `clamp`.
+    ///
     /// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clip`].
+    /// If [`Tensor::try_clip`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clip(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
         expect_ok(self.try_clip(min, max))
     }
+    /// Alias of `clamp`.
+    ///
     /// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
     #[inline]
     pub fn try_clip(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
         ops::clip(self, min, max)
     }
+    /// Alias of `clamp_`.
+    ///
     /// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clip_`].
+    /// If [`Tensor::try_clip_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clip_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
         expect_ok(self.try_clip_(min, max))
     }
+    /// Alias of `clamp_`.
+    ///
     /// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
     #[inline]
     pub fn try_clip_(
@@ -4190,15 +5225,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::clip_(self, min, max)
     }
+    /// Alias of `clamp` with tensors as limits.
+    ///
     /// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clip_tensor`].
+    /// If [`Tensor::try_clip_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clip_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
         expect_ok(self.try_clip_tensor(min, max))
     }
+    /// Alias of `clamp` with tensors as limits.
+    ///
     /// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     #[inline]
     pub fn try_clip_tensor(
@@ -4208,390 +5247,480 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::clip_tensor(self, min, max)
     }
+    /// Alias of `gt`.
+    ///
     /// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_greater`].
+    /// If [`Tensor::try_greater`] returns an error.
     #[inline]
     #[track_caller]
     pub fn greater(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_greater(other))
     }
+    /// Alias of `gt`.
+    ///
     /// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_greater(&self, other: &Tensor) -> Result<Tensor> {
         ops::greater(self, other)
     }
+    /// Alias of `gt` with a number.
+    ///
     /// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_greater_scalar`].
+    /// If [`Tensor::try_greater_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn greater_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_greater_scalar(other))
     }
+    /// Alias of `gt` with a number.
+    ///
     /// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_greater_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::greater_scalar(self, other.into())
     }
+    /// Alias of `ge`.
+    ///
     /// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_greater_equal`].
+    /// If [`Tensor::try_greater_equal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn greater_equal(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_greater_equal(other))
     }
+    /// Alias of `ge`.
+    ///
     /// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_greater_equal(&self, other: &Tensor) -> Result<Tensor> {
         ops::greater_equal(self, other)
     }
+    /// Alias of `ge` with a number.
+    ///
     /// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_greater_equal_scalar`].
+    /// If [`Tensor::try_greater_equal_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn greater_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_greater_equal_scalar(other))
     }
+    /// Alias of `ge` with a number.
+    ///
     /// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_greater_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::greater_equal_scalar(self, other.into())
     }
+    /// Alias of `lt`.
+    ///
     /// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_less`].
+    /// If [`Tensor::try_less`] returns an error.
     #[inline]
     #[track_caller]
     pub fn less(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_less(other))
     }
+    /// Alias of `lt`.
+    ///
     /// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_less(&self, other: &Tensor) -> Result<Tensor> {
         ops::less(self, other)
     }
+    /// Alias of `lt` with a number.
+    ///
     /// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_less_scalar`].
+    /// If [`Tensor::try_less_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn less_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_less_scalar(other))
     }
+    /// Alias of `lt` with a number.
+    ///
     /// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_less_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::less_scalar(self, other.into())
     }
+    /// Alias of `le`.
+    ///
     /// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_less_equal`].
+    /// If [`Tensor::try_less_equal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn less_equal(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_less_equal(other))
     }
+    /// Alias of `le`.
+    ///
     /// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_less_equal(&self, other: &Tensor) -> Result<Tensor> {
         ops::less_equal(self, other)
     }
+    /// Alias of `le` with a number.
+    ///
     /// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_less_equal_scalar`].
+    /// If [`Tensor::try_less_equal_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn less_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_less_equal_scalar(other))
     }
+    /// Alias of `le` with a number.
+    ///
     /// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_less_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::less_equal_scalar(self, other.into())
     }
+    /// Alias of `ne`.
+    ///
     /// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_not_equal`].
+    /// If [`Tensor::try_not_equal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn not_equal(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_not_equal(other))
     }
+    /// Alias of `ne`.
+    ///
     /// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_not_equal(&self, other: &Tensor) -> Result<Tensor> {
         ops::not_equal(self, other)
     }
+    /// Alias of `ne` with a number.
+    ///
     /// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_not_equal_scalar`].
+    /// If [`Tensor::try_not_equal_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn not_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_not_equal_scalar(other))
     }
+    /// Alias of `ne` with a number.
+    ///
     /// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
     #[inline]
     pub fn try_not_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
         ops::not_equal_scalar(self, other.into())
     }
-    /// Every element, or zero if that is larger.
+    /// Rectified linear unit: replaces negative elements with 0.
     ///
     /// `aten::relu(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_relu`].
+    /// If [`Tensor::try_relu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn relu(&self) -> Tensor {
         expect_ok(self.try_relu())
     }
-    /// Every element, or zero if that is larger.
+    /// Rectified linear unit: replaces negative elements with 0.
     ///
     /// `aten::relu(Tensor self) -> Tensor`
     #[inline]
     pub fn try_relu(&self) -> Result<Tensor> {
         ops::relu(self)
     }
-    /// Every element, or zero if that is larger.
+    /// Rectified linear unit: replaces negative elements with 0. In-place form.
     ///
     /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_relu_`].
+    /// If [`Tensor::try_relu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn relu_(&self) -> &Tensor {
         expect_ok(self.try_relu_())
     }
-    /// Every element, or zero if that is larger.
+    /// Rectified linear unit: replaces negative elements with 0. In-place form.
     ///
     /// `aten::relu_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_relu_(&self) -> Result<&Tensor> {
         ops::relu_(self)
     }
+    /// Limits every element to the range from 0 to 6.
+    ///
     /// `aten::relu6(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_relu6`].
+    /// If [`Tensor::try_relu6`] returns an error.
     #[inline]
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
         expect_ok(self.try_relu6())
     }
+    /// Limits every element to the range from 0 to 6.
+    ///
     /// `aten::relu6(Tensor self) -> Tensor`
     #[inline]
     pub fn try_relu6(&self) -> Result<Tensor> {
         ops::relu6(self)
     }
+    /// Limits every element to the range from 0 to 6, in place.
+    ///
     /// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_relu6_`].
+    /// If [`Tensor::try_relu6_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn relu6_(&self) -> &Tensor {
         expect_ok(self.try_relu6_())
     }
+    /// Limits every element to the range from 0 to 6, in place.
+    ///
     /// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_relu6_(&self) -> Result<&Tensor> {
         ops::relu6_(self)
     }
+    /// `x * sigmoid(x)`, also called swish.
+    ///
     /// `aten::silu(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_silu`].
+    /// If [`Tensor::try_silu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn silu(&self) -> Tensor {
         expect_ok(self.try_silu())
     }
+    /// `x * sigmoid(x)`, also called swish.
+    ///
     /// `aten::silu(Tensor self) -> Tensor`
     #[inline]
     pub fn try_silu(&self) -> Result<Tensor> {
         ops::silu(self)
     }
+    /// `x * sigmoid(x)`, also called swish. In-place form.
+    ///
     /// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_silu_`].
+    /// If [`Tensor::try_silu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn silu_(&self) -> &Tensor {
         expect_ok(self.try_silu_())
     }
+    /// `x * sigmoid(x)`, also called swish. In-place form.
+    ///
     /// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_silu_(&self) -> Result<&Tensor> {
         ops::silu_(self)
     }
+    /// `x * tanh(softplus(x))`.
+    ///
     /// `aten::mish(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mish`].
+    /// If [`Tensor::try_mish`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mish(&self) -> Tensor {
         expect_ok(self.try_mish())
     }
+    /// `x * tanh(softplus(x))`.
+    ///
     /// `aten::mish(Tensor self) -> Tensor`
     #[inline]
     pub fn try_mish(&self) -> Result<Tensor> {
         ops::mish(self)
     }
+    /// `x * tanh(softplus(x))`. In-place form.
+    ///
     /// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mish_`].
+    /// If [`Tensor::try_mish_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mish_(&self) -> &Tensor {
         expect_ok(self.try_mish_())
     }
+    /// `x * tanh(softplus(x))`. In-place form.
+    ///
     /// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_mish_(&self) -> Result<&Tensor> {
         ops::mish_(self)
     }
+    /// A piecewise linear sigmoid: `clamp(x + 3, 0, 6) / 6`.
+    ///
     /// `aten::hardsigmoid(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardsigmoid`].
+    /// If [`Tensor::try_hardsigmoid`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardsigmoid(&self) -> Tensor {
         expect_ok(self.try_hardsigmoid())
     }
+    /// A piecewise linear sigmoid: `clamp(x + 3, 0, 6) / 6`.
+    ///
     /// `aten::hardsigmoid(Tensor self) -> Tensor`
     #[inline]
     pub fn try_hardsigmoid(&self) -> Result<Tensor> {
         ops::hardsigmoid(self)
     }
+    /// A piecewise linear sigmoid: `clamp(x + 3, 0, 6) / 6`. In-place form.
+    ///
     /// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardsigmoid_`].
+    /// If [`Tensor::try_hardsigmoid_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardsigmoid_(&self) -> &Tensor {
         expect_ok(self.try_hardsigmoid_())
     }
+    /// A piecewise linear sigmoid: `clamp(x + 3, 0, 6) / 6`. In-place form.
+    ///
     /// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_hardsigmoid_(&self) -> Result<&Tensor> {
         ops::hardsigmoid_(self)
     }
+    /// `x * hardsigmoid(x)`.
+    ///
     /// `aten::hardswish(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardswish`].
+    /// If [`Tensor::try_hardswish`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardswish(&self) -> Tensor {
         expect_ok(self.try_hardswish())
     }
+    /// `x * hardsigmoid(x)`.
+    ///
     /// `aten::hardswish(Tensor self) -> Tensor`
     #[inline]
     pub fn try_hardswish(&self) -> Result<Tensor> {
         ops::hardswish(self)
     }
+    /// `x * hardsigmoid(x)`. In-place form.
+    ///
     /// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardswish_`].
+    /// If [`Tensor::try_hardswish_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardswish_(&self) -> &Tensor {
         expect_ok(self.try_hardswish_())
     }
+    /// `x * hardsigmoid(x)`. In-place form.
+    ///
     /// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_hardswish_(&self) -> Result<&Tensor> {
         ops::hardswish_(self)
     }
-    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gelu`].
+    /// If [`Tensor::try_gelu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         expect_ok(self.try_gelu())
     }
-    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     #[inline]
     pub fn try_gelu(&self) -> Result<Tensor> {
         ops::gelu(self, "none")
     }
-    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gelu_`].
+    /// If [`Tensor::try_gelu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gelu_(&self) -> &Tensor {
         expect_ok(self.try_gelu_())
     }
-    /// The element times the standard normal distribution function at it, or the `tanh` approximation of that.
+    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     #[inline]
     pub fn try_gelu_(&self) -> Result<&Tensor> {
         ops::gelu_(self, "none")
     }
+    /// The logarithm of the sigmoid, and a buffer for its derivative.
+    ///
     /// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log_sigmoid_forward`].
+    /// If [`Tensor::try_log_sigmoid_forward`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log_sigmoid_forward(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_log_sigmoid_forward())
     }
+    /// The logarithm of the sigmoid, and a buffer for its derivative.
+    ///
     /// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
     #[inline]
     pub fn try_log_sigmoid_forward(&self) -> Result<(Tensor, Tensor)> {
         ops::log_sigmoid_forward(self)
     }
+    /// The logarithm of the sigmoid, computed without overflow.
+    ///
     /// `aten::log_sigmoid(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log_sigmoid`].
+    /// If [`Tensor::try_log_sigmoid`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log_sigmoid(&self) -> Tensor {
         expect_ok(self.try_log_sigmoid())
     }
+    /// The logarithm of the sigmoid, computed without overflow.
+    ///
     /// `aten::log_sigmoid(Tensor self) -> Tensor`
     #[inline]
     pub fn try_log_sigmoid(&self) -> Result<Tensor> {
         ops::log_sigmoid(self)
     }
+    /// `log(1 + exp(beta * x)) / beta`, a smooth form of the rectified linear unit; the identity where `beta * x` exceeds `threshold`.
+    ///
     /// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_softplus`].
+    /// If [`Tensor::try_softplus`] returns an error.
     #[inline]
     #[track_caller]
     pub fn softplus(
@@ -4601,6 +5730,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_softplus(beta, threshold))
     }
+    /// `log(1 + exp(beta * x)) / beta`, a smooth form of the rectified linear unit; the identity where `beta * x` exceeds `threshold`.
+    ///
     /// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
     #[inline]
     pub fn try_softplus(
@@ -4610,10 +5741,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::softplus(self, beta.into(), threshold.into())
     }
+    /// Exponential linear unit: `alpha * (exp(x) - 1)` for negative elements, `x` otherwise, times `scale`.
+    ///
     /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_elu`].
+    /// If [`Tensor::try_elu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn elu(
@@ -4624,6 +5757,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_elu(alpha, scale, input_scale))
     }
+    /// Exponential linear unit: `alpha * (exp(x) - 1)` for negative elements, `x` otherwise, times `scale`.
+    ///
     /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
     #[inline]
     pub fn try_elu(
@@ -4634,10 +5769,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::elu(self, alpha.into(), scale.into(), input_scale.into())
     }
+    /// Exponential linear unit: `alpha * (exp(x) - 1)` for negative elements, `x` otherwise, times `scale`. In-place form.
+    ///
     /// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_elu_`].
+    /// If [`Tensor::try_elu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn elu_(
@@ -4648,6 +5785,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_elu_(alpha, scale, input_scale))
     }
+    /// Exponential linear unit: `alpha * (exp(x) - 1)` for negative elements, `x` otherwise, times `scale`. In-place form.
+    ///
     /// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
     #[inline]
     pub fn try_elu_(
@@ -4658,94 +5797,120 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::elu_(self, alpha.into(), scale.into(), input_scale.into())
     }
+    /// `alpha * (exp(x / alpha) - 1)` for negative elements, `x` otherwise.
+    ///
     /// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_celu`].
+    /// If [`Tensor::try_celu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn celu(&self, alpha: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_celu(alpha))
     }
+    /// `alpha * (exp(x / alpha) - 1)` for negative elements, `x` otherwise.
+    ///
     /// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
     #[inline]
     pub fn try_celu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
         ops::celu(self, alpha.into())
     }
+    /// `alpha * (exp(x / alpha) - 1)` for negative elements, `x` otherwise. In-place form.
+    ///
     /// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_celu_`].
+    /// If [`Tensor::try_celu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn celu_(&self, alpha: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_celu_(alpha))
     }
+    /// `alpha * (exp(x / alpha) - 1)` for negative elements, `x` otherwise. In-place form.
+    ///
     /// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
     #[inline]
     pub fn try_celu_(&self, alpha: impl Into<Scalar>) -> Result<&Tensor> {
         ops::celu_(self, alpha.into())
     }
+    /// The scaled exponential linear unit, whose constants keep activations at mean 0 and variance 1.
+    ///
     /// `aten::selu(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_selu`].
+    /// If [`Tensor::try_selu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn selu(&self) -> Tensor {
         expect_ok(self.try_selu())
     }
+    /// The scaled exponential linear unit, whose constants keep activations at mean 0 and variance 1.
+    ///
     /// `aten::selu(Tensor self) -> Tensor`
     #[inline]
     pub fn try_selu(&self) -> Result<Tensor> {
         ops::selu(self)
     }
+    /// The scaled exponential linear unit, in place.
+    ///
     /// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_selu_`].
+    /// If [`Tensor::try_selu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn selu_(&self) -> &Tensor {
         expect_ok(self.try_selu_())
     }
+    /// The scaled exponential linear unit, in place.
+    ///
     /// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_selu_(&self) -> Result<&Tensor> {
         ops::selu_(self)
     }
+    /// Multiplies negative elements by `negative_slope` and leaves the others alone.
+    ///
     /// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_leaky_relu`].
+    /// If [`Tensor::try_leaky_relu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn leaky_relu(&self, negative_slope: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_leaky_relu(negative_slope))
     }
+    /// Multiplies negative elements by `negative_slope` and leaves the others alone.
+    ///
     /// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
     #[inline]
     pub fn try_leaky_relu(&self, negative_slope: impl Into<Scalar>) -> Result<Tensor> {
         ops::leaky_relu(self, negative_slope.into())
     }
+    /// Multiplies negative elements by `negative_slope` and leaves the others alone. In-place form.
+    ///
     /// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_leaky_relu_`].
+    /// If [`Tensor::try_leaky_relu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn leaky_relu_(&self, negative_slope: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_leaky_relu_(negative_slope))
     }
+    /// Multiplies negative elements by `negative_slope` and leaves the others alone. In-place form.
+    ///
     /// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
     #[inline]
     pub fn try_leaky_relu_(&self, negative_slope: impl Into<Scalar>) -> Result<&Tensor> {
         ops::leaky_relu_(self, negative_slope.into())
     }
+    /// Limits every element to the range from `min_val` to `max_val`.
+    ///
     /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardtanh`].
+    /// If [`Tensor::try_hardtanh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardtanh(
@@ -4755,6 +5920,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_hardtanh(min_val, max_val))
     }
+    /// Limits every element to the range from `min_val` to `max_val`.
+    ///
     /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
     #[inline]
     pub fn try_hardtanh(
@@ -4764,10 +5931,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::hardtanh(self, min_val.into(), max_val.into())
     }
+    /// Limits every element to the range from `min_val` to `max_val`. In-place form.
+    ///
     /// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardtanh_`].
+    /// If [`Tensor::try_hardtanh_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardtanh_(
@@ -4777,6 +5946,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_hardtanh_(min_val, max_val))
     }
+    /// Limits every element to the range from `min_val` to `max_val`. In-place form.
+    ///
     /// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
     #[inline]
     pub fn try_hardtanh_(
@@ -4786,38 +5957,48 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::hardtanh_(self, min_val.into(), max_val.into())
     }
+    /// Replaces elements between `-lambd` and `lambd` with 0.
+    ///
     /// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hardshrink`].
+    /// If [`Tensor::try_hardshrink`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hardshrink(&self, lambd: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_hardshrink(lambd))
     }
+    /// Replaces elements between `-lambd` and `lambd` with 0.
+    ///
     /// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
     #[inline]
     pub fn try_hardshrink(&self, lambd: impl Into<Scalar>) -> Result<Tensor> {
         ops::hardshrink(self, lambd.into())
     }
+    /// Moves every element toward 0 by `lambd`; those nearer than that become 0.
+    ///
     /// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_softshrink`].
+    /// If [`Tensor::try_softshrink`] returns an error.
     #[inline]
     #[track_caller]
     pub fn softshrink(&self, lambd: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_softshrink(lambd))
     }
+    /// Moves every element toward 0 by `lambd`; those nearer than that become 0.
+    ///
     /// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
     #[inline]
     pub fn try_softshrink(&self, lambd: impl Into<Scalar>) -> Result<Tensor> {
         ops::softshrink(self, lambd.into())
     }
+    /// Replaces elements that do not exceed `threshold` with `value`.
+    ///
     /// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_threshold`].
+    /// If [`Tensor::try_threshold`] returns an error.
     #[inline]
     #[track_caller]
     pub fn threshold(
@@ -4827,6 +6008,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_threshold(threshold, value))
     }
+    /// Replaces elements that do not exceed `threshold` with `value`.
+    ///
     /// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
     #[inline]
     pub fn try_threshold(
@@ -4836,10 +6019,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::threshold(self, threshold.into(), value.into())
     }
+    /// Replaces elements that do not exceed `threshold` with `value`. In-place form.
+    ///
     /// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_threshold_`].
+    /// If [`Tensor::try_threshold_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn threshold_(
@@ -4849,6 +6034,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_threshold_(threshold, value))
     }
+    /// Replaces elements that do not exceed `threshold` with `value`. In-place form.
+    ///
     /// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
     #[inline]
     pub fn try_threshold_(
@@ -4858,10 +6045,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::threshold_(self, threshold.into(), value.into())
     }
+    /// Randomized leaky ReLU that stores the slopes it drew in `noise`.
+    ///
     /// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rrelu_with_noise`].
+    /// If [`Tensor::try_rrelu_with_noise`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rrelu_with_noise(
@@ -4873,6 +6062,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_rrelu_with_noise(noise, lower, upper, training))
     }
+    /// Randomized leaky ReLU that stores the slopes it drew in `noise`.
+    ///
     /// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
     #[inline]
     pub fn try_rrelu_with_noise(
@@ -4884,10 +6075,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::rrelu_with_noise(self, noise, lower.into(), upper.into(), training)
     }
+    /// Randomized leaky ReLU in place, which stores the slopes it drew in `noise`.
+    ///
     /// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rrelu_with_noise_`].
+    /// If [`Tensor::try_rrelu_with_noise_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rrelu_with_noise_(
@@ -4899,6 +6092,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_rrelu_with_noise_(noise, lower, upper, training))
     }
+    /// Randomized leaky ReLU in place, which stores the slopes it drew in `noise`.
+    ///
     /// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_rrelu_with_noise_(
@@ -4910,10 +6105,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::rrelu_with_noise_(self, noise, lower.into(), upper.into(), training)
     }
+    /// Randomized leaky ReLU. Slopes are drawn from [lower, upper] in training, and are their mean otherwise.
+    ///
     /// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rrelu`].
+    /// If [`Tensor::try_rrelu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rrelu(
@@ -4924,6 +6121,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_rrelu(lower, upper, training))
     }
+    /// Randomized leaky ReLU. Slopes are drawn from [lower, upper] in training, and are their mean otherwise.
+    ///
     /// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
     #[inline]
     pub fn try_rrelu(
@@ -4934,10 +6133,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::rrelu(self, lower.into(), upper.into(), training)
     }
+    /// Randomized leaky ReLU, in place.
+    ///
     /// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rrelu_`].
+    /// If [`Tensor::try_rrelu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rrelu_(
@@ -4948,6 +6149,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_rrelu_(lower, upper, training))
     }
+    /// Randomized leaky ReLU, in place.
+    ///
     /// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_rrelu_(
@@ -4958,15 +6161,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::rrelu_(self, lower.into(), upper.into(), training)
     }
+    /// Leaky ReLU with learned slopes, either one or one per channel.
+    ///
     /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_prelu`].
+    /// If [`Tensor::try_prelu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Tensor {
         expect_ok(self.try_prelu(weight))
     }
+    /// Leaky ReLU with learned slopes, either one or one per channel.
+    ///
     /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
     #[inline]
     pub fn try_prelu(&self, weight: &Tensor) -> Result<Tensor> {
@@ -4975,7 +6182,7 @@ impl Tensor {
     /// `aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_prelu_kernel`].
+    /// If [`Tensor::try_prelu_kernel`] returns an error.
     #[inline]
     #[track_caller]
     pub fn prelu_kernel(&self, weight: &Tensor) -> Tensor {
@@ -4986,50 +6193,54 @@ impl Tensor {
     pub fn try_prelu_kernel(&self, weight: &Tensor) -> Result<Tensor> {
         ops::prelu_kernel(self, weight)
     }
+    /// Gated linear unit: splits `self` in half along `dim` and multiplies the first half by the sigmoid of the second.
+    ///
     /// `aten::glu(Tensor self, int dim=-1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_glu`].
+    /// If [`Tensor::try_glu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn glu(&self, dim: i64) -> Tensor {
         expect_ok(self.try_glu(dim))
     }
+    /// Gated linear unit: splits `self` in half along `dim` and multiplies the first half by the sigmoid of the second.
+    ///
     /// `aten::glu(Tensor self, int dim=-1) -> Tensor`
     #[inline]
     pub fn try_glu(&self, dim: i64) -> Result<Tensor> {
         ops::glu(self, dim)
     }
-    /// The sum of all elements; integers and bools add up in i64.
+    /// The sum of all elements. Integers and bools are summed in i64.
     ///
     /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sum`].
+    /// If [`Tensor::try_sum`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sum(&self) -> Tensor {
         expect_ok(self.try_sum())
     }
-    /// The sum of all elements; integers and bools add up in i64.
+    /// The sum of all elements. Integers and bools are summed in i64.
     ///
     /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_sum(&self) -> Result<Tensor> {
         ops::sum(self, None)
     }
-    /// The sum over some dimensions, or over all if none is named.
+    /// The sum over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1.
     ///
     /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sum_dim`].
+    /// If [`Tensor::try_sum_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sum_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_sum_dim(dim, keepdim))
     }
-    /// The sum over some dimensions, or over all if none is named.
+    /// The sum over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1.
     ///
     /// `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
@@ -5041,7 +6252,7 @@ impl Tensor {
     /// `aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mean`].
+    /// If [`Tensor::try_mean`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mean(&self) -> Tensor {
@@ -5054,349 +6265,450 @@ impl Tensor {
     pub fn try_mean(&self) -> Result<Tensor> {
         ops::mean(self, None)
     }
-    /// The mean over some dimensions, or over all if none is named.
+    /// The mean over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1.
     ///
     /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mean_dim`].
+    /// If [`Tensor::try_mean_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_mean_dim(dim, keepdim))
     }
-    /// The mean over some dimensions, or over all if none is named.
+    /// The mean over some dimensions, or over all if `dim` is `None`. With `keepdim` they stay, with size 1.
     ///
     /// `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::mean_dim(self, dim, keepdim, None)
     }
+    /// The product of all elements. Integers and bools are multiplied in i64.
+    ///
     /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_prod`].
+    /// If [`Tensor::try_prod`] returns an error.
     #[inline]
     #[track_caller]
     pub fn prod(&self) -> Tensor {
         expect_ok(self.try_prod())
     }
+    /// The product of all elements. Integers and bools are multiplied in i64.
+    ///
     /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_prod(&self) -> Result<Tensor> {
         ops::prod(self, None)
     }
+    /// The product along one dimension.
+    ///
     /// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_prod_dim`].
+    /// If [`Tensor::try_prod_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn prod_dim(&self, dim: i64, keepdim: bool) -> Tensor {
         expect_ok(self.try_prod_dim(dim, keepdim))
     }
+    /// The product along one dimension.
+    ///
     /// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_prod_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         ops::prod_dim(self, dim, keepdim, None)
     }
+    /// The sum over some dimensions with NaN counted as 0.
+    ///
     /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nansum`].
+    /// If [`Tensor::try_nansum`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nansum(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nansum(dim, keepdim))
     }
+    /// The sum over some dimensions with NaN counted as 0.
+    ///
     /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_nansum(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::nansum(self, dim, keepdim, None)
     }
+    /// The mean over some dimensions of the elements that are not NaN.
+    ///
     /// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nanmean`].
+    /// If [`Tensor::try_nanmean`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nanmean(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nanmean(dim, keepdim))
     }
+    /// The mean over some dimensions of the elements that are not NaN.
+    ///
     /// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_nanmean(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::nanmean(self, dim, keepdim, None)
     }
+    /// The largest of all elements. If several are equal, the gradient is shared among them.
+    ///
     /// `aten::max(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max`].
+    /// If [`Tensor::try_max`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max(&self) -> Tensor {
         expect_ok(self.try_max())
     }
+    /// The largest of all elements. If several are equal, the gradient is shared among them.
+    ///
     /// `aten::max(Tensor self) -> Tensor`
     #[inline]
     pub fn try_max(&self) -> Result<Tensor> {
         ops::max(self)
     }
+    /// The smallest of all elements. If several are equal, the gradient is shared among them.
+    ///
     /// `aten::min(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_min`].
+    /// If [`Tensor::try_min`] returns an error.
     #[inline]
     #[track_caller]
     pub fn min(&self) -> Tensor {
         expect_ok(self.try_min())
     }
+    /// The smallest of all elements. If several are equal, the gradient is shared among them.
+    ///
     /// `aten::min(Tensor self) -> Tensor`
     #[inline]
     pub fn try_min(&self) -> Result<Tensor> {
         ops::min(self)
     }
-    /// The largest element along a dimension, and where it is.
+    /// The largest element along a dimension, and its index. The gradient goes to that element alone.
     ///
     /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[1.0f32, 5.0, 3.0, 9.0, 2.0, 4.0], [2, 3]);
+    /// let (values, indices) = x.max_dim(1, false);
+    /// assert_eq!(values.to_vec::<f32>(), [5.0, 9.0]);
+    /// assert_eq!(indices.to_vec::<i64>(), [1, 0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_dim`].
+    /// If [`Tensor::try_max_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_max_dim(dim, keepdim))
     }
-    /// The largest element along a dimension, and where it is.
+    /// The largest element along a dimension, and its index. The gradient goes to that element alone.
     ///
     /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::max_dim(self, dim, keepdim)
     }
+    /// The smallest element along a dimension, and its index. The gradient goes to that element alone.
+    ///
     /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_min_dim`].
+    /// If [`Tensor::try_min_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_min_dim(dim, keepdim))
     }
+    /// The smallest element along a dimension, and its index. The gradient goes to that element alone.
+    ///
     /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::min_dim(self, dim, keepdim)
     }
+    /// The largest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient.
+    ///
     /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_amax`].
+    /// If [`Tensor::try_amax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn amax(&self, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_amax(dim, keepdim))
     }
+    /// The largest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient.
+    ///
     /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_amax(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::amax(self, dim, keepdim)
     }
+    /// The smallest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient.
+    ///
     /// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_amin`].
+    /// If [`Tensor::try_amin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn amin(&self, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_amin(dim, keepdim))
     }
+    /// The smallest elements over some dimensions, all of them if `dim` is empty. Ties share the gradient.
+    ///
     /// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_amin(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::amin(self, dim, keepdim)
     }
+    /// The smallest and the largest element, of the whole tensor or along a dimension.
+    ///
     /// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_aminmax`].
+    /// If [`Tensor::try_aminmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn aminmax(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_aminmax())
     }
+    /// The smallest and the largest element, of the whole tensor or along a dimension.
+    ///
     /// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
     #[inline]
     pub fn try_aminmax(&self) -> Result<(Tensor, Tensor)> {
         ops::aminmax(self, None, false)
     }
-    /// Where the largest element is: along a dimension, or in the flattened tensor.
+    /// The index of the largest element along a dimension, or in the flattened tensor if `dim` is `None`.
     ///
     /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[1.0f32, 5.0, 3.0, 9.0, 2.0, 4.0], [2, 3]);
+    /// assert_eq!(x.argmax(Some(1), false).to_vec::<i64>(), [1, 0]);
+    /// assert_eq!(x.argmax(None, false).to_vec::<i64>(), [3]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_argmax`].
+    /// If [`Tensor::try_argmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn argmax(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_argmax(dim, keepdim))
     }
-    /// Where the largest element is: along a dimension, or in the flattened tensor.
+    /// The index of the largest element along a dimension, or in the flattened tensor if `dim` is `None`.
     ///
     /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_argmax(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
         ops::argmax(self, dim, keepdim)
     }
+    /// The index of the smallest element along a dimension, or in the flattened tensor if `dim` is `None`.
+    ///
     /// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_argmin`].
+    /// If [`Tensor::try_argmin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn argmin(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_argmin(dim, keepdim))
     }
+    /// The index of the smallest element along a dimension, or in the flattened tensor if `dim` is `None`.
+    ///
     /// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_argmin(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
         ops::argmin(self, dim, keepdim)
     }
+    /// Whether any element is nonzero.
+    ///
     /// `aten::any(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_any`].
+    /// If [`Tensor::try_any`] returns an error.
     #[inline]
     #[track_caller]
     pub fn any(&self) -> Tensor {
         expect_ok(self.try_any())
     }
+    /// Whether any element is nonzero.
+    ///
     /// `aten::any(Tensor self) -> Tensor`
     #[inline]
     pub fn try_any(&self) -> Result<Tensor> {
         ops::any(self)
     }
+    /// Whether any element along a dimension is nonzero.
+    ///
     /// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_any_dim`].
+    /// If [`Tensor::try_any_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn any_dim(&self, dim: i64, keepdim: bool) -> Tensor {
         expect_ok(self.try_any_dim(dim, keepdim))
     }
+    /// Whether any element along a dimension is nonzero.
+    ///
     /// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_any_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         ops::any_dim(self, dim, keepdim)
     }
+    /// Whether any element over some dimensions is nonzero; over all if `dim` is `None`.
+    ///
     /// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_any_dims`].
+    /// If [`Tensor::try_any_dims`] returns an error.
     #[inline]
     #[track_caller]
     pub fn any_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_any_dims(dim, keepdim))
     }
+    /// Whether any element over some dimensions is nonzero; over all if `dim` is `None`.
+    ///
     /// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_any_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::any_dims(self, dim, keepdim)
     }
+    /// Whether all elements are nonzero.
+    ///
     /// `aten::all(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_all`].
+    /// If [`Tensor::try_all`] returns an error.
     #[inline]
     #[track_caller]
     pub fn all(&self) -> Tensor {
         expect_ok(self.try_all())
     }
+    /// Whether all elements are nonzero.
+    ///
     /// `aten::all(Tensor self) -> Tensor`
     #[inline]
     pub fn try_all(&self) -> Result<Tensor> {
         ops::all(self)
     }
+    /// Whether all elements along a dimension are nonzero.
+    ///
     /// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_all_dim`].
+    /// If [`Tensor::try_all_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn all_dim(&self, dim: i64, keepdim: bool) -> Tensor {
         expect_ok(self.try_all_dim(dim, keepdim))
     }
+    /// Whether all elements along a dimension are nonzero.
+    ///
     /// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_all_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
         ops::all_dim(self, dim, keepdim)
     }
+    /// Whether all elements over some dimensions are nonzero; over all if `dim` is `None`.
+    ///
     /// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_all_dims`].
+    /// If [`Tensor::try_all_dims`] returns an error.
     #[inline]
     #[track_caller]
     pub fn all_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
         expect_ok(self.try_all_dims(dim, keepdim))
     }
+    /// Whether all elements over some dimensions are nonzero; over all if `dim` is `None`.
+    ///
     /// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_all_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::all_dims(self, dim, keepdim)
     }
+    /// The number of nonzero elements, in total or along a dimension.
+    ///
     /// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_count_nonzero`].
+    /// If [`Tensor::try_count_nonzero`] returns an error.
     #[inline]
     #[track_caller]
     pub fn count_nonzero(&self, dim: Option<i64>) -> Tensor {
         expect_ok(self.try_count_nonzero(dim))
     }
+    /// The number of nonzero elements, in total or along a dimension.
+    ///
     /// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
     #[inline]
     pub fn try_count_nonzero(&self, dim: Option<i64>) -> Result<Tensor> {
         ops::count_nonzero(self, dim)
     }
+    /// The number of nonzero elements over some dimensions.
+    ///
     /// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_count_nonzero_dims`].
+    /// If [`Tensor::try_count_nonzero_dims`] returns an error.
     #[inline]
     #[track_caller]
     pub fn count_nonzero_dims(&self, dim: &[i64]) -> Tensor {
         expect_ok(self.try_count_nonzero_dims(dim))
     }
+    /// The number of nonzero elements over some dimensions.
+    ///
     /// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
     #[inline]
     pub fn try_count_nonzero_dims(&self, dim: &[i64]) -> Result<Tensor> {
         ops::count_nonzero_dims(self, dim)
     }
+    /// The variance of all elements. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_var`].
+    /// If [`Tensor::try_var`] returns an error.
     #[inline]
     #[track_caller]
     pub fn var(&self, unbiased: bool) -> Tensor {
         expect_ok(self.try_var(unbiased))
     }
+    /// The variance of all elements. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
     #[inline]
     pub fn try_var(&self, unbiased: bool) -> Result<Tensor> {
         ops::var(self, unbiased)
     }
+    /// The variance over some dimensions. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_var_dim`].
+    /// If [`Tensor::try_var_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn var_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Tensor {
         expect_ok(self.try_var_dim(dim, unbiased, keepdim))
     }
+    /// The variance over some dimensions. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_var_dim(
@@ -5407,43 +6719,55 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::var_dim(self, dim, unbiased, keepdim)
     }
+    /// The variance over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_var_correction`].
+    /// If [`Tensor::try_var_correction`] returns an error.
     #[inline]
     #[track_caller]
     pub fn var_correction(&self, dim: Option<&[i64]>) -> Tensor {
         expect_ok(self.try_var_correction(dim))
     }
+    /// The variance over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_var_correction(&self, dim: Option<&[i64]>) -> Result<Tensor> {
         ops::var_correction(self, dim, None, false)
     }
+    /// The standard deviation of all elements. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_std`].
+    /// If [`Tensor::try_std`] returns an error.
     #[inline]
     #[track_caller]
     pub fn std(&self, unbiased: bool) -> Tensor {
         expect_ok(self.try_std(unbiased))
     }
+    /// The standard deviation of all elements. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
     #[inline]
     pub fn try_std(&self, unbiased: bool) -> Result<Tensor> {
         ops::std(self, unbiased)
     }
+    /// The standard deviation over some dimensions. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_std_dim`].
+    /// If [`Tensor::try_std_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn std_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Tensor {
         expect_ok(self.try_std_dim(dim, unbiased, keepdim))
     }
+    /// The standard deviation over some dimensions. `unbiased` divides by the count minus 1 instead of the count.
+    ///
     /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_std_dim(
@@ -5454,38 +6778,48 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::std_dim(self, dim, unbiased, keepdim)
     }
+    /// The standard deviation over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_std_correction`].
+    /// If [`Tensor::try_std_correction`] returns an error.
     #[inline]
     #[track_caller]
     pub fn std_correction(&self, dim: Option<&[i64]>) -> Tensor {
         expect_ok(self.try_std_correction(dim))
     }
+    /// The standard deviation over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_std_correction(&self, dim: Option<&[i64]>) -> Result<Tensor> {
         ops::std_correction(self, dim, None, false)
     }
+    /// Variance and mean of all elements.
+    ///
     /// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_var_mean`].
+    /// If [`Tensor::try_var_mean`] returns an error.
     #[inline]
     #[track_caller]
     pub fn var_mean(&self, unbiased: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_var_mean(unbiased))
     }
+    /// Variance and mean of all elements.
+    ///
     /// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_var_mean(&self, unbiased: bool) -> Result<(Tensor, Tensor)> {
         ops::var_mean(self, unbiased)
     }
+    /// Variance and mean over some dimensions.
+    ///
     /// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_var_mean_dim`].
+    /// If [`Tensor::try_var_mean_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn var_mean_dim(
@@ -5496,6 +6830,8 @@ impl Tensor {
     ) -> (Tensor, Tensor) {
         expect_ok(self.try_var_mean_dim(dim, unbiased, keepdim))
     }
+    /// Variance and mean over some dimensions.
+    ///
     /// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_var_mean_dim(
@@ -5506,15 +6842,19 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::var_mean_dim(self, dim, unbiased, keepdim)
     }
+    /// Variance and mean over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_var_mean_correction`].
+    /// If [`Tensor::try_var_mean_correction`] returns an error.
     #[inline]
     #[track_caller]
     pub fn var_mean_correction(&self, dim: Option<&[i64]>) -> (Tensor, Tensor) {
         expect_ok(self.try_var_mean_correction(dim))
     }
+    /// Variance and mean over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_var_mean_correction(
@@ -5523,24 +6863,30 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::var_mean_correction(self, dim, None, false)
     }
+    /// Standard deviation and mean of all elements.
+    ///
     /// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_std_mean`].
+    /// If [`Tensor::try_std_mean`] returns an error.
     #[inline]
     #[track_caller]
     pub fn std_mean(&self, unbiased: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_std_mean(unbiased))
     }
+    /// Standard deviation and mean of all elements.
+    ///
     /// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_std_mean(&self, unbiased: bool) -> Result<(Tensor, Tensor)> {
         ops::std_mean(self, unbiased)
     }
+    /// Standard deviation and mean over some dimensions.
+    ///
     /// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_std_mean_dim`].
+    /// If [`Tensor::try_std_mean_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn std_mean_dim(
@@ -5551,6 +6897,8 @@ impl Tensor {
     ) -> (Tensor, Tensor) {
         expect_ok(self.try_std_mean_dim(dim, unbiased, keepdim))
     }
+    /// Standard deviation and mean over some dimensions.
+    ///
     /// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_std_mean_dim(
@@ -5561,15 +6909,19 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::std_mean_dim(self, dim, unbiased, keepdim)
     }
+    /// Standard deviation and mean over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_std_mean_correction`].
+    /// If [`Tensor::try_std_mean_correction`] returns an error.
     #[inline]
     #[track_caller]
     pub fn std_mean_correction(&self, dim: Option<&[i64]>) -> (Tensor, Tensor) {
         expect_ok(self.try_std_mean_correction(dim))
     }
+    /// Standard deviation and mean over some dimensions, dividing by the count minus `correction` (1 if `None`).
+    ///
     /// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_std_mean_correction(
@@ -5578,29 +6930,37 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::std_mean_correction(self, dim, None, false)
     }
+    /// The `p`-norm of all elements taken as one vector.
+    ///
     /// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_norm`].
+    /// If [`Tensor::try_norm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn norm(&self, p: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_norm(p))
     }
+    /// The `p`-norm of all elements taken as one vector.
+    ///
     /// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
     #[inline]
     pub fn try_norm(&self, p: impl Into<Scalar>) -> Result<Tensor> {
         ops::norm(self, p.into())
     }
+    /// The `p`-norm over some dimensions; the 2-norm if `p` is `None`.
+    ///
     /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_norm_dim`].
+    /// If [`Tensor::try_norm_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn norm_dim(&self, p: Option<Scalar>, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_norm_dim(p, dim, keepdim))
     }
+    /// The `p`-norm over some dimensions; the 2-norm if `p` is `None`.
+    ///
     /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_norm_dim(
@@ -5611,10 +6971,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::norm_dim(self, p, dim, keepdim)
     }
+    /// The norm of order `ord` over some dimensions, taken as one vector; over all if `dim` is `None`. `ord` may be infinite, 0 or negative.
+    ///
     /// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_vector_norm`].
+    /// If [`Tensor::try_linalg_vector_norm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_vector_norm(
@@ -5625,6 +6987,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_linalg_vector_norm(ord, dim, keepdim))
     }
+    /// The norm of order `ord` over some dimensions, taken as one vector; over all if `dim` is `None`. `ord` may be infinite, 0 or negative.
+    ///
     /// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_linalg_vector_norm(
@@ -5635,108 +6999,145 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::linalg_vector_norm(self, ord.into(), dim, keepdim, None)
     }
+    /// `log(sum(exp(x)))` over some dimensions, computed without overflow.
+    ///
     /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logsumexp`].
+    /// If [`Tensor::try_logsumexp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logsumexp(&self, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_logsumexp(dim, keepdim))
     }
+    /// `log(sum(exp(x)))` over some dimensions, computed without overflow.
+    ///
     /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
     #[inline]
     pub fn try_logsumexp(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::logsumexp(self, dim, keepdim)
     }
+    /// Running sums along a dimension.
+    ///
     /// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.cumsum(0).to_vec::<f32>(), [1.0, 3.0, 6.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_cumsum`].
+    /// If [`Tensor::try_cumsum`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cumsum(&self, dim: i64) -> Tensor {
         expect_ok(self.try_cumsum(dim))
     }
+    /// Running sums along a dimension.
+    ///
     /// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_cumsum(&self, dim: i64) -> Result<Tensor> {
         ops::cumsum(self, dim, None)
     }
+    /// Running products along a dimension.
+    ///
     /// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cumprod`].
+    /// If [`Tensor::try_cumprod`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cumprod(&self, dim: i64) -> Tensor {
         expect_ok(self.try_cumprod(dim))
     }
+    /// Running products along a dimension.
+    ///
     /// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_cumprod(&self, dim: i64) -> Result<Tensor> {
         ops::cumprod(self, dim, None)
     }
+    /// Running maxima along a dimension, and the indices they come from.
+    ///
     /// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cummax`].
+    /// If [`Tensor::try_cummax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cummax(&self, dim: i64) -> (Tensor, Tensor) {
         expect_ok(self.try_cummax(dim))
     }
+    /// Running maxima along a dimension, and the indices they come from.
+    ///
     /// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_cummax(&self, dim: i64) -> Result<(Tensor, Tensor)> {
         ops::cummax(self, dim)
     }
+    /// Running minima along a dimension, and the indices they come from.
+    ///
     /// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cummin`].
+    /// If [`Tensor::try_cummin`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cummin(&self, dim: i64) -> (Tensor, Tensor) {
         expect_ok(self.try_cummin(dim))
     }
+    /// Running minima along a dimension, and the indices they come from.
+    ///
     /// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_cummin(&self, dim: i64) -> Result<(Tensor, Tensor)> {
         ops::cummin(self, dim)
     }
+    /// Running `log(sum(exp(x)))` along a dimension.
+    ///
     /// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logcumsumexp`].
+    /// If [`Tensor::try_logcumsumexp`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logcumsumexp(&self, dim: i64) -> Tensor {
         expect_ok(self.try_logcumsumexp(dim))
     }
+    /// Running `log(sum(exp(x)))` along a dimension.
+    ///
     /// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
     #[inline]
     pub fn try_logcumsumexp(&self, dim: i64) -> Result<Tensor> {
         ops::logcumsumexp(self, dim)
     }
+    /// The sum of the diagonal of a matrix.
+    ///
     /// `aten::trace(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_trace`].
+    /// If [`Tensor::try_trace`] returns an error.
     #[inline]
     #[track_caller]
     pub fn trace(&self) -> Tensor {
         expect_ok(self.try_trace())
     }
+    /// The sum of the diagonal of a matrix.
+    ///
     /// `aten::trace(Tensor self) -> Tensor`
     #[inline]
     pub fn try_trace(&self) -> Result<Tensor> {
         ops::trace(self)
     }
+    /// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+    ///
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_histc`].
+    /// If [`Tensor::try_histc`] returns an error.
     #[inline]
     #[track_caller]
     pub fn histc(
@@ -5747,6 +7148,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_histc(bins, min, max))
     }
+    /// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+    ///
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
     #[inline]
     pub fn try_histc(
@@ -5757,10 +7160,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::histc(self, bins, min.into(), max.into())
     }
+    /// How often each nonnegative integer occurs in a vector, or the sum of its `weights`; at least `minlength` counts.
+    ///
     /// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bincount`].
+    /// If [`Tensor::try_bincount`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bincount(
@@ -5770,6 +7175,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_bincount(weights, minlength))
     }
+    /// How often each nonnegative integer occurs in a vector, or the sum of its `weights`; at least `minlength` counts.
+    ///
     /// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
     #[inline]
     pub fn try_bincount(
@@ -5779,24 +7186,30 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::bincount(self, weights, minlength.into())
     }
+    /// Whether two tensors have the same shape and the same elements.
+    ///
     /// `aten::equal(Tensor self, Tensor other) -> bool`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_equal`].
+    /// If [`Tensor::try_equal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn equal(&self, other: &Tensor) -> bool {
         expect_ok(self.try_equal(other))
     }
+    /// Whether two tensors have the same shape and the same elements.
+    ///
     /// `aten::equal(Tensor self, Tensor other) -> bool`
     #[inline]
     pub fn try_equal(&self, other: &Tensor) -> Result<bool> {
         ops::equal(self, other)
     }
+    /// The `n`th difference of neighbors along a dimension, after `prepend` and `append` have been attached.
+    ///
     /// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_diff`].
+    /// If [`Tensor::try_diff`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diff(
@@ -5808,6 +7221,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_diff(n, dim, prepend, append))
     }
+    /// The `n`th difference of neighbors along a dimension, after `prepend` and `append` have been attached.
+    ///
     /// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
     #[inline]
     pub fn try_diff(
@@ -5819,10 +7234,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::diff(self, n, dim, prepend, append)
     }
+    /// Scales slices along `dim` down so that none has a `p`-norm above `maxnorm`.
+    ///
     /// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_renorm`].
+    /// If [`Tensor::try_renorm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn renorm(
@@ -5833,6 +7250,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_renorm(p, dim, maxnorm))
     }
+    /// Scales slices along `dim` down so that none has a `p`-norm above `maxnorm`.
+    ///
     /// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
     #[inline]
     pub fn try_renorm(
@@ -5843,29 +7262,37 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::renorm(self, p.into(), dim, maxnorm.into())
     }
+    /// The `p`-norm of `self - other`.
+    ///
     /// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_dist`].
+    /// If [`Tensor::try_dist`] returns an error.
     #[inline]
     #[track_caller]
     pub fn dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_dist(other, p))
     }
+    /// The `p`-norm of `self - other`.
+    ///
     /// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
     #[inline]
     pub fn try_dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Result<Tensor> {
         ops::dist(self, other, p.into())
     }
+    /// The quantiles `q` (between 0 and 1) along a dimension. `interpolation` is `linear`, `lower`, `higher`, `midpoint` or `nearest`.
+    ///
     /// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_quantile`].
+    /// If [`Tensor::try_quantile`] returns an error.
     #[inline]
     #[track_caller]
     pub fn quantile(&self, q: &Tensor, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_quantile(q, dim, keepdim))
     }
+    /// The quantiles `q` (between 0 and 1) along a dimension. `interpolation` is `linear`, `lower`, `higher`, `midpoint` or `nearest`.
+    ///
     /// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     #[inline]
     pub fn try_quantile(
@@ -5876,15 +7303,26 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::quantile(self, q, dim, keepdim, "linear")
     }
+    /// One quantile along a dimension. `interpolation` is `linear`, `lower`, `higher`, `midpoint` or `nearest`.
+    ///
     /// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f64, 2.0, 3.0, 10.0]);
+    /// assert_eq!(x.quantile_scalar(0.5, None, false).to_vec::<f64>(), [2.5]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_quantile_scalar`].
+    /// If [`Tensor::try_quantile_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn quantile_scalar(&self, q: f64, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_quantile_scalar(q, dim, keepdim))
     }
+    /// One quantile along a dimension. `interpolation` is `linear`, `lower`, `higher`, `midpoint` or `nearest`.
+    ///
     /// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     #[inline]
     pub fn try_quantile_scalar(
@@ -5895,15 +7333,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::quantile_scalar(self, q, dim, keepdim, "linear")
     }
+    /// The quantiles `q` along a dimension, ignoring NaN.
+    ///
     /// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nanquantile`].
+    /// If [`Tensor::try_nanquantile`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nanquantile(&self, q: &Tensor, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nanquantile(q, dim, keepdim))
     }
+    /// The quantiles `q` along a dimension, ignoring NaN.
+    ///
     /// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     #[inline]
     pub fn try_nanquantile(
@@ -5914,15 +7356,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::nanquantile(self, q, dim, keepdim, "linear")
     }
+    /// One quantile along a dimension, ignoring NaN.
+    ///
     /// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nanquantile_scalar`].
+    /// If [`Tensor::try_nanquantile_scalar`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nanquantile_scalar(&self, q: f64, dim: Option<i64>, keepdim: bool) -> Tensor {
         expect_ok(self.try_nanquantile_scalar(q, dim, keepdim))
     }
+    /// One quantile along a dimension, ignoring NaN.
+    ///
     /// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
     #[inline]
     pub fn try_nanquantile_scalar(
@@ -5933,78 +7379,97 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::nanquantile_scalar(self, q, dim, keepdim, "linear")
     }
+    /// The matrix of correlation coefficients of variables, which are rows.
+    ///
     /// `aten::corrcoef(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_corrcoef`].
+    /// If [`Tensor::try_corrcoef`] returns an error.
     #[inline]
     #[track_caller]
     pub fn corrcoef(&self) -> Tensor {
         expect_ok(self.try_corrcoef())
     }
+    /// The matrix of correlation coefficients of variables, which are rows.
+    ///
     /// `aten::corrcoef(Tensor self) -> Tensor`
     #[inline]
     pub fn try_corrcoef(&self) -> Result<Tensor> {
         ops::corrcoef(self)
     }
+    /// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+    ///
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sum_to_size`].
+    /// If [`Tensor::try_sum_to_size`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sum_to_size(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_sum_to_size(size))
     }
+    /// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+    ///
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
     #[inline]
     pub fn try_sum_to_size(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::sum_to_size(self, &size.into_sizes())
     }
+    /// The covariance matrix of variables, which are rows, with integer weights `fweights` and float weights `aweights` per observation.
+    ///
     /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cov`].
+    /// If [`Tensor::try_cov`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cov(&self) -> Tensor {
         expect_ok(self.try_cov())
     }
+    /// The covariance matrix of variables, which are rows, with integer weights `fweights` and float weights `aweights` per observation.
+    ///
     /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
     #[inline]
     pub fn try_cov(&self) -> Result<Tensor> {
         ops::cov(self, 1, None, None)
     }
-    /// Exponentials divided by their sum along a dimension.
+    /// Exponentials divided by their sum along a dimension, so that they are positive and sum to 1.
     ///
     /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[0.0f64, 0.0, 5.0, 5.0], [2, 2]);
+    /// assert_eq!(x.softmax(1).to_vec::<f64>(), [0.5, 0.5, 0.5, 0.5]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_softmax`].
+    /// If [`Tensor::try_softmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn softmax(&self, dim: i64) -> Tensor {
         expect_ok(self.try_softmax(dim))
     }
-    /// Exponentials divided by their sum along a dimension.
+    /// Exponentials divided by their sum along a dimension, so that they are positive and sum to 1.
     ///
     /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::softmax(self, dim, None)
     }
-    /// The logarithm of the softmax along a dimension.
+    /// The logarithm of the softmax along a dimension, computed without overflow.
     ///
     /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log_softmax`].
+    /// If [`Tensor::try_log_softmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log_softmax(&self, dim: i64) -> Tensor {
         expect_ok(self.try_log_softmax(dim))
     }
-    /// The logarithm of the softmax along a dimension.
+    /// The logarithm of the softmax along a dimension, computed without overflow.
     ///
     /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     #[inline]
@@ -6014,7 +7479,7 @@ impl Tensor {
     /// `aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_softmax`].
+    /// If [`Tensor::_try_softmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _softmax(&self, dim: i64, half_to_float: bool) -> Tensor {
@@ -6028,7 +7493,7 @@ impl Tensor {
     /// `aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_log_softmax`].
+    /// If [`Tensor::_try_log_softmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _log_softmax(&self, dim: i64, half_to_float: bool) -> Tensor {
@@ -6042,7 +7507,7 @@ impl Tensor {
     /// `aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_safe_softmax`].
+    /// If [`Tensor::_try_safe_softmax`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _safe_softmax(&self, dim: i64) -> Tensor {
@@ -6053,246 +7518,315 @@ impl Tensor {
     pub fn _try_safe_softmax(&self, dim: i64) -> Result<Tensor> {
         ops::_safe_softmax(self, dim, None)
     }
-    /// The product of two matrices.
+    /// The product of two matrices. For batches and vectors see `matmul`.
     ///
     /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mm`].
+    /// If [`Tensor::try_mm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mm(&self, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_mm(mat2))
     }
-    /// The product of two matrices.
+    /// The product of two matrices. For batches and vectors see `matmul`.
     ///
     /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
     #[inline]
     pub fn try_mm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::mm(self, mat2)
     }
-    /// The products of two batches of matrices.
+    /// The products of two batches of matrices, `[b, n, k]` and `[b, k, m]`.
     ///
     /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bmm`].
+    /// If [`Tensor::try_bmm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bmm(&self, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_bmm(mat2))
     }
-    /// The products of two batches of matrices.
+    /// The products of two batches of matrices, `[b, n, k]` and `[b, k, m]`.
     ///
     /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
     #[inline]
     pub fn try_bmm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::bmm(self, mat2)
     }
+    /// The product of a matrix and a vector.
+    ///
     /// `aten::mv(Tensor self, Tensor vec) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mv`].
+    /// If [`Tensor::try_mv`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mv(&self, vec: &Tensor) -> Tensor {
         expect_ok(self.try_mv(vec))
     }
+    /// The product of a matrix and a vector.
+    ///
     /// `aten::mv(Tensor self, Tensor vec) -> Tensor`
     #[inline]
     pub fn try_mv(&self, vec: &Tensor) -> Result<Tensor> {
         ops::mv(self, vec)
     }
+    /// The sum of the products of two vectors.
+    ///
     /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_dot`].
+    /// If [`Tensor::try_dot`] returns an error.
     #[inline]
     #[track_caller]
     pub fn dot(&self, tensor: &Tensor) -> Tensor {
         expect_ok(self.try_dot(tensor))
     }
+    /// The sum of the products of two vectors.
+    ///
     /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
     #[inline]
     pub fn try_dot(&self, tensor: &Tensor) -> Result<Tensor> {
         ops::dot(self, tensor)
     }
+    /// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts.
+    ///
     /// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addmm`].
+    /// If [`Tensor::try_addmm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Tensor {
         expect_ok(self.try_addmm(mat1, mat2))
     }
+    /// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts.
+    ///
     /// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
         ops::addmm(self, mat1, mat2, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts. In-place form.
+    ///
     /// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addmm_`].
+    /// If [`Tensor::try_addmm_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addmm_(&self, mat1: &Tensor, mat2: &Tensor) -> &Tensor {
         expect_ok(self.try_addmm_(mat1, mat2))
     }
+    /// `beta * self + alpha * (mat1 @ mat2)`; `self` broadcasts. In-place form.
+    ///
     /// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_addmm_(&self, mat1: &Tensor, mat2: &Tensor) -> Result<&Tensor> {
         ops::addmm_(self, mat1, mat2, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha * (mat @ vec)`; `self` broadcasts.
+    ///
     /// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addmv`].
+    /// If [`Tensor::try_addmv`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addmv(&self, mat: &Tensor, vec: &Tensor) -> Tensor {
         expect_ok(self.try_addmv(mat, vec))
     }
+    /// `beta * self + alpha * (mat @ vec)`; `self` broadcasts.
+    ///
     /// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_addmv(&self, mat: &Tensor, vec: &Tensor) -> Result<Tensor> {
         ops::addmv(self, mat, vec, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha * (mat @ vec)`; `self` broadcasts. In-place form.
+    ///
     /// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addmv_`].
+    /// If [`Tensor::try_addmv_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addmv_(&self, mat: &Tensor, vec: &Tensor) -> &Tensor {
         expect_ok(self.try_addmv_(mat, vec))
     }
+    /// `beta * self + alpha * (mat @ vec)`; `self` broadcasts. In-place form.
+    ///
     /// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_addmv_(&self, mat: &Tensor, vec: &Tensor) -> Result<&Tensor> {
         ops::addmv_(self, mat, vec, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices.
+    ///
     /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_baddbmm`].
+    /// If [`Tensor::try_baddbmm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Tensor {
         expect_ok(self.try_baddbmm(batch1, batch2))
     }
+    /// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices.
+    ///
     /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
         ops::baddbmm(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices. In-place form.
+    ///
     /// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_baddbmm_`].
+    /// If [`Tensor::try_baddbmm_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn baddbmm_(&self, batch1: &Tensor, batch2: &Tensor) -> &Tensor {
         expect_ok(self.try_baddbmm_(batch1, batch2))
     }
+    /// `beta * self + alpha * (batch1 @ batch2)` for batches of matrices. In-place form.
+    ///
     /// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_baddbmm_(&self, batch1: &Tensor, batch2: &Tensor) -> Result<&Tensor> {
         ops::baddbmm_(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha *` the sum over the batch of `batch1 @ batch2`.
+    ///
     /// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addbmm`].
+    /// If [`Tensor::try_addbmm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Tensor {
         expect_ok(self.try_addbmm(batch1, batch2))
     }
+    /// `beta * self + alpha *` the sum over the batch of `batch1 @ batch2`.
+    ///
     /// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_addbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
         ops::addbmm(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
     }
+    /// `beta * self + alpha *` the outer product of two vectors.
+    ///
     /// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_addr`].
+    /// If [`Tensor::try_addr`] returns an error.
     #[inline]
     #[track_caller]
     pub fn addr(&self, vec1: &Tensor, vec2: &Tensor) -> Tensor {
         expect_ok(self.try_addr(vec1, vec2))
     }
+    /// `beta * self + alpha *` the outer product of two vectors.
+    ///
     /// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_addr(&self, vec1: &Tensor, vec2: &Tensor) -> Result<Tensor> {
         ops::addr(self, vec1, vec2, Scalar::Int(1), Scalar::Int(1))
     }
-    /// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
+    /// The matrix product. Leading dimensions broadcast; a vector counts as a row on the left and as a column on the right.
     ///
     /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let matrices = Tensor::ones([5, 2, 3], DType::F32);
+    /// assert_eq!(matrices.matmul(&Tensor::ones([3, 4], DType::F32)).shape(), [5, 2, 4]);
+    /// assert_eq!(matrices.matmul(&Tensor::ones([3], DType::F32)).shape(), [5, 2]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_matmul`].
+    /// If [`Tensor::try_matmul`] returns an error.
     #[inline]
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_matmul(other))
     }
-    /// The matrix product; leading dimensions broadcast, and vectors count as rows or columns.
+    /// The matrix product. Leading dimensions broadcast; a vector counts as a row on the left and as a column on the right.
     ///
     /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_matmul(&self, other: &Tensor) -> Result<Tensor> {
         ops::matmul(self, other)
     }
+    /// The sum of the products of two vectors, the first one conjugated.
+    ///
     /// `aten::vdot(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_vdot`].
+    /// If [`Tensor::try_vdot`] returns an error.
     #[inline]
     #[track_caller]
     pub fn vdot(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_vdot(other))
     }
+    /// The sum of the products of two vectors, the first one conjugated.
+    ///
     /// `aten::vdot(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_vdot(&self, other: &Tensor) -> Result<Tensor> {
         ops::vdot(self, other)
     }
+    /// The sums of products along the last dimension of both tensors.
+    ///
     /// `aten::inner(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_inner`].
+    /// If [`Tensor::try_inner`] returns an error.
     #[inline]
     #[track_caller]
     pub fn inner(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_inner(other))
     }
+    /// The sums of products along the last dimension of both tensors.
+    ///
     /// `aten::inner(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_inner(&self, other: &Tensor) -> Result<Tensor> {
         ops::inner(self, other)
     }
+    /// The matrix of all products of elements of two vectors.
+    ///
     /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_outer`].
+    /// If [`Tensor::try_outer`] returns an error.
     #[inline]
     #[track_caller]
     pub fn outer(&self, vec2: &Tensor) -> Tensor {
         expect_ok(self.try_outer(vec2))
     }
+    /// The matrix of all products of elements of two vectors.
+    ///
     /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
     #[inline]
     pub fn try_outer(&self, vec2: &Tensor) -> Result<Tensor> {
         ops::outer(self, vec2)
     }
+    /// Sums the products over pairs of dimensions, `dims_self` of one tensor with `dims_other` of the other.
+    ///
     /// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let (a, b) = (Tensor::ones([2, 3, 4], DType::F32), Tensor::ones([4, 3, 5], DType::F32));
+    /// assert_eq!(a.tensordot(&b, &[1, 2], &[1, 0]).shape(), [2, 5]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_tensordot`].
+    /// If [`Tensor::try_tensordot`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tensordot(
@@ -6303,6 +7837,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_tensordot(other, dims_self, dims_other))
     }
+    /// Sums the products over pairs of dimensions, `dims_self` of one tensor with `dims_other` of the other.
+    ///
     /// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
     #[inline]
     pub fn try_tensordot(
@@ -6313,57 +7849,73 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::tensordot(self, other, dims_self, dims_other)
     }
+    /// The Kronecker product: every element of `self` times all of `other`.
+    ///
     /// `aten::kron(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_kron`].
+    /// If [`Tensor::try_kron`] returns an error.
     #[inline]
     #[track_caller]
     pub fn kron(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_kron(other))
     }
+    /// The Kronecker product: every element of `self` times all of `other`.
+    ///
     /// `aten::kron(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_kron(&self, other: &Tensor) -> Result<Tensor> {
         ops::kron(self, other)
     }
+    /// The cross product of vectors of 3 elements along `dim`, or along the first dimension of size 3.
+    ///
     /// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cross`].
+    /// If [`Tensor::try_cross`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cross(&self, other: &Tensor, dim: Option<i64>) -> Tensor {
         expect_ok(self.try_cross(other, dim))
     }
+    /// The cross product of vectors of 3 elements along `dim`, or along the first dimension of size 3.
+    ///
     /// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
     #[inline]
     pub fn try_cross(&self, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
         ops::cross(self, other, dim)
     }
+    /// The cross product of vectors of 3 elements along a dimension.
+    ///
     /// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_cross`].
+    /// If [`Tensor::try_linalg_cross`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_cross(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_linalg_cross(other))
     }
+    /// The cross product of vectors of 3 elements along a dimension.
+    ///
     /// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
     #[inline]
     pub fn try_linalg_cross(&self, other: &Tensor) -> Result<Tensor> {
         ops::linalg_cross(self, other, -1)
     }
+    /// Alias of `outer`.
+    ///
     /// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ger`].
+    /// If [`Tensor::try_ger`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ger(&self, vec2: &Tensor) -> Tensor {
         expect_ok(self.try_ger(vec2))
     }
+    /// Alias of `outer`.
+    ///
     /// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
     #[inline]
     pub fn try_ger(&self, vec2: &Tensor) -> Result<Tensor> {
@@ -6372,7 +7924,7 @@ impl Tensor {
     /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fft_c2c`].
+    /// If [`Tensor::try_fft_c2c`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fft_c2c(
@@ -6396,7 +7948,7 @@ impl Tensor {
     /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fft_r2c`].
+    /// If [`Tensor::try_fft_r2c`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fft_r2c(&self, dim: &[i64], normalization: i64, onesided: bool) -> Tensor {
@@ -6415,7 +7967,7 @@ impl Tensor {
     /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fft_c2r`].
+    /// If [`Tensor::try_fft_c2r`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fft_c2r(
@@ -6436,10 +7988,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::fft_c2r(self, dim, normalization, last_dim_size.into())
     }
+    /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
+    ///
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_stft`].
+    /// If [`Tensor::try_stft`] returns an error.
     #[inline]
     #[track_caller]
     pub fn stft(
@@ -6467,6 +8021,8 @@ impl Tensor {
                 ),
         )
     }
+    /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
+    ///
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
     #[inline]
     pub fn try_stft(
@@ -6492,10 +8048,12 @@ impl Tensor {
             align_to_window,
         )
     }
+    /// The short-time Fourier transform of a signal that is padded so that frames are centered.
+    ///
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_stft_center`].
+    /// If [`Tensor::try_stft_center`] returns an error.
     #[inline]
     #[track_caller]
     pub fn stft_center(
@@ -6527,6 +8085,8 @@ impl Tensor {
                 ),
         )
     }
+    /// The short-time Fourier transform of a signal that is padded so that frames are centered.
+    ///
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
     #[inline]
     pub fn try_stft_center(
@@ -6556,10 +8116,12 @@ impl Tensor {
             align_to_window,
         )
     }
+    /// The signal of a short-time Fourier transform, by overlapping and adding.
+    ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_istft`].
+    /// If [`Tensor::try_istft`] returns an error.
     #[inline]
     #[track_caller]
     pub fn istft(
@@ -6589,6 +8151,8 @@ impl Tensor {
                 ),
         )
     }
+    /// The signal of a short-time Fourier transform, by overlapping and adding.
+    ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
     #[inline]
     pub fn try_istft(
@@ -6616,122 +8180,156 @@ impl Tensor {
             return_complex,
         )
     }
+    /// Alias of `linalg_inv`.
+    ///
     /// `aten::inverse(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_inverse`].
+    /// If [`Tensor::try_inverse`] returns an error.
     #[inline]
     #[track_caller]
     pub fn inverse(&self) -> Tensor {
         expect_ok(self.try_inverse())
     }
+    /// Alias of `linalg_inv`.
+    ///
     /// `aten::inverse(Tensor self) -> Tensor`
     #[inline]
     pub fn try_inverse(&self) -> Result<Tensor> {
         ops::inverse(self)
     }
+    /// Alias of `linalg_det`.
+    ///
     /// `aten::det(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_det`].
+    /// If [`Tensor::try_det`] returns an error.
     #[inline]
     #[track_caller]
     pub fn det(&self) -> Tensor {
         expect_ok(self.try_det())
     }
+    /// Alias of `linalg_det`.
+    ///
     /// `aten::det(Tensor self) -> Tensor`
     #[inline]
     pub fn try_det(&self) -> Result<Tensor> {
         ops::det(self)
     }
+    /// Alias of `linalg_slogdet`.
+    ///
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_slogdet`].
+    /// If [`Tensor::try_slogdet`] returns an error.
     #[inline]
     #[track_caller]
     pub fn slogdet(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_slogdet())
     }
+    /// Alias of `linalg_slogdet`.
+    ///
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
     #[inline]
     pub fn try_slogdet(&self) -> Result<(Tensor, Tensor)> {
         ops::slogdet(self)
     }
+    /// The logarithm of the determinant; NaN if that is negative.
+    ///
     /// `aten::logdet(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_logdet`].
+    /// If [`Tensor::try_logdet`] returns an error.
     #[inline]
     #[track_caller]
     pub fn logdet(&self) -> Tensor {
         expect_ok(self.try_logdet())
     }
+    /// The logarithm of the determinant; NaN if that is negative.
+    ///
     /// `aten::logdet(Tensor self) -> Tensor`
     #[inline]
     pub fn try_logdet(&self) -> Result<Tensor> {
         ops::logdet(self)
     }
+    /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
+    ///
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_cholesky_ex`].
+    /// If [`Tensor::try_linalg_cholesky_ex`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_cholesky_ex(&self) -> (Tensor, Tensor) {
         expect_ok(self.try_linalg_cholesky_ex())
     }
+    /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
+    ///
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
     #[inline]
     pub fn try_linalg_cholesky_ex(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_cholesky_ex(self, false, false)
     }
+    /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
+    ///
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_cholesky`].
+    /// If [`Tensor::try_linalg_cholesky`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_cholesky(&self) -> Tensor {
         expect_ok(self.try_linalg_cholesky())
     }
+    /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
+    ///
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
     #[inline]
     pub fn try_linalg_cholesky(&self) -> Result<Tensor> {
         ops::linalg_cholesky(self, false)
     }
+    /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
+    ///
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cholesky_solve`].
+    /// If [`Tensor::try_cholesky_solve`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cholesky_solve(&self, input2: &Tensor, upper: bool) -> Tensor {
         expect_ok(self.try_cholesky_solve(input2, upper))
     }
+    /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
+    ///
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
     #[inline]
     pub fn try_cholesky_solve(&self, input2: &Tensor, upper: bool) -> Result<Tensor> {
         ops::cholesky_solve(self, input2, upper)
     }
+    /// The inverse of a matrix given its Cholesky factor.
+    ///
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cholesky_inverse`].
+    /// If [`Tensor::try_cholesky_inverse`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cholesky_inverse(&self, upper: bool) -> Tensor {
         expect_ok(self.try_cholesky_inverse(upper))
     }
+    /// The inverse of a matrix given its Cholesky factor.
+    ///
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
     #[inline]
     pub fn try_cholesky_inverse(&self, upper: bool) -> Result<Tensor> {
         ops::cholesky_inverse(self, upper)
     }
+    /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
+    ///
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_triangular_solve`].
+    /// If [`Tensor::try_triangular_solve`] returns an error.
     #[inline]
     #[track_caller]
     pub fn triangular_solve(
@@ -6743,6 +8341,8 @@ impl Tensor {
     ) -> (Tensor, Tensor) {
         expect_ok(self.try_triangular_solve(A, upper, transpose, unitriangular))
     }
+    /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
+    ///
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
     #[inline]
     pub fn try_triangular_solve(
@@ -6754,15 +8354,19 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::triangular_solve(self, A, upper, transpose, unitriangular)
     }
+    /// The singular value decomposition `U S Vᵀ`; `some` leaves out columns that belong to no singular value.
+    ///
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_svd`].
+    /// If [`Tensor::try_svd`] returns an error.
     #[inline]
     #[track_caller]
     pub fn svd(&self, some: bool, compute_uv: bool) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_svd(some, compute_uv))
     }
+    /// The singular value decomposition `U S Vᵀ`; `some` leaves out columns that belong to no singular value.
+    ///
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
     #[inline]
     pub fn try_svd(
@@ -6772,71 +8376,91 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::svd(self, some, compute_uv)
     }
+    /// The conjugate transpose of a matrix.
+    ///
     /// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_matrix_h`].
+    /// If [`Tensor::try_matrix_h`] returns an error.
     #[inline]
     #[track_caller]
     pub fn matrix_h(&self) -> Tensor {
         expect_ok(self.try_matrix_h())
     }
+    /// The conjugate transpose of a matrix.
+    ///
     /// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_matrix_h(&self) -> Result<Tensor> {
         ops::matrix_h(self)
     }
+    /// The conjugate transpose of the last two dimensions.
+    ///
     /// `aten::mH(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mh`].
+    /// If [`Tensor::try_mh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mh(&self) -> Tensor {
         expect_ok(self.try_mh())
     }
+    /// The conjugate transpose of the last two dimensions.
+    ///
     /// `aten::mH(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_mh(&self) -> Result<Tensor> {
         ops::mh(self)
     }
+    /// The eigenvalues, in ascending order, and eigenvectors, as columns, of symmetric or Hermitian matrices. `UPLO` names the triangle that is read.
+    ///
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_eigh`].
+    /// If [`Tensor::try_linalg_eigh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_eigh(&self, UPLO: &str) -> (Tensor, Tensor) {
         expect_ok(self.try_linalg_eigh(UPLO))
     }
+    /// The eigenvalues, in ascending order, and eigenvectors, as columns, of symmetric or Hermitian matrices. `UPLO` names the triangle that is read.
+    ///
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
     #[inline]
     pub fn try_linalg_eigh(&self, UPLO: &str) -> Result<(Tensor, Tensor)> {
         ops::linalg_eigh(self, UPLO)
     }
+    /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
+    ///
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_eigvalsh`].
+    /// If [`Tensor::try_linalg_eigvalsh`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_eigvalsh(&self, UPLO: &str) -> Tensor {
         expect_ok(self.try_linalg_eigvalsh(UPLO))
     }
+    /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
+    ///
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
     #[inline]
     pub fn try_linalg_eigvalsh(&self, UPLO: &str) -> Result<Tensor> {
         ops::linalg_eigvalsh(self, UPLO)
     }
+    /// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+    ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_solve_triangular`].
+    /// If [`Tensor::try_linalg_solve_triangular`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_solve_triangular(&self, B: &Tensor, upper: bool) -> Tensor {
         expect_ok(self.try_linalg_solve_triangular(B, upper))
     }
+    /// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+    ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
     #[inline]
     pub fn try_linalg_solve_triangular(
@@ -6846,10 +8470,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::linalg_solve_triangular(self, B, upper, true, false)
     }
+    /// A norm of matrices by number (1, -1, 2, -2, ∞, -∞).
+    ///
     /// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_matrix_norm_ord`].
+    /// If [`Tensor::try_linalg_matrix_norm_ord`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_matrix_norm_ord(
@@ -6860,6 +8486,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_linalg_matrix_norm_ord(ord, dim, keepdim))
     }
+    /// A norm of matrices by number (1, -1, 2, -2, ∞, -∞).
+    ///
     /// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_linalg_matrix_norm_ord(
@@ -6870,15 +8498,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::linalg_matrix_norm_ord(self, ord.into(), dim, keepdim, None)
     }
+    /// The Frobenius (`"fro"`) or nuclear (`"nuc"`) norm of matrices.
+    ///
     /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_matrix_norm`].
+    /// If [`Tensor::try_linalg_matrix_norm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_matrix_norm(&self, ord: &str, dim: &[i64], keepdim: bool) -> Tensor {
         expect_ok(self.try_linalg_matrix_norm(ord, dim, keepdim))
     }
+    /// The Frobenius (`"fro"`) or nuclear (`"nuc"`) norm of matrices.
+    ///
     /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_linalg_matrix_norm(
@@ -6889,10 +8521,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::linalg_matrix_norm(self, ord, dim, keepdim, None)
     }
+    /// The norm of vectors or matrices, as `dim` names one dimension or two; the 2-norm of all elements by default.
+    ///
     /// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_norm`].
+    /// If [`Tensor::try_linalg_norm`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_norm(
@@ -6903,6 +8537,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_linalg_norm(ord, dim, keepdim))
     }
+    /// The norm of vectors or matrices, as `dim` names one dimension or two; the 2-norm of all elements by default.
+    ///
     /// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_linalg_norm(
@@ -6913,10 +8549,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::linalg_norm(self, ord, dim, keepdim, None)
     }
+    /// The Frobenius (`"fro"`) or nuclear (`"nuc"`) norm of matrices.
+    ///
     /// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_norm_ord_str`].
+    /// If [`Tensor::try_linalg_norm_ord_str`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_norm_ord_str(
@@ -6927,6 +8565,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_linalg_norm_ord_str(ord, dim, keepdim))
     }
+    /// The Frobenius (`"fro"`) or nuclear (`"nuc"`) norm of matrices.
+    ///
     /// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     #[inline]
     pub fn try_linalg_norm_ord_str(
@@ -6937,38 +8577,48 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::linalg_norm_ord_str(self, ord, dim, keepdim, None)
     }
+    /// A square matrix to an integer power; negative ones invert it.
+    ///
     /// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_linalg_matrix_power`].
+    /// If [`Tensor::try_linalg_matrix_power`] returns an error.
     #[inline]
     #[track_caller]
     pub fn linalg_matrix_power(&self, n: i64) -> Tensor {
         expect_ok(self.try_linalg_matrix_power(n))
     }
+    /// A square matrix to an integer power; negative ones invert it.
+    ///
     /// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
     #[inline]
     pub fn try_linalg_matrix_power(&self, n: i64) -> Result<Tensor> {
         ops::linalg_matrix_power(self, n)
     }
+    /// Alias of `linalg_matrix_power`.
+    ///
     /// `aten::matrix_power(Tensor self, int n) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_matrix_power`].
+    /// If [`Tensor::try_matrix_power`] returns an error.
     #[inline]
     #[track_caller]
     pub fn matrix_power(&self, n: i64) -> Tensor {
         expect_ok(self.try_matrix_power(n))
     }
+    /// Alias of `linalg_matrix_power`.
+    ///
     /// `aten::matrix_power(Tensor self, int n) -> Tensor`
     #[inline]
     pub fn try_matrix_power(&self, n: i64) -> Result<Tensor> {
         ops::matrix_power(self, n)
     }
+    /// The patches of images as columns, `[batch, channels * kernel, patches]`.
+    ///
     /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_im2col`].
+    /// If [`Tensor::try_im2col`] returns an error.
     #[inline]
     #[track_caller]
     pub fn im2col(
@@ -6980,6 +8630,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_im2col(kernel_size, dilation, padding, stride))
     }
+    /// The patches of images as columns, `[batch, channels * kernel, patches]`.
+    ///
     /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
     #[inline]
     pub fn try_im2col(
@@ -6991,10 +8643,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::im2col(self, kernel_size, dilation, padding, stride)
     }
+    /// Adds patches that are columns back into images; the adjoint of `im2col`.
+    ///
     /// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_col2im`].
+    /// If [`Tensor::try_col2im`] returns an error.
     #[inline]
     #[track_caller]
     pub fn col2im(
@@ -7007,6 +8661,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_col2im(output_size, kernel_size, dilation, padding, stride))
     }
+    /// Adds patches that are columns back into images; the adjoint of `im2col`.
+    ///
     /// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
     #[inline]
     pub fn try_col2im(
@@ -7026,10 +8682,12 @@ impl Tensor {
             stride,
         )
     }
+    /// The largest element of each window of a signal. An empty `stride` is the kernel size.
+    ///
     /// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_pool1d`].
+    /// If [`Tensor::try_max_pool1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_pool1d(
@@ -7042,6 +8700,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_max_pool1d(kernel_size, stride, padding, dilation, ceil_mode))
     }
+    /// The largest element of each window of a signal. An empty `stride` is the kernel size.
+    ///
     /// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
     #[inline]
     pub fn try_max_pool1d(
@@ -7054,10 +8714,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode)
     }
+    /// `max_pool1d` that also returns where the elements came from.
+    ///
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_pool1d_with_indices`].
+    /// If [`Tensor::try_max_pool1d_with_indices`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_pool1d_with_indices(
@@ -7079,6 +8741,8 @@ impl Tensor {
                 ),
         )
     }
+    /// `max_pool1d` that also returns where the elements came from.
+    ///
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_max_pool1d_with_indices(
@@ -7098,10 +8762,12 @@ impl Tensor {
             ceil_mode,
         )
     }
+    /// The largest element of each window of an image. An empty `stride` is the kernel size.
+    ///
     /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_pool2d`].
+    /// If [`Tensor::try_max_pool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_pool2d(
@@ -7114,6 +8780,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_max_pool2d(kernel_size, stride, padding, dilation, ceil_mode))
     }
+    /// The largest element of each window of an image. An empty `stride` is the kernel size.
+    ///
     /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
     #[inline]
     pub fn try_max_pool2d(
@@ -7126,10 +8794,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_pool2d(self, kernel_size, stride, padding, dilation, ceil_mode)
     }
+    /// `max_pool2d` that also returns where the elements came from.
+    ///
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_pool2d_with_indices`].
+    /// If [`Tensor::try_max_pool2d_with_indices`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_pool2d_with_indices(
@@ -7151,6 +8821,8 @@ impl Tensor {
                 ),
         )
     }
+    /// `max_pool2d` that also returns where the elements came from.
+    ///
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_max_pool2d_with_indices(
@@ -7170,10 +8842,12 @@ impl Tensor {
             ceil_mode,
         )
     }
+    /// The largest element of each window of a volume. An empty `stride` is the kernel size.
+    ///
     /// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_pool3d`].
+    /// If [`Tensor::try_max_pool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_pool3d(
@@ -7186,6 +8860,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_max_pool3d(kernel_size, stride, padding, dilation, ceil_mode))
     }
+    /// The largest element of each window of a volume. An empty `stride` is the kernel size.
+    ///
     /// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
     #[inline]
     pub fn try_max_pool3d(
@@ -7198,10 +8874,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_pool3d(self, kernel_size, stride, padding, dilation, ceil_mode)
     }
+    /// `max_pool3d` that also returns where the elements came from.
+    ///
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_pool3d_with_indices`].
+    /// If [`Tensor::try_max_pool3d_with_indices`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_pool3d_with_indices(
@@ -7223,6 +8901,8 @@ impl Tensor {
                 ),
         )
     }
+    /// `max_pool3d` that also returns where the elements came from.
+    ///
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_max_pool3d_with_indices(
@@ -7242,15 +8922,19 @@ impl Tensor {
             ceil_mode,
         )
     }
+    /// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+    ///
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_unpool2d`].
+    /// If [`Tensor::try_max_unpool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_unpool2d(&self, indices: &Tensor, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_max_unpool2d(indices, output_size))
     }
+    /// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+    ///
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
     #[inline]
     pub fn try_max_unpool2d(
@@ -7260,10 +8944,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_unpool2d(self, indices, &output_size.into_sizes())
     }
+    /// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+    ///
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_max_unpool3d`].
+    /// If [`Tensor::try_max_unpool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn max_unpool3d(
@@ -7275,6 +8961,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_max_unpool3d(indices, output_size, stride, padding))
     }
+    /// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+    ///
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
     #[inline]
     pub fn try_max_unpool3d(
@@ -7286,10 +8974,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_unpool3d(self, indices, &output_size.into_sizes(), stride, padding)
     }
+    /// Max pooling over windows placed at random so that the result has a given size; with indices.
+    ///
     /// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fractional_max_pool2d`].
+    /// If [`Tensor::try_fractional_max_pool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fractional_max_pool2d(
@@ -7302,6 +8992,8 @@ impl Tensor {
             self.try_fractional_max_pool2d(kernel_size, output_size, random_samples),
         )
     }
+    /// Max pooling over windows placed at random so that the result has a given size; with indices.
+    ///
     /// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_fractional_max_pool2d(
@@ -7312,10 +9004,12 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::fractional_max_pool2d(self, kernel_size, output_size, random_samples)
     }
+    /// Max pooling over windows of volumes placed at random so that the result has a given size; with indices.
+    ///
     /// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fractional_max_pool3d`].
+    /// If [`Tensor::try_fractional_max_pool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fractional_max_pool3d(
@@ -7328,6 +9022,8 @@ impl Tensor {
             self.try_fractional_max_pool3d(kernel_size, output_size, random_samples),
         )
     }
+    /// Max pooling over windows of volumes placed at random so that the result has a given size; with indices.
+    ///
     /// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_fractional_max_pool3d(
@@ -7338,10 +9034,12 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::fractional_max_pool3d(self, kernel_size, output_size, random_samples)
     }
+    /// The mean of each window of a signal. `count_include_pad` counts padding zeros too.
+    ///
     /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_avg_pool1d`].
+    /// If [`Tensor::try_avg_pool1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn avg_pool1d(
@@ -7363,6 +9061,8 @@ impl Tensor {
                 ),
         )
     }
+    /// The mean of each window of a signal. `count_include_pad` counts padding zeros too.
+    ///
     /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
     #[inline]
     pub fn try_avg_pool1d(
@@ -7375,10 +9075,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::avg_pool1d(self, kernel_size, stride, padding, ceil_mode, count_include_pad)
     }
+    /// The mean of each window of an image. `count_include_pad` counts padding zeros too; `divisor_override` replaces the count.
+    ///
     /// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_avg_pool2d`].
+    /// If [`Tensor::try_avg_pool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn avg_pool2d(
@@ -7402,6 +9104,8 @@ impl Tensor {
                 ),
         )
     }
+    /// The mean of each window of an image. `count_include_pad` counts padding zeros too; `divisor_override` replaces the count.
+    ///
     /// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
     #[inline]
     pub fn try_avg_pool2d(
@@ -7423,10 +9127,12 @@ impl Tensor {
             divisor_override,
         )
     }
+    /// The mean of each window of a volume. `count_include_pad` counts padding zeros too; `divisor_override` replaces the count.
+    ///
     /// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_avg_pool3d`].
+    /// If [`Tensor::try_avg_pool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn avg_pool3d(
@@ -7450,6 +9156,8 @@ impl Tensor {
                 ),
         )
     }
+    /// The mean of each window of a volume. `count_include_pad` counts padding zeros too; `divisor_override` replaces the count.
+    ///
     /// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
     #[inline]
     pub fn try_avg_pool3d(
@@ -7471,29 +9179,37 @@ impl Tensor {
             divisor_override,
         )
     }
+    /// Average pooling of signals with windows chosen so that the result has `output_size`.
+    ///
     /// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adaptive_avg_pool1d`].
+    /// If [`Tensor::try_adaptive_avg_pool1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adaptive_avg_pool1d(&self, output_size: &[i64]) -> Tensor {
         expect_ok(self.try_adaptive_avg_pool1d(output_size))
     }
+    /// Average pooling of signals with windows chosen so that the result has `output_size`.
+    ///
     /// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
     #[inline]
     pub fn try_adaptive_avg_pool1d(&self, output_size: &[i64]) -> Result<Tensor> {
         ops::adaptive_avg_pool1d(self, output_size)
     }
+    /// Max pooling of signals with windows chosen so that the result has `output_size`; with indices.
+    ///
     /// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adaptive_max_pool1d`].
+    /// If [`Tensor::try_adaptive_max_pool1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adaptive_max_pool1d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
         expect_ok(self.try_adaptive_max_pool1d(output_size))
     }
+    /// Max pooling of signals with windows chosen so that the result has `output_size`; with indices.
+    ///
     /// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_adaptive_max_pool1d(
@@ -7502,15 +9218,19 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::adaptive_max_pool1d(self, output_size)
     }
+    /// Average pooling of images with windows chosen so that the result has `output_size`.
+    ///
     /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adaptive_avg_pool2d`].
+    /// If [`Tensor::try_adaptive_avg_pool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adaptive_avg_pool2d(&self, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_adaptive_avg_pool2d(output_size))
     }
+    /// Average pooling of images with windows chosen so that the result has `output_size`.
+    ///
     /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
     #[inline]
     pub fn try_adaptive_avg_pool2d(
@@ -7522,7 +9242,7 @@ impl Tensor {
     /// `aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_adaptive_avg_pool2d`].
+    /// If [`Tensor::_try_adaptive_avg_pool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _adaptive_avg_pool2d(&self, output_size: impl IntoSizes) -> Tensor {
@@ -7536,15 +9256,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::_adaptive_avg_pool2d(self, &output_size.into_sizes())
     }
+    /// Max pooling of images with windows chosen so that the result has `output_size`; with indices.
+    ///
     /// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adaptive_max_pool2d`].
+    /// If [`Tensor::try_adaptive_max_pool2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adaptive_max_pool2d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
         expect_ok(self.try_adaptive_max_pool2d(output_size))
     }
+    /// Max pooling of images with windows chosen so that the result has `output_size`; with indices.
+    ///
     /// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_adaptive_max_pool2d(
@@ -7553,15 +9277,19 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::adaptive_max_pool2d(self, output_size)
     }
+    /// Average pooling of volumes with windows chosen so that the result has `output_size`.
+    ///
     /// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adaptive_avg_pool3d`].
+    /// If [`Tensor::try_adaptive_avg_pool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adaptive_avg_pool3d(&self, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_adaptive_avg_pool3d(output_size))
     }
+    /// Average pooling of volumes with windows chosen so that the result has `output_size`.
+    ///
     /// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
     #[inline]
     pub fn try_adaptive_avg_pool3d(
@@ -7573,7 +9301,7 @@ impl Tensor {
     /// `aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_adaptive_avg_pool3d`].
+    /// If [`Tensor::_try_adaptive_avg_pool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _adaptive_avg_pool3d(&self, output_size: impl IntoSizes) -> Tensor {
@@ -7587,15 +9315,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::_adaptive_avg_pool3d(self, &output_size.into_sizes())
     }
+    /// Max pooling of volumes with windows chosen so that the result has `output_size`; with indices.
+    ///
     /// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_adaptive_max_pool3d`].
+    /// If [`Tensor::try_adaptive_max_pool3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn adaptive_max_pool3d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
         expect_ok(self.try_adaptive_max_pool3d(output_size))
     }
+    /// Max pooling of volumes with windows chosen so that the result has `output_size`; with indices.
+    ///
     /// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
     #[inline]
     pub fn try_adaptive_max_pool3d(
@@ -7604,10 +9336,12 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::adaptive_max_pool3d(self, output_size)
     }
+    /// Resizes signals by repeating the nearest element.
+    ///
     /// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_nearest1d`].
+    /// If [`Tensor::try_upsample_nearest1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_nearest1d(
@@ -7617,6 +9351,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_upsample_nearest1d(output_size, scales))
     }
+    /// Resizes signals by repeating the nearest element.
+    ///
     /// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
     #[inline]
     pub fn try_upsample_nearest1d(
@@ -7626,10 +9362,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::upsample_nearest1d(self, &output_size.into_sizes(), scales)
     }
+    /// Resizes images by repeating the nearest pixel.
+    ///
     /// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_nearest2d`].
+    /// If [`Tensor::try_upsample_nearest2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_nearest2d(
@@ -7640,6 +9378,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_upsample_nearest2d(output_size, scales_h, scales_w))
     }
+    /// Resizes images by repeating the nearest pixel.
+    ///
     /// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
     #[inline]
     pub fn try_upsample_nearest2d(
@@ -7650,10 +9390,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::upsample_nearest2d(self, &output_size.into_sizes(), scales_h, scales_w)
     }
+    /// Resizes volumes by repeating the nearest element.
+    ///
     /// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_nearest3d`].
+    /// If [`Tensor::try_upsample_nearest3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_nearest3d(
@@ -7665,6 +9407,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_upsample_nearest3d(output_size, scales_d, scales_h, scales_w))
     }
+    /// Resizes volumes by repeating the nearest element.
+    ///
     /// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
     #[inline]
     pub fn try_upsample_nearest3d(
@@ -7685,7 +9429,7 @@ impl Tensor {
     /// `aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_upsample_nearest_exact1d`].
+    /// If [`Tensor::_try_upsample_nearest_exact1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _upsample_nearest_exact1d(
@@ -7707,7 +9451,7 @@ impl Tensor {
     /// `aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_upsample_nearest_exact2d`].
+    /// If [`Tensor::_try_upsample_nearest_exact2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _upsample_nearest_exact2d(
@@ -7736,7 +9480,7 @@ impl Tensor {
     /// `aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_upsample_nearest_exact3d`].
+    /// If [`Tensor::_try_upsample_nearest_exact3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _upsample_nearest_exact3d(
@@ -7767,10 +9511,12 @@ impl Tensor {
             scales_w,
         )
     }
+    /// Resizes signals by linear interpolation. With `align_corners` the first and last elements stay where they are.
+    ///
     /// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_linear1d`].
+    /// If [`Tensor::try_upsample_linear1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_linear1d(
@@ -7781,6 +9527,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_upsample_linear1d(output_size, align_corners, scales))
     }
+    /// Resizes signals by linear interpolation. With `align_corners` the first and last elements stay where they are.
+    ///
     /// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
     #[inline]
     pub fn try_upsample_linear1d(
@@ -7791,10 +9539,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::upsample_linear1d(self, &output_size.into_sizes(), align_corners, scales)
     }
+    /// Resizes images by bilinear interpolation. With `align_corners` the corner pixels stay where they are.
+    ///
     /// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_bilinear2d`].
+    /// If [`Tensor::try_upsample_bilinear2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_bilinear2d(
@@ -7808,6 +9558,8 @@ impl Tensor {
             self.try_upsample_bilinear2d(output_size, align_corners, scales_h, scales_w),
         )
     }
+    /// Resizes images by bilinear interpolation. With `align_corners` the corner pixels stay where they are.
+    ///
     /// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
     #[inline]
     pub fn try_upsample_bilinear2d(
@@ -7825,10 +9577,12 @@ impl Tensor {
             scales_w,
         )
     }
+    /// Resizes images by bicubic interpolation. With `align_corners` the corner pixels stay where they are.
+    ///
     /// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_bicubic2d`].
+    /// If [`Tensor::try_upsample_bicubic2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_bicubic2d(
@@ -7842,6 +9596,8 @@ impl Tensor {
             self.try_upsample_bicubic2d(output_size, align_corners, scales_h, scales_w),
         )
     }
+    /// Resizes images by bicubic interpolation. With `align_corners` the corner pixels stay where they are.
+    ///
     /// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
     #[inline]
     pub fn try_upsample_bicubic2d(
@@ -7859,10 +9615,12 @@ impl Tensor {
             scales_w,
         )
     }
+    /// Resizes volumes by trilinear interpolation. With `align_corners` the corners stay where they are.
+    ///
     /// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_upsample_trilinear3d`].
+    /// If [`Tensor::try_upsample_trilinear3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn upsample_trilinear3d(
@@ -7884,6 +9642,8 @@ impl Tensor {
                 ),
         )
     }
+    /// Resizes volumes by trilinear interpolation. With `align_corners` the corners stay where they are.
+    ///
     /// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
     #[inline]
     pub fn try_upsample_trilinear3d(
@@ -7906,7 +9666,7 @@ impl Tensor {
     /// `aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_upsample_bilinear2d_aa`].
+    /// If [`Tensor::_try_upsample_bilinear2d_aa`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _upsample_bilinear2d_aa(
@@ -7946,7 +9706,7 @@ impl Tensor {
     /// `aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_upsample_bicubic2d_aa`].
+    /// If [`Tensor::_try_upsample_bicubic2d_aa`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _upsample_bicubic2d_aa(
@@ -7983,64 +9743,80 @@ impl Tensor {
             scales_w,
         )
     }
+    /// A view of the whole tensor.
+    ///
     /// `aten::alias(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_alias`].
+    /// If [`Tensor::try_alias`] returns an error.
     #[inline]
     #[track_caller]
     pub fn alias(&self) -> Tensor {
         expect_ok(self.try_alias())
     }
+    /// A view of the whole tensor.
+    ///
     /// `aten::alias(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_alias(&self) -> Result<Tensor> {
         ops::alias(self)
     }
-    /// The same memory in another shape.
+    /// The same memory in another shape. One size may be -1 and is inferred; a layout that does not allow it is an error (see `reshape`).
     ///
     /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([2, 6], DType::F32);
+    /// assert_eq!(x.view([3, -1]).shape(), [3, 4]);
+    /// assert!(x.t().try_view([12]).is_err(), "a transpose has to be copied: `reshape`");
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_view`].
+    /// If [`Tensor::try_view`] returns an error.
     #[inline]
     #[track_caller]
     pub fn view(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_view(size))
     }
-    /// The same memory in another shape.
+    /// The same memory in another shape. One size may be -1 and is inferred; a layout that does not allow it is an error (see `reshape`).
     ///
     /// `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)`
     #[inline]
     pub fn try_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::view(self, &size.into_sizes())
     }
+    /// The transpose of a matrix, as a view. Vectors are returned as they are.
+    ///
     /// `aten::t(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_t`].
+    /// If [`Tensor::try_t`] returns an error.
     #[inline]
     #[track_caller]
     pub fn t(&self) -> Tensor {
         expect_ok(self.try_t())
     }
+    /// The transpose of a matrix, as a view. Vectors are returned as they are.
+    ///
     /// `aten::t(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_t(&self) -> Result<Tensor> {
         ops::t(self)
     }
-    /// A view with two dimensions exchanged.
+    /// A view with two dimensions swapped.
     ///
     /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_transpose`].
+    /// If [`Tensor::try_transpose`] returns an error.
     #[inline]
     #[track_caller]
     pub fn transpose(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_transpose(dim0, dim1))
     }
-    /// A view with two dimensions exchanged.
+    /// A view with two dimensions swapped.
     ///
     /// `aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
     #[inline]
@@ -8051,8 +9827,15 @@ impl Tensor {
     ///
     /// `aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let images = Tensor::zeros([8, 32, 24, 3], DType::F32);
+    /// assert_eq!(images.permute(&[0, 3, 1, 2]).shape(), [8, 3, 32, 24]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_permute`].
+    /// If [`Tensor::try_permute`] returns an error.
     #[inline]
     #[track_caller]
     pub fn permute(&self, dims: &[i64]) -> Tensor {
@@ -8065,98 +9848,147 @@ impl Tensor {
     pub fn try_permute(&self, dims: &[i64]) -> Result<Tensor> {
         ops::permute(self, dims)
     }
+    /// A view in which dimensions of size 1 are repeated without copying. -1 keeps a size; new dimensions come first.
+    ///
     /// `aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let bias = Tensor::new(&[1.0f32, 2.0]);
+    /// let rows = bias.expand([3, -1]);
+    /// assert_eq!(rows.shape(), [3, 2]);
+    /// assert!(rows.shares_storage(&bias));
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_expand`].
+    /// If [`Tensor::try_expand`] returns an error.
     #[inline]
     #[track_caller]
     pub fn expand(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_expand(size))
     }
+    /// A view in which dimensions of size 1 are repeated without copying. -1 keeps a size; new dimensions come first.
+    ///
     /// `aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)`
     #[inline]
     pub fn try_expand(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::expand(self, &size.into_sizes(), false)
     }
-    /// A view with a dimension of size one more.
+    /// A view with a new dimension of size 1 at `dim`.
     ///
     /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([2, 3], DType::F32);
+    /// assert_eq!(x.unsqueeze(1).shape(), [2, 1, 3]);
+    /// assert_eq!(x.unsqueeze(-1).shape(), [2, 3, 1]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsqueeze`].
+    /// If [`Tensor::try_unsqueeze`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsqueeze(&self, dim: i64) -> Tensor {
         expect_ok(self.try_unsqueeze(dim))
     }
-    /// A view with a dimension of size one more.
+    /// A view with a new dimension of size 1 at `dim`.
     ///
     /// `aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)`
     #[inline]
     pub fn try_unsqueeze(&self, dim: i64) -> Result<Tensor> {
         ops::unsqueeze(self, dim)
     }
+    /// A view without the dimensions of size 1.
+    ///
     /// `aten::squeeze(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze`].
+    /// If [`Tensor::try_squeeze`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze(&self) -> Tensor {
         expect_ok(self.try_squeeze())
     }
+    /// A view without the dimensions of size 1.
+    ///
     /// `aten::squeeze(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_squeeze(&self) -> Result<Tensor> {
         ops::squeeze(self)
     }
+    /// A view without dimension `dim`, if its size is 1; otherwise unchanged.
+    ///
     /// `aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_dim`].
+    /// If [`Tensor::try_squeeze_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_dim(&self, dim: i64) -> Tensor {
         expect_ok(self.try_squeeze_dim(dim))
     }
+    /// A view without dimension `dim`, if its size is 1; otherwise unchanged.
+    ///
     /// `aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)`
     #[inline]
     pub fn try_squeeze_dim(&self, dim: i64) -> Result<Tensor> {
         ops::squeeze_dim(self, dim)
     }
+    /// A view without those of the given dimensions whose size is 1.
+    ///
     /// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_dims`].
+    /// If [`Tensor::try_squeeze_dims`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_dims(&self, dim: &[i64]) -> Tensor {
         expect_ok(self.try_squeeze_dims(dim))
     }
+    /// A view without those of the given dimensions whose size is 1.
+    ///
     /// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
     #[inline]
     pub fn try_squeeze_dims(&self, dim: &[i64]) -> Result<Tensor> {
         ops::squeeze_dims(self, dim)
     }
+    /// A view at one index of a dimension, which disappears.
+    ///
     /// `aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// let column = x.select(1, 0);
+    /// assert_eq!(column.to_vec::<f32>(), [1.0, 3.0]);
+    /// column.fill_(0.0); // a view: `x` changes too
+    /// assert_eq!(x.to_vec::<f32>(), [0.0, 2.0, 0.0, 4.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_select`].
+    /// If [`Tensor::try_select`] returns an error.
     #[inline]
     #[track_caller]
     pub fn select(&self, dim: i64, index: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_select(dim, index))
     }
+    /// A view at one index of a dimension, which disappears.
+    ///
     /// `aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)`
     #[inline]
     pub fn try_select(&self, dim: i64, index: impl Into<SymInt>) -> Result<Tensor> {
         ops::select(self, dim, index.into())
     }
+    /// A view of the indices from `start` to `end`, exclusive, along a dimension. Negative indices count from the end; ones out of range are clamped.
+    ///
     /// `aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_slice`].
+    /// If [`Tensor::try_slice`] returns an error.
     #[inline]
     #[track_caller]
     pub fn slice(
@@ -8168,6 +10000,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_slice(dim, start, end, step))
     }
+    /// A view of the indices from `start` to `end`, exclusive, along a dimension. Negative indices count from the end; ones out of range are clamped.
+    ///
     /// `aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)`
     #[inline]
     pub fn try_slice(
@@ -8179,29 +10013,44 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::slice(self, dim, start, end, step.into())
     }
+    /// Views of each index of a dimension, which disappears.
+    ///
     /// `aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unbind`].
+    /// If [`Tensor::try_unbind`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unbind(&self, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unbind(dim))
     }
+    /// Views of each index of a dimension, which disappears.
+    ///
     /// `aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
         ops::unbind(self, dim)
     }
+    /// Views of `split_size` indices each along a dimension; the last may be smaller.
+    ///
     /// `aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let parts = Tensor::zeros([7, 2], DType::F32).split(3, 0);
+    /// assert_eq!(parts.iter().map(|p| p.shape()[0]).collect::<Vec<_>>(), [3, 3, 1]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_split`].
+    /// If [`Tensor::try_split`] returns an error.
     #[inline]
     #[track_caller]
     pub fn split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_split(split_size, dim))
     }
+    /// Views of `split_size` indices each along a dimension; the last may be smaller.
+    ///
     /// `aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_split(
@@ -8211,10 +10060,12 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::split(self, split_size.into(), dim)
     }
+    /// Views of the given sizes along a dimension.
+    ///
     /// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_split_with_sizes`].
+    /// If [`Tensor::try_split_with_sizes`] returns an error.
     #[inline]
     #[track_caller]
     pub fn split_with_sizes(
@@ -8224,6 +10075,8 @@ impl Tensor {
     ) -> Vec<Tensor> {
         expect_ok(self.try_split_with_sizes(split_sizes, dim))
     }
+    /// Views of the given sizes along a dimension.
+    ///
     /// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_split_with_sizes(
@@ -8233,10 +10086,12 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::split_with_sizes(self, &split_sizes.into_sizes(), dim)
     }
+    /// A view with any sizes, strides and offset, in elements of the storage. Strides that leave the storage are an error.
+    ///
     /// `aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_as_strided`].
+    /// If [`Tensor::try_as_strided`] returns an error.
     #[inline]
     #[track_caller]
     pub fn as_strided(
@@ -8247,6 +10102,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_as_strided(size, stride, storage_offset))
     }
+    /// A view with any sizes, strides and offset, in elements of the storage. Strides that leave the storage are an error.
+    ///
     /// `aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)`
     #[inline]
     pub fn try_as_strided(
@@ -8257,127 +10114,188 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::as_strided(self, &size.into_sizes(), &stride.into_sizes(), storage_offset)
     }
+    /// A view of a diagonal of two dimensions, which becomes the last one. Positive offsets are above the main diagonal.
+    ///
     /// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!(x.diagonal(0, 0, 1).to_vec::<f32>(), [1.0, 4.0]);
+    /// assert_eq!(x.diagonal(1, 0, 1).to_vec::<f32>(), [2.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_diagonal`].
+    /// If [`Tensor::try_diagonal`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
         expect_ok(self.try_diagonal(offset, dim1, dim2))
     }
+    /// A view of a diagonal of two dimensions, which becomes the last one. Positive offsets are above the main diagonal.
+    ///
     /// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
     #[inline]
     pub fn try_diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         ops::diagonal(self, offset, dim1, dim2)
     }
+    /// Windows of `size` indices, `step` apart, along a dimension, as a view with a new last dimension.
+    ///
     /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0]);
+    /// let windows = x.unfold(0, 2, 1);
+    /// assert_eq!(windows.shape(), [3, 2]);
+    /// assert_eq!(windows.to_vec::<f32>(), [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_unfold`].
+    /// If [`Tensor::try_unfold`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unfold(&self, dimension: i64, size: i64, step: i64) -> Tensor {
         expect_ok(self.try_unfold(dimension, size, step))
     }
+    /// Windows of `size` indices, `step` apart, along a dimension, as a view with a new last dimension.
+    ///
     /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
     #[inline]
     pub fn try_unfold(&self, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
         ops::unfold(self, dimension, size, step)
     }
+    /// A view of the same memory without history, which requires no gradient.
+    ///
     /// `aten::detach(Tensor(a) self) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32]).requires_grad_();
+    /// let y = (&x * &x).detach();
+    /// assert!(!y.requires_grad());
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_detach`].
+    /// If [`Tensor::try_detach`] returns an error.
     #[inline]
     #[track_caller]
     pub fn detach(&self) -> Tensor {
         expect_ok(self.try_detach())
     }
+    /// A view of the same memory without history, which requires no gradient.
+    ///
     /// `aten::detach(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_detach(&self) -> Result<Tensor> {
         ops::detach(self)
     }
+    /// Drops the tensor's history, so that it becomes a leaf.
+    ///
     /// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_detach_`].
+    /// If [`Tensor::try_detach_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn detach_(&self) -> &Tensor {
         expect_ok(self.try_detach_())
     }
+    /// Drops the tensor's history, so that it becomes a leaf.
+    ///
     /// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_detach_(&self) -> Result<&Tensor> {
         ops::detach_(self)
     }
+    /// Inserts a dimension of size 1 at `dim`, in place.
+    ///
     /// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsqueeze_`].
+    /// If [`Tensor::try_unsqueeze_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsqueeze_(&self, dim: i64) -> &Tensor {
         expect_ok(self.try_unsqueeze_(dim))
     }
+    /// Inserts a dimension of size 1 at `dim`, in place.
+    ///
     /// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
     #[inline]
     pub fn try_unsqueeze_(&self, dim: i64) -> Result<&Tensor> {
         ops::unsqueeze_(self, dim)
     }
+    /// Removes the dimensions of size 1, in place.
+    ///
     /// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_`].
+    /// If [`Tensor::try_squeeze_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_(&self) -> &Tensor {
         expect_ok(self.try_squeeze_())
     }
+    /// Removes the dimensions of size 1, in place.
+    ///
     /// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_squeeze_(&self) -> Result<&Tensor> {
         ops::squeeze_(self)
     }
+    /// Removes dimension `dim`, if its size is 1, in place.
+    ///
     /// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_dim_`].
+    /// If [`Tensor::try_squeeze_dim_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_dim_(&self, dim: i64) -> &Tensor {
         expect_ok(self.try_squeeze_dim_(dim))
     }
+    /// Removes dimension `dim`, if its size is 1, in place.
+    ///
     /// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
     #[inline]
     pub fn try_squeeze_dim_(&self, dim: i64) -> Result<&Tensor> {
         ops::squeeze_dim_(self, dim)
     }
+    /// Swaps two dimensions, in place.
+    ///
     /// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_transpose_`].
+    /// If [`Tensor::try_transpose_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn transpose_(&self, dim0: i64, dim1: i64) -> &Tensor {
         expect_ok(self.try_transpose_(dim0, dim1))
     }
+    /// Swaps two dimensions, in place.
+    ///
     /// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
     #[inline]
     pub fn try_transpose_(&self, dim0: i64, dim1: i64) -> Result<&Tensor> {
         ops::transpose_(self, dim0, dim1)
     }
+    /// Transposes a matrix, in place.
+    ///
     /// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_t_`].
+    /// If [`Tensor::try_t_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn t_(&self) -> &Tensor {
         expect_ok(self.try_t_())
     }
+    /// Transposes a matrix, in place.
+    ///
     /// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_t_(&self) -> Result<&Tensor> {
@@ -8386,7 +10304,7 @@ impl Tensor {
     /// `aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsafe_view`].
+    /// If [`Tensor::try_unsafe_view`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsafe_view(&self, size: impl IntoSizes) -> Tensor {
@@ -8397,15 +10315,19 @@ impl Tensor {
     pub fn try_unsafe_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::unsafe_view(self, &size.into_sizes())
     }
+    /// `split` whose results count as tensors of their own instead of views.
+    ///
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsafe_split`].
+    /// If [`Tensor::try_unsafe_split`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsafe_split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_split(split_size, dim))
     }
+    /// `split` whose results count as tensors of their own instead of views.
+    ///
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     #[inline]
     pub fn try_unsafe_split(
@@ -8415,140 +10337,181 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::unsafe_split(self, split_size.into(), dim)
     }
-    /// The same elements in another shape: a view if the memory allows it, otherwise a copy.
+    /// The same elements in another shape: a view if the layout allows it, otherwise a copy. One size may be -1 and is inferred.
     ///
     /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reshape`].
+    /// If [`Tensor::try_reshape`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reshape(&self, shape: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reshape(shape))
     }
-    /// The same elements in another shape: a view if the memory allows it, otherwise a copy.
+    /// The same elements in another shape: a view if the layout allows it, otherwise a copy. One size may be -1 and is inferred.
     ///
     /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
     #[inline]
     pub fn try_reshape(&self, shape: impl IntoSizes) -> Result<Tensor> {
         ops::reshape(self, &shape.into_sizes())
     }
+    /// Reshapes to the shape of another tensor.
+    ///
     /// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reshape_as`].
+    /// If [`Tensor::try_reshape_as`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reshape_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_reshape_as(other))
     }
+    /// Reshapes to the shape of another tensor.
+    ///
     /// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
     #[inline]
     pub fn try_reshape_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::reshape_as(self, other)
     }
+    /// A view with the shape of another tensor.
+    ///
     /// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_view_as`].
+    /// If [`Tensor::try_view_as`] returns an error.
     #[inline]
     #[track_caller]
     pub fn view_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_view_as(other))
     }
+    /// A view with the shape of another tensor.
+    ///
     /// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
     #[inline]
     pub fn try_view_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::view_as(self, other)
     }
+    /// Expands to the shape of another tensor.
+    ///
     /// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_expand_as`].
+    /// If [`Tensor::try_expand_as`] returns an error.
     #[inline]
     #[track_caller]
     pub fn expand_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_expand_as(other))
     }
+    /// Expands to the shape of another tensor.
+    ///
     /// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
     #[inline]
     pub fn try_expand_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::expand_as(self, other)
     }
+    /// Alias of `expand`.
+    ///
     /// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_broadcast_to`].
+    /// If [`Tensor::try_broadcast_to`] returns an error.
     #[inline]
     #[track_caller]
     pub fn broadcast_to(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_broadcast_to(size))
     }
+    /// Alias of `expand`.
+    ///
     /// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
     #[inline]
     pub fn try_broadcast_to(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::broadcast_to(self, &size.into_sizes())
     }
+    /// Alias of `transpose`.
+    ///
     /// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_swapaxes`].
+    /// If [`Tensor::try_swapaxes`] returns an error.
     #[inline]
     #[track_caller]
     pub fn swapaxes(&self, axis0: i64, axis1: i64) -> Tensor {
         expect_ok(self.try_swapaxes(axis0, axis1))
     }
+    /// Alias of `transpose`.
+    ///
     /// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
     #[inline]
     pub fn try_swapaxes(&self, axis0: i64, axis1: i64) -> Result<Tensor> {
         ops::swapaxes(self, axis0, axis1)
     }
+    /// Alias of `transpose`.
+    ///
     /// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_swapdims`].
+    /// If [`Tensor::try_swapdims`] returns an error.
     #[inline]
     #[track_caller]
     pub fn swapdims(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_swapdims(dim0, dim1))
     }
+    /// Alias of `transpose`.
+    ///
     /// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
     #[inline]
     pub fn try_swapdims(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         ops::swapdims(self, dim0, dim1)
     }
+    /// A view with the order of the dimensions reversed.
+    ///
     /// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_numpy_t`].
+    /// If [`Tensor::try_numpy_t`] returns an error.
     #[inline]
     #[track_caller]
     pub fn numpy_t(&self) -> Tensor {
         expect_ok(self.try_numpy_t())
     }
+    /// A view with the order of the dimensions reversed.
+    ///
     /// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_numpy_t(&self) -> Result<Tensor> {
         ops::numpy_t(self)
     }
+    /// The transpose of the last two dimensions.
+    ///
     /// `aten::mT(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mt`].
+    /// If [`Tensor::try_mt`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mt(&self) -> Tensor {
         expect_ok(self.try_mt())
     }
+    /// The transpose of the last two dimensions.
+    ///
     /// `aten::mT(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_mt(&self) -> Result<Tensor> {
         ops::mt(self)
     }
+    /// A view of `length` indices from `start` along a dimension.
+    ///
     /// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[10.0f32, 11.0, 12.0, 13.0]);
+    /// assert_eq!(x.narrow(0, 1, 2).to_vec::<f32>(), [11.0, 12.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_narrow`].
+    /// If [`Tensor::try_narrow`] returns an error.
     #[inline]
     #[track_caller]
     pub fn narrow(
@@ -8559,6 +10522,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_narrow(dim, start, length))
     }
+    /// A view of `length` indices from `start` along a dimension.
+    ///
     /// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
     #[inline]
     pub fn try_narrow(
@@ -8569,10 +10534,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::narrow(self, dim, start.into(), length.into())
     }
+    /// A copy of `length` indices from `start` along a dimension.
+    ///
     /// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_narrow_copy`].
+    /// If [`Tensor::try_narrow_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn narrow_copy(
@@ -8583,6 +10550,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_narrow_copy(dim, start, length))
     }
+    /// A copy of `length` indices from `start` along a dimension.
+    ///
     /// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
     #[inline]
     pub fn try_narrow_copy(
@@ -8593,155 +10562,213 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::narrow_copy(self, dim, start.into(), length.into())
     }
+    /// Splits along dimension 1 (0 for vectors) into equal parts.
+    ///
     /// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hsplit_int`].
+    /// If [`Tensor::try_hsplit_int`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hsplit_int(&self, sections: i64) -> Vec<Tensor> {
         expect_ok(self.try_hsplit_int(sections))
     }
+    /// Splits along dimension 1 (0 for vectors) into equal parts.
+    ///
     /// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
     #[inline]
     pub fn try_hsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
         ops::hsplit_int(self, sections)
     }
+    /// Splits along dimension 1 (0 for vectors) at the given indices.
+    ///
     /// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_hsplit_array`].
+    /// If [`Tensor::try_hsplit_array`] returns an error.
     #[inline]
     #[track_caller]
     pub fn hsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
         expect_ok(self.try_hsplit_array(indices))
     }
+    /// Splits along dimension 1 (0 for vectors) at the given indices.
+    ///
     /// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
     #[inline]
     pub fn try_hsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
         ops::hsplit_array(self, indices)
     }
+    /// Splits along dimension 0 into equal parts.
+    ///
     /// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_vsplit_int`].
+    /// If [`Tensor::try_vsplit_int`] returns an error.
     #[inline]
     #[track_caller]
     pub fn vsplit_int(&self, sections: i64) -> Vec<Tensor> {
         expect_ok(self.try_vsplit_int(sections))
     }
+    /// Splits along dimension 0 into equal parts.
+    ///
     /// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
     #[inline]
     pub fn try_vsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
         ops::vsplit_int(self, sections)
     }
+    /// Splits along dimension 0 at the given indices.
+    ///
     /// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_vsplit_array`].
+    /// If [`Tensor::try_vsplit_array`] returns an error.
     #[inline]
     #[track_caller]
     pub fn vsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
         expect_ok(self.try_vsplit_array(indices))
     }
+    /// Splits along dimension 0 at the given indices.
+    ///
     /// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
     #[inline]
     pub fn try_vsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
         ops::vsplit_array(self, indices)
     }
+    /// Splits along dimension 2 into equal parts.
+    ///
     /// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_dsplit_int`].
+    /// If [`Tensor::try_dsplit_int`] returns an error.
     #[inline]
     #[track_caller]
     pub fn dsplit_int(&self, sections: i64) -> Vec<Tensor> {
         expect_ok(self.try_dsplit_int(sections))
     }
+    /// Splits along dimension 2 into equal parts.
+    ///
     /// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
     #[inline]
     pub fn try_dsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
         ops::dsplit_int(self, sections)
     }
+    /// Splits along dimension 2 at the given indices.
+    ///
     /// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_dsplit_array`].
+    /// If [`Tensor::try_dsplit_array`] returns an error.
     #[inline]
     #[track_caller]
     pub fn dsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
         expect_ok(self.try_dsplit_array(indices))
     }
+    /// Splits along dimension 2 at the given indices.
+    ///
     /// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
     #[inline]
     pub fn try_dsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
         ops::dsplit_array(self, indices)
     }
+    /// A matrix with the flattened elements on a diagonal.
+    ///
     /// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_diagflat`].
+    /// If [`Tensor::try_diagflat`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diagflat(&self, offset: i64) -> Tensor {
         expect_ok(self.try_diagflat(offset))
     }
+    /// A matrix with the flattened elements on a diagonal.
+    ///
     /// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
     #[inline]
     pub fn try_diagflat(&self, offset: i64) -> Result<Tensor> {
         ops::diagflat(self, offset)
     }
+    /// Merges the dimensions from `start_dim` to `end_dim` into one.
+    ///
     /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([8, 3, 4, 5], DType::F32);
+    /// assert_eq!(x.flatten(1, -1).shape(), [8, 60]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_flatten`].
+    /// If [`Tensor::try_flatten`] returns an error.
     #[inline]
     #[track_caller]
     pub fn flatten(&self, start_dim: i64, end_dim: i64) -> Tensor {
         expect_ok(self.try_flatten(start_dim, end_dim))
     }
+    /// Merges the dimensions from `start_dim` to `end_dim` into one.
+    ///
     /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
     #[inline]
     pub fn try_flatten(&self, start_dim: i64, end_dim: i64) -> Result<Tensor> {
         ops::flatten(self, start_dim, end_dim)
     }
+    /// Splits a dimension into several of the given sizes, one of which may be -1.
+    ///
     /// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([8, 60], DType::F32);
+    /// assert_eq!(x.unflatten(1, [3, -1]).shape(), [8, 3, 20]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_unflatten`].
+    /// If [`Tensor::try_unflatten`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unflatten(&self, dim: i64, sizes: impl IntoSizes) -> Tensor {
         expect_ok(self.try_unflatten(dim, sizes))
     }
+    /// Splits a dimension into several of the given sizes, one of which may be -1.
+    ///
     /// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
     #[inline]
     pub fn try_unflatten(&self, dim: i64, sizes: impl IntoSizes) -> Result<Tensor> {
         ops::unflatten(self, dim, &sizes.into_sizes())
     }
+    /// The elements as a vector; a view if the layout allows it.
+    ///
     /// `aten::ravel(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ravel`].
+    /// If [`Tensor::try_ravel`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ravel(&self) -> Tensor {
         expect_ok(self.try_ravel())
     }
+    /// The elements as a vector; a view if the layout allows it.
+    ///
     /// `aten::ravel(Tensor(a) self) -> Tensor(a)`
     #[inline]
     pub fn try_ravel(&self) -> Result<Tensor> {
         ops::ravel(self)
     }
+    /// Views of the given sizes along a dimension.
+    ///
     /// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_split_sizes`].
+    /// If [`Tensor::try_split_sizes`] returns an error.
     #[inline]
     #[track_caller]
     pub fn split_sizes(&self, split_size: impl IntoSizes, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_split_sizes(split_size, dim))
     }
+    /// Views of the given sizes along a dimension.
+    ///
     /// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_split_sizes(
@@ -8751,43 +10778,62 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::split_sizes(self, &split_size.into_sizes(), dim)
     }
+    /// Splits along a dimension into at most `chunks` views of equal size; the last may be smaller.
+    ///
     /// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let parts = Tensor::zeros([7, 2], DType::F32).chunk(3, 0);
+    /// assert_eq!(parts.iter().map(|p| p.shape()[0]).collect::<Vec<_>>(), [3, 3, 1]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_chunk`].
+    /// If [`Tensor::try_chunk`] returns an error.
     #[inline]
     #[track_caller]
     pub fn chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_chunk(chunks, dim))
     }
+    /// Splits along a dimension into at most `chunks` views of equal size; the last may be smaller.
+    ///
     /// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
         ops::chunk(self, chunks, dim)
     }
+    /// `chunk` whose results count as tensors of their own instead of views.
+    ///
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsafe_chunk`].
+    /// If [`Tensor::try_unsafe_chunk`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsafe_chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_chunk(chunks, dim))
     }
+    /// `chunk` whose results count as tensors of their own instead of views.
+    ///
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
     #[inline]
     pub fn try_unsafe_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
         ops::unsafe_chunk(self, chunks, dim)
     }
+    /// Splits along a dimension into exactly `sections` views whose sizes differ by at most 1.
+    ///
     /// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tensor_split`].
+    /// If [`Tensor::try_tensor_split`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tensor_split(&self, sections: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_tensor_split(sections, dim))
     }
+    /// Splits along a dimension into exactly `sections` views whose sizes differ by at most 1.
+    ///
     /// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_tensor_split(
@@ -8797,10 +10843,12 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::tensor_split(self, sections.into(), dim)
     }
+    /// Splits along a dimension at the given indices.
+    ///
     /// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tensor_split_indices`].
+    /// If [`Tensor::try_tensor_split_indices`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tensor_split_indices(
@@ -8810,6 +10858,8 @@ impl Tensor {
     ) -> Vec<Tensor> {
         expect_ok(self.try_tensor_split_indices(indices, dim))
     }
+    /// Splits along a dimension at the given indices.
+    ///
     /// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
     #[inline]
     pub fn try_tensor_split_indices(
@@ -8819,29 +10869,44 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::tensor_split_indices(self, &indices.into_sizes(), dim)
     }
+    /// A view with one dimension moved to another position.
+    ///
     /// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([2, 3, 4], DType::F32);
+    /// assert_eq!(x.movedim(0, -1).shape(), [3, 4, 2]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_movedim`].
+    /// If [`Tensor::try_movedim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn movedim(&self, source: i64, destination: i64) -> Tensor {
         expect_ok(self.try_movedim(source, destination))
     }
+    /// A view with one dimension moved to another position.
+    ///
     /// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
     #[inline]
     pub fn try_movedim(&self, source: i64, destination: i64) -> Result<Tensor> {
         ops::movedim(self, source, destination)
     }
+    /// A view with several dimensions moved to other positions.
+    ///
     /// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_movedim_intlist`].
+    /// If [`Tensor::try_movedim_intlist`] returns an error.
     #[inline]
     #[track_caller]
     pub fn movedim_intlist(&self, source: &[i64], destination: &[i64]) -> Tensor {
         expect_ok(self.try_movedim_intlist(source, destination))
     }
+    /// A view with several dimensions moved to other positions.
+    ///
     /// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
     #[inline]
     pub fn try_movedim_intlist(
@@ -8851,29 +10916,37 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::movedim_intlist(self, source, destination)
     }
+    /// Alias of `movedim`.
+    ///
     /// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_moveaxis`].
+    /// If [`Tensor::try_moveaxis`] returns an error.
     #[inline]
     #[track_caller]
     pub fn moveaxis(&self, source: i64, destination: i64) -> Tensor {
         expect_ok(self.try_moveaxis(source, destination))
     }
+    /// Alias of `movedim`.
+    ///
     /// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
     #[inline]
     pub fn try_moveaxis(&self, source: i64, destination: i64) -> Result<Tensor> {
         ops::moveaxis(self, source, destination)
     }
+    /// Alias of `movedim` for several dimensions.
+    ///
     /// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_moveaxis_intlist`].
+    /// If [`Tensor::try_moveaxis_intlist`] returns an error.
     #[inline]
     #[track_caller]
     pub fn moveaxis_intlist(&self, source: &[i64], destination: &[i64]) -> Tensor {
         expect_ok(self.try_moveaxis_intlist(source, destination))
     }
+    /// Alias of `movedim` for several dimensions.
+    ///
     /// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
     #[inline]
     pub fn try_moveaxis_intlist(
@@ -8883,304 +10956,397 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::moveaxis_intlist(self, source, destination)
     }
+    /// The tensor with at least 1 dimension.
+    ///
     /// `aten::atleast_1d(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atleast_1d`].
+    /// If [`Tensor::try_atleast_1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atleast_1d(&self) -> Tensor {
         expect_ok(self.try_atleast_1d())
     }
+    /// The tensor with at least 1 dimension.
+    ///
     /// `aten::atleast_1d(Tensor self) -> Tensor`
     #[inline]
     pub fn try_atleast_1d(&self) -> Result<Tensor> {
         ops::atleast_1d(self)
     }
+    /// The tensor with at least 2 dimensions; new ones come first.
+    ///
     /// `aten::atleast_2d(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atleast_2d`].
+    /// If [`Tensor::try_atleast_2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atleast_2d(&self) -> Tensor {
         expect_ok(self.try_atleast_2d())
     }
+    /// The tensor with at least 2 dimensions; new ones come first.
+    ///
     /// `aten::atleast_2d(Tensor self) -> Tensor`
     #[inline]
     pub fn try_atleast_2d(&self) -> Result<Tensor> {
         ops::atleast_2d(self)
     }
+    /// The tensor with at least 3 dimensions.
+    ///
     /// `aten::atleast_3d(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_atleast_3d`].
+    /// If [`Tensor::try_atleast_3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn atleast_3d(&self) -> Tensor {
         expect_ok(self.try_atleast_3d())
     }
+    /// The tensor with at least 3 dimensions.
+    ///
     /// `aten::atleast_3d(Tensor self) -> Tensor`
     #[inline]
     pub fn try_atleast_3d(&self) -> Result<Tensor> {
         ops::atleast_3d(self)
     }
+    /// The tensor itself if its elements lie in row-major order, otherwise a copy that does.
+    ///
     /// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_contiguous`].
+    /// If [`Tensor::try_contiguous`] returns an error.
     #[inline]
     #[track_caller]
     pub fn contiguous(&self) -> Tensor {
         expect_ok(self.try_contiguous())
     }
+    /// The tensor itself if its elements lie in row-major order, otherwise a copy that does.
+    ///
     /// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
     #[inline]
     pub fn try_contiguous(&self) -> Result<Tensor> {
         ops::contiguous(self, MemoryFormat::Contiguous)
     }
+    /// Moves channels into space, `[n, c * r², h, w]` to `[n, c, h * r, w * r]`.
+    ///
     /// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([1, 12, 4, 4], DType::F32);
+    /// assert_eq!(x.pixel_shuffle(2).shape(), [1, 3, 8, 8]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_pixel_shuffle`].
+    /// If [`Tensor::try_pixel_shuffle`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pixel_shuffle(&self, upscale_factor: i64) -> Tensor {
         expect_ok(self.try_pixel_shuffle(upscale_factor))
     }
+    /// Moves channels into space, `[n, c * r², h, w]` to `[n, c, h * r, w * r]`.
+    ///
     /// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
     #[inline]
     pub fn try_pixel_shuffle(&self, upscale_factor: i64) -> Result<Tensor> {
         ops::pixel_shuffle(self, upscale_factor)
     }
+    /// Moves space into channels; undoes `pixel_shuffle`.
+    ///
     /// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pixel_unshuffle`].
+    /// If [`Tensor::try_pixel_unshuffle`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pixel_unshuffle(&self, downscale_factor: i64) -> Tensor {
         expect_ok(self.try_pixel_unshuffle(downscale_factor))
     }
+    /// Moves space into channels; undoes `pixel_shuffle`.
+    ///
     /// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
     #[inline]
     pub fn try_pixel_unshuffle(&self, downscale_factor: i64) -> Result<Tensor> {
         ops::pixel_unshuffle(self, downscale_factor)
     }
+    /// Interleaves the channels of `groups` groups.
+    ///
     /// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_channel_shuffle`].
+    /// If [`Tensor::try_channel_shuffle`] returns an error.
     #[inline]
     #[track_caller]
     pub fn channel_shuffle(&self, groups: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_channel_shuffle(groups))
     }
+    /// Interleaves the channels of `groups` groups.
+    ///
     /// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
     #[inline]
     pub fn try_channel_shuffle(&self, groups: impl Into<SymInt>) -> Result<Tensor> {
         ops::channel_shuffle(self, groups.into())
     }
+    /// A matrix with a vector on a diagonal, or a diagonal of a matrix.
+    ///
     /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_diag`].
+    /// If [`Tensor::try_diag`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diag(&self, diagonal: i64) -> Tensor {
         expect_ok(self.try_diag(diagonal))
     }
+    /// A matrix with a vector on a diagonal, or a diagonal of a matrix.
+    ///
     /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
     #[inline]
     pub fn try_diag(&self, diagonal: i64) -> Result<Tensor> {
         ops::diag(self, diagonal)
     }
+    /// Matrices with the vectors of the last dimension on a diagonal.
+    ///
     /// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_diag_embed`].
+    /// If [`Tensor::try_diag_embed`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
         expect_ok(self.try_diag_embed(offset, dim1, dim2))
     }
+    /// Matrices with the vectors of the last dimension on a diagonal.
+    ///
     /// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
     #[inline]
     pub fn try_diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
         ops::diag_embed(self, offset, dim1, dim2)
     }
+    /// A copy of the whole tensor.
+    ///
     /// `aten::alias_copy(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_alias_copy`].
+    /// If [`Tensor::try_alias_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn alias_copy(&self) -> Tensor {
         expect_ok(self.try_alias_copy())
     }
+    /// A copy of the whole tensor.
+    ///
     /// `aten::alias_copy(Tensor self) -> Tensor`
     #[inline]
     pub fn try_alias_copy(&self) -> Result<Tensor> {
         ops::alias_copy(self)
     }
+    /// A copy without history.
+    ///
     /// `aten::detach_copy(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_detach_copy`].
+    /// If [`Tensor::try_detach_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn detach_copy(&self) -> Tensor {
         expect_ok(self.try_detach_copy())
     }
+    /// A copy without history.
+    ///
     /// `aten::detach_copy(Tensor self) -> Tensor`
     #[inline]
     pub fn try_detach_copy(&self) -> Result<Tensor> {
         ops::detach_copy(self)
     }
+    /// A copy in another shape; `view` without sharing memory.
+    ///
     /// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_view_copy`].
+    /// If [`Tensor::try_view_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn view_copy(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_view_copy(size))
     }
+    /// A copy in another shape; `view` without sharing memory.
+    ///
     /// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
     #[inline]
     pub fn try_view_copy(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::view_copy(self, &size.into_sizes())
     }
+    /// `t` as a copy instead of a view.
+    ///
     /// `aten::t_copy(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_t_copy`].
+    /// If [`Tensor::try_t_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn t_copy(&self) -> Tensor {
         expect_ok(self.try_t_copy())
     }
+    /// `t` as a copy instead of a view.
+    ///
     /// `aten::t_copy(Tensor self) -> Tensor`
     #[inline]
     pub fn try_t_copy(&self) -> Result<Tensor> {
         ops::t_copy(self)
     }
+    /// `transpose` as a copy instead of a view.
+    ///
     /// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_transpose_copy`].
+    /// If [`Tensor::try_transpose_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn transpose_copy(&self, dim0: i64, dim1: i64) -> Tensor {
         expect_ok(self.try_transpose_copy(dim0, dim1))
     }
+    /// `transpose` as a copy instead of a view.
+    ///
     /// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
     #[inline]
     pub fn try_transpose_copy(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
         ops::transpose_copy(self, dim0, dim1)
     }
+    /// `permute` as a copy instead of a view.
+    ///
     /// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_permute_copy`].
+    /// If [`Tensor::try_permute_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn permute_copy(&self, dims: &[i64]) -> Tensor {
         expect_ok(self.try_permute_copy(dims))
     }
+    /// `permute` as a copy instead of a view.
+    ///
     /// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
     #[inline]
     pub fn try_permute_copy(&self, dims: &[i64]) -> Result<Tensor> {
         ops::permute_copy(self, dims)
     }
+    /// `expand` as a copy instead of a view.
+    ///
     /// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_expand_copy`].
+    /// If [`Tensor::try_expand_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn expand_copy(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_expand_copy(size))
     }
+    /// `expand` as a copy instead of a view.
+    ///
     /// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
     #[inline]
     pub fn try_expand_copy(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::expand_copy(self, &size.into_sizes(), false)
     }
+    /// `unsqueeze` as a copy instead of a view.
+    ///
     /// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsqueeze_copy`].
+    /// If [`Tensor::try_unsqueeze_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsqueeze_copy(&self, dim: i64) -> Tensor {
         expect_ok(self.try_unsqueeze_copy(dim))
     }
+    /// `unsqueeze` as a copy instead of a view.
+    ///
     /// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
     #[inline]
     pub fn try_unsqueeze_copy(&self, dim: i64) -> Result<Tensor> {
         ops::unsqueeze_copy(self, dim)
     }
+    /// `squeeze` as a copy instead of a view.
+    ///
     /// `aten::squeeze_copy(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_copy`].
+    /// If [`Tensor::try_squeeze_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_copy(&self) -> Tensor {
         expect_ok(self.try_squeeze_copy())
     }
+    /// `squeeze` as a copy instead of a view.
+    ///
     /// `aten::squeeze_copy(Tensor self) -> Tensor`
     #[inline]
     pub fn try_squeeze_copy(&self) -> Result<Tensor> {
         ops::squeeze_copy(self)
     }
+    /// `squeeze` of one dimension as a copy instead of a view.
+    ///
     /// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_copy_dim`].
+    /// If [`Tensor::try_squeeze_copy_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_copy_dim(&self, dim: i64) -> Tensor {
         expect_ok(self.try_squeeze_copy_dim(dim))
     }
+    /// `squeeze` of one dimension as a copy instead of a view.
+    ///
     /// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
     #[inline]
     pub fn try_squeeze_copy_dim(&self, dim: i64) -> Result<Tensor> {
         ops::squeeze_copy_dim(self, dim)
     }
+    /// `squeeze` of some dimensions as a copy instead of a view.
+    ///
     /// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_squeeze_copy_dims`].
+    /// If [`Tensor::try_squeeze_copy_dims`] returns an error.
     #[inline]
     #[track_caller]
     pub fn squeeze_copy_dims(&self, dim: &[i64]) -> Tensor {
         expect_ok(self.try_squeeze_copy_dims(dim))
     }
+    /// `squeeze` of some dimensions as a copy instead of a view.
+    ///
     /// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
     #[inline]
     pub fn try_squeeze_copy_dims(&self, dim: &[i64]) -> Result<Tensor> {
         ops::squeeze_copy_dims(self, dim)
     }
+    /// `select` as a copy instead of a view.
+    ///
     /// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_select_copy`].
+    /// If [`Tensor::try_select_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn select_copy(&self, dim: i64, index: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_select_copy(dim, index))
     }
+    /// `select` as a copy instead of a view.
+    ///
     /// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
     #[inline]
     pub fn try_select_copy(&self, dim: i64, index: impl Into<SymInt>) -> Result<Tensor> {
         ops::select_copy(self, dim, index.into())
     }
+    /// `slice` as a copy instead of a view.
+    ///
     /// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_slice_copy`].
+    /// If [`Tensor::try_slice_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn slice_copy(
@@ -9192,6 +11358,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_slice_copy(dim, start, end, step))
     }
+    /// `slice` as a copy instead of a view.
+    ///
     /// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
     #[inline]
     pub fn try_slice_copy(
@@ -9203,29 +11371,37 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::slice_copy(self, dim, start, end, step.into())
     }
+    /// `unbind` as copies instead of views.
+    ///
     /// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unbind_copy`].
+    /// If [`Tensor::try_unbind_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unbind_copy(&self, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unbind_copy(dim))
     }
+    /// `unbind` as copies instead of views.
+    ///
     /// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
     #[inline]
     pub fn try_unbind_copy(&self, dim: i64) -> Result<Vec<Tensor>> {
         ops::unbind_copy(self, dim)
     }
+    /// `split` as copies instead of views.
+    ///
     /// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_split_copy`].
+    /// If [`Tensor::try_split_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn split_copy(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_split_copy(split_size, dim))
     }
+    /// `split` as copies instead of views.
+    ///
     /// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     #[inline]
     pub fn try_split_copy(
@@ -9235,10 +11411,12 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::split_copy(self, split_size.into(), dim)
     }
+    /// `split_with_sizes` as copies instead of views.
+    ///
     /// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_split_with_sizes_copy`].
+    /// If [`Tensor::try_split_with_sizes_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn split_with_sizes_copy(
@@ -9248,6 +11426,8 @@ impl Tensor {
     ) -> Vec<Tensor> {
         expect_ok(self.try_split_with_sizes_copy(split_sizes, dim))
     }
+    /// `split_with_sizes` as copies instead of views.
+    ///
     /// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
     #[inline]
     pub fn try_split_with_sizes_copy(
@@ -9257,10 +11437,12 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::split_with_sizes_copy(self, &split_sizes.into_sizes(), dim)
     }
+    /// `as_strided` as a copy instead of a view.
+    ///
     /// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_as_strided_copy`].
+    /// If [`Tensor::try_as_strided_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn as_strided_copy(
@@ -9271,6 +11453,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_as_strided_copy(size, stride, storage_offset))
     }
+    /// `as_strided` as a copy instead of a view.
+    ///
     /// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
     #[inline]
     pub fn try_as_strided_copy(
@@ -9286,15 +11470,19 @@ impl Tensor {
             storage_offset,
         )
     }
+    /// `diagonal` as a copy instead of a view.
+    ///
     /// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_diagonal_copy`].
+    /// If [`Tensor::try_diagonal_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diagonal_copy(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
         expect_ok(self.try_diagonal_copy(offset, dim1, dim2))
     }
+    /// `diagonal` as a copy instead of a view.
+    ///
     /// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
     #[inline]
     pub fn try_diagonal_copy(
@@ -9305,15 +11493,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::diagonal_copy(self, offset, dim1, dim2)
     }
+    /// `unfold` as a copy instead of a view.
+    ///
     /// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unfold_copy`].
+    /// If [`Tensor::try_unfold_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unfold_copy(&self, dimension: i64, size: i64, step: i64) -> Tensor {
         expect_ok(self.try_unfold_copy(dimension, size, step))
     }
+    /// `unfold` as a copy instead of a view.
+    ///
     /// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
     #[inline]
     pub fn try_unfold_copy(
@@ -9324,10 +11516,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::unfold_copy(self, dimension, size, step)
     }
+    /// A copy in which the slice of a dimension is replaced by `src`.
+    ///
     /// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_slice_scatter`].
+    /// If [`Tensor::try_slice_scatter`] returns an error.
     #[inline]
     #[track_caller]
     pub fn slice_scatter(
@@ -9340,6 +11534,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_slice_scatter(src, dim, start, end, step))
     }
+    /// A copy in which the slice of a dimension is replaced by `src`.
+    ///
     /// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
     #[inline]
     pub fn try_slice_scatter(
@@ -9352,10 +11548,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::slice_scatter(self, src, dim, start, end, step.into())
     }
+    /// A copy in which one index of a dimension is replaced by `src`.
+    ///
     /// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_select_scatter`].
+    /// If [`Tensor::try_select_scatter`] returns an error.
     #[inline]
     #[track_caller]
     pub fn select_scatter(
@@ -9366,6 +11564,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_select_scatter(src, dim, index))
     }
+    /// A copy in which one index of a dimension is replaced by `src`.
+    ///
     /// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
     #[inline]
     pub fn try_select_scatter(
@@ -9376,10 +11576,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::select_scatter(self, src, dim, index.into())
     }
+    /// A copy in which a diagonal is replaced by `src`.
+    ///
     /// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_diagonal_scatter`].
+    /// If [`Tensor::try_diagonal_scatter`] returns an error.
     #[inline]
     #[track_caller]
     pub fn diagonal_scatter(
@@ -9391,6 +11593,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_diagonal_scatter(src, offset, dim1, dim2))
     }
+    /// A copy in which a diagonal is replaced by `src`.
+    ///
     /// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
     #[inline]
     pub fn try_diagonal_scatter(
@@ -9402,10 +11606,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::diagonal_scatter(self, src, offset, dim1, dim2)
     }
+    /// A copy in which the elements that `as_strided` would show are replaced by `src`.
+    ///
     /// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_as_strided_scatter`].
+    /// If [`Tensor::try_as_strided_scatter`] returns an error.
     #[inline]
     #[track_caller]
     pub fn as_strided_scatter(
@@ -9417,6 +11623,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_as_strided_scatter(src, size, stride, storage_offset))
     }
+    /// A copy in which the elements that `as_strided` would show are replaced by `src`.
+    ///
     /// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
     #[inline]
     pub fn try_as_strided_scatter(
@@ -9434,220 +11642,290 @@ impl Tensor {
             storage_offset,
         )
     }
+    /// A copy with memory of its own, through which gradients flow.
+    ///
     /// `aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_clone_tensor`].
+    /// If [`Tensor::try_clone_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn clone_tensor(&self) -> Tensor {
         expect_ok(self.try_clone_tensor())
     }
+    /// A copy with memory of its own, through which gradients flow.
+    ///
     /// `aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_clone_tensor(&self) -> Result<Tensor> {
         ops::clone(self, None)
     }
+    /// Converts to the dtype of another tensor.
+    ///
     /// `aten::type_as(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_type_as`].
+    /// If [`Tensor::try_type_as`] returns an error.
     #[inline]
     #[track_caller]
     pub fn type_as(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_type_as(other))
     }
+    /// Converts to the dtype of another tensor.
+    ///
     /// `aten::type_as(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_type_as(&self, other: &Tensor) -> Result<Tensor> {
         ops::type_as(self, other)
     }
+    /// Overwrites `self` with the elements of `src`, broadcast and converted. Gradients flow to `src`.
+    ///
     /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([2, 2], DType::F32);
+    /// x.copy_(&Tensor::new(&[1i64, 2]), false);
+    /// assert_eq!(x.to_vec::<f32>(), [1.0, 2.0, 1.0, 2.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_copy_`].
+    /// If [`Tensor::try_copy_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn copy_(&self, src: &Tensor, non_blocking: bool) -> &Tensor {
         expect_ok(self.try_copy_(src, non_blocking))
     }
+    /// Overwrites `self` with the elements of `src`, broadcast and converted. Gradients flow to `src`.
+    ///
     /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
     #[inline]
     pub fn try_copy_(&self, src: &Tensor, non_blocking: bool) -> Result<&Tensor> {
         ops::copy_(self, src, non_blocking)
     }
+    /// The elements of `src`, broadcast and converted to the shape and dtype of `self`.
+    ///
     /// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_copy`].
+    /// If [`Tensor::try_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn copy(&self, src: &Tensor, non_blocking: bool) -> Tensor {
         expect_ok(self.try_copy(src, non_blocking))
     }
+    /// The elements of `src`, broadcast and converted to the shape and dtype of `self`.
+    ///
     /// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
     #[inline]
     pub fn try_copy(&self, src: &Tensor, non_blocking: bool) -> Result<Tensor> {
         ops::copy(self, src, non_blocking)
     }
+    /// A tensor like `self` filled with a number.
+    ///
     /// `aten::fill.Scalar(Tensor self, Scalar value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fill`].
+    /// If [`Tensor::try_fill`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fill(&self, value: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_fill(value))
     }
+    /// A tensor like `self` filled with a number.
+    ///
     /// `aten::fill.Scalar(Tensor self, Scalar value) -> Tensor`
     #[inline]
     pub fn try_fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         ops::fill(self, value.into())
     }
+    /// A tensor like `self` filled with a number. In-place form.
+    ///
     /// `aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fill_`].
+    /// If [`Tensor::try_fill_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_fill_(value))
     }
+    /// A tensor like `self` filled with a number. In-place form.
+    ///
     /// `aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)`
     #[inline]
     pub fn try_fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
         ops::fill_(self, value.into())
     }
+    /// A tensor like `self` filled with the value of a 0-dim tensor.
+    ///
     /// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fill_tensor`].
+    /// If [`Tensor::try_fill_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fill_tensor(&self, value: &Tensor) -> Tensor {
         expect_ok(self.try_fill_tensor(value))
     }
+    /// A tensor like `self` filled with the value of a 0-dim tensor.
+    ///
     /// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
     #[inline]
     pub fn try_fill_tensor(&self, value: &Tensor) -> Result<Tensor> {
         ops::fill_tensor(self, value)
     }
+    /// A tensor like `self` filled with the value of a 0-dim tensor. In-place form.
+    ///
     /// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fill_tensor_`].
+    /// If [`Tensor::try_fill_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fill_tensor_(&self, value: &Tensor) -> &Tensor {
         expect_ok(self.try_fill_tensor_(value))
     }
+    /// A tensor like `self` filled with the value of a 0-dim tensor. In-place form.
+    ///
     /// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
     #[inline]
     pub fn try_fill_tensor_(&self, value: &Tensor) -> Result<&Tensor> {
         ops::fill_tensor_(self, value)
     }
+    /// A tensor like `self` filled with zeros.
+    ///
     /// `aten::zero(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_zero`].
+    /// If [`Tensor::try_zero`] returns an error.
     #[inline]
     #[track_caller]
     pub fn zero(&self) -> Tensor {
         expect_ok(self.try_zero())
     }
+    /// A tensor like `self` filled with zeros.
+    ///
     /// `aten::zero(Tensor self) -> Tensor`
     #[inline]
     pub fn try_zero(&self) -> Result<Tensor> {
         ops::zero(self)
     }
+    /// A tensor like `self` filled with zeros. In-place form.
+    ///
     /// `aten::zero_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_zero_`].
+    /// If [`Tensor::try_zero_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn zero_(&self) -> &Tensor {
         expect_ok(self.try_zero_())
     }
+    /// A tensor like `self` filled with zeros. In-place form.
+    ///
     /// `aten::zero_(Tensor(a!) self) -> Tensor(a!)`
     #[inline]
     pub fn try_zero_(&self) -> Result<&Tensor> {
         ops::zero_(self)
     }
+    /// An uninitialized tensor with the shape, dtype and device of `self`.
+    ///
     /// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_empty_like`].
+    /// If [`Tensor::try_empty_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn empty_like(&self) -> Tensor {
         expect_ok(self.try_empty_like())
     }
+    /// An uninitialized tensor with the shape, dtype and device of `self`.
+    ///
     /// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_empty_like(&self) -> Result<Tensor> {
         ops::empty_like(self, None, None, None)
     }
+    /// Zeros with the shape, dtype and device of `self`.
+    ///
     /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_zeros_like`].
+    /// If [`Tensor::try_zeros_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
         expect_ok(self.try_zeros_like())
     }
+    /// Zeros with the shape, dtype and device of `self`.
+    ///
     /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_zeros_like(&self) -> Result<Tensor> {
         ops::zeros_like(self, None, None, None)
     }
+    /// Ones with the shape, dtype and device of `self`.
+    ///
     /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ones_like`].
+    /// If [`Tensor::try_ones_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
         expect_ok(self.try_ones_like())
     }
+    /// Ones with the shape, dtype and device of `self`.
+    ///
     /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_ones_like(&self) -> Result<Tensor> {
         ops::ones_like(self, None, None, None)
     }
+    /// One number in the shape, dtype and device of `self`.
+    ///
     /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_full_like`].
+    /// If [`Tensor::try_full_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn full_like(&self, fill_value: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_full_like(fill_value))
     }
+    /// One number in the shape, dtype and device of `self`.
+    ///
     /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_full_like(&self, fill_value: impl Into<Scalar>) -> Result<Tensor> {
         ops::full_like(self, fill_value.into(), None, None, None)
     }
+    /// An uninitialized tensor of another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_new_empty`].
+    /// If [`Tensor::try_new_empty`] returns an error.
     #[inline]
     #[track_caller]
     pub fn new_empty(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_new_empty(size))
     }
+    /// An uninitialized tensor of another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     #[inline]
     pub fn try_new_empty(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::new_empty(self, &size.into_sizes(), None, None)
     }
+    /// An uninitialized tensor of another shape and strides with the dtype and device of `self`.
+    ///
     /// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_new_empty_strided`].
+    /// If [`Tensor::try_new_empty_strided`] returns an error.
     #[inline]
     #[track_caller]
     pub fn new_empty_strided(
@@ -9657,6 +11935,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_new_empty_strided(size, stride))
     }
+    /// An uninitialized tensor of another shape and strides with the dtype and device of `self`.
+    ///
     /// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     #[inline]
     pub fn try_new_empty_strided(
@@ -9672,38 +11952,48 @@ impl Tensor {
             None,
         )
     }
+    /// Zeros of another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_new_zeros`].
+    /// If [`Tensor::try_new_zeros`] returns an error.
     #[inline]
     #[track_caller]
     pub fn new_zeros(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_new_zeros(size))
     }
+    /// Zeros of another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     #[inline]
     pub fn try_new_zeros(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::new_zeros(self, &size.into_sizes(), None, None)
     }
+    /// Ones of another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_new_ones`].
+    /// If [`Tensor::try_new_ones`] returns an error.
     #[inline]
     #[track_caller]
     pub fn new_ones(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_new_ones(size))
     }
+    /// Ones of another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     #[inline]
     pub fn try_new_ones(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::new_ones(self, &size.into_sizes(), None, None)
     }
+    /// One number in another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_new_full`].
+    /// If [`Tensor::try_new_full`] returns an error.
     #[inline]
     #[track_caller]
     pub fn new_full(
@@ -9713,6 +12003,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_new_full(size, fill_value))
     }
+    /// One number in another shape with the dtype and device of `self`.
+    ///
     /// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
     #[inline]
     pub fn try_new_full(
@@ -9722,33 +12014,45 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::new_full(self, &size.into_sizes(), fill_value.into(), None, None)
     }
-    /// Elements along a dimension, each at the index given for its place.
+    /// Takes elements along a dimension by index: with `dim` 1, `out[i][j] = self[i][index[i][j]]`.
     ///
     /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// let index = Tensor::from_slice(&[1i64, 0], [2, 1]);
+    /// assert_eq!(x.gather(1, &index).to_vec::<f32>(), [2.0, 3.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_gather`].
+    /// If [`Tensor::try_gather`] returns an error.
     #[inline]
     #[track_caller]
     pub fn gather(&self, dim: i64, index: &Tensor) -> Tensor {
         expect_ok(self.try_gather(dim, index))
     }
-    /// Elements along a dimension, each at the index given for its place.
+    /// Takes elements along a dimension by index: with `dim` 1, `out[i][j] = self[i][index[i][j]]`.
     ///
     /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
     #[inline]
     pub fn try_gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::gather(self, dim, index, false)
     }
+    /// The indices of nonzero elements, one vector per dimension.
+    ///
     /// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nonzero_numpy`].
+    /// If [`Tensor::try_nonzero_numpy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nonzero_numpy(&self) -> Vec<Tensor> {
         expect_ok(self.try_nonzero_numpy())
     }
+    /// The indices of nonzero elements, one vector per dimension.
+    ///
     /// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
     #[inline]
     pub fn try_nonzero_numpy(&self) -> Result<Vec<Tensor>> {
@@ -9757,7 +12061,7 @@ impl Tensor {
     /// `aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_unsafe_masked_index`].
+    /// If [`Tensor::_try_unsafe_masked_index`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _unsafe_masked_index(
@@ -9781,7 +12085,7 @@ impl Tensor {
     /// `aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::_try_unsafe_masked_index_put_accumulate`].
+    /// If [`Tensor::_try_unsafe_masked_index_put_accumulate`] returns an error.
     #[inline]
     #[track_caller]
     pub fn _unsafe_masked_index_put_accumulate(
@@ -9802,29 +12106,37 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::_unsafe_masked_index_put_accumulate(self, mask, indices, values)
     }
+    /// A copy with elements of `src` written along a dimension by index: with `dim` 1, `out[i][index[i][j]] = src[i][j]`. The inverse of `gather`.
+    ///
     /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter`].
+    /// If [`Tensor::try_scatter`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Tensor {
         expect_ok(self.try_scatter(dim, index, src))
     }
+    /// A copy with elements of `src` written along a dimension by index: with `dim` 1, `out[i][index[i][j]] = src[i][j]`. The inverse of `gather`.
+    ///
     /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
     #[inline]
     pub fn try_scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         ops::scatter(self, dim, index, src)
     }
+    /// A copy with elements of `src` written along a dimension by index: with `dim` 1, `out[i][index[i][j]] = src[i][j]`. The inverse of `gather`. In-place form.
+    ///
     /// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_`].
+    /// If [`Tensor::try_scatter_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_(&self, dim: i64, index: &Tensor, src: &Tensor) -> &Tensor {
         expect_ok(self.try_scatter_(dim, index, src))
     }
+    /// A copy with elements of `src` written along a dimension by index: with `dim` 1, `out[i][index[i][j]] = src[i][j]`. The inverse of `gather`. In-place form.
+    ///
     /// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
     #[inline]
     pub fn try_scatter_(
@@ -9835,10 +12147,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::scatter_(self, dim, index, src)
     }
+    /// A copy with a number written along a dimension by index.
+    ///
     /// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_value`].
+    /// If [`Tensor::try_scatter_value`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_value(
@@ -9849,6 +12163,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_scatter_value(dim, index, value))
     }
+    /// A copy with a number written along a dimension by index.
+    ///
     /// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
     #[inline]
     pub fn try_scatter_value(
@@ -9859,10 +12175,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::scatter_value(self, dim, index, value.into())
     }
+    /// A copy with a number written along a dimension by index. In-place form.
+    ///
     /// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_value_`].
+    /// If [`Tensor::try_scatter_value_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_value_(
@@ -9873,6 +12191,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_scatter_value_(dim, index, value))
     }
+    /// A copy with a number written along a dimension by index. In-place form.
+    ///
     /// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
     #[inline]
     pub fn try_scatter_value_(
@@ -9883,10 +12203,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::scatter_value_(self, dim, index, value.into())
     }
+    /// A copy with elements of `src` added to (`"add"`) or multiplied with (`"multiply"`) those at an index along a dimension.
+    ///
     /// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_with_reduce`].
+    /// If [`Tensor::try_scatter_with_reduce`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_with_reduce(
@@ -9898,6 +12220,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_scatter_with_reduce(dim, index, src, reduce))
     }
+    /// A copy with elements of `src` added to (`"add"`) or multiplied with (`"multiply"`) those at an index along a dimension.
+    ///
     /// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
     #[inline]
     pub fn try_scatter_with_reduce(
@@ -9909,10 +12233,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::scatter_with_reduce(self, dim, index, src, reduce)
     }
+    /// A copy with a number added to (`"add"`) or multiplied with (`"multiply"`) the elements at an index along a dimension.
+    ///
     /// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_value_with_reduce`].
+    /// If [`Tensor::try_scatter_value_with_reduce`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_value_with_reduce(
@@ -9924,6 +12250,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_scatter_value_with_reduce(dim, index, value, reduce))
     }
+    /// A copy with a number added to (`"add"`) or multiplied with (`"multiply"`) the elements at an index along a dimension.
+    ///
     /// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
     #[inline]
     pub fn try_scatter_value_with_reduce(
@@ -9935,15 +12263,27 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::scatter_value_with_reduce(self, dim, index, value.into(), reduce)
     }
+    /// A copy with elements of `src` added along a dimension by index: with `dim` 1, `out[i][index[i][j]] += src[i][j]`.
+    ///
     /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let index = Tensor::new(&[0i64, 2, 0]);
+    /// let counts = Tensor::zeros([3], DType::F32).scatter_add(0, &index, &Tensor::ones([3], DType::F32));
+    /// assert_eq!(counts.to_vec::<f32>(), [2.0, 0.0, 1.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_add`].
+    /// If [`Tensor::try_scatter_add`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_add(&self, dim: i64, index: &Tensor, src: &Tensor) -> Tensor {
         expect_ok(self.try_scatter_add(dim, index, src))
     }
+    /// A copy with elements of `src` added along a dimension by index: with `dim` 1, `out[i][index[i][j]] += src[i][j]`.
+    ///
     /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
     #[inline]
     pub fn try_scatter_add(
@@ -9954,15 +12294,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::scatter_add(self, dim, index, src)
     }
+    /// A copy with elements of `src` added along a dimension by index: with `dim` 1, `out[i][index[i][j]] += src[i][j]`. In-place form.
+    ///
     /// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_add_`].
+    /// If [`Tensor::try_scatter_add_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_add_(&self, dim: i64, index: &Tensor, src: &Tensor) -> &Tensor {
         expect_ok(self.try_scatter_add_(dim, index, src))
     }
+    /// A copy with elements of `src` added along a dimension by index: with `dim` 1, `out[i][index[i][j]] += src[i][j]`. In-place form.
+    ///
     /// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
     #[inline]
     pub fn try_scatter_add_(
@@ -9973,10 +12317,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::scatter_add_(self, dim, index, src)
     }
+    /// A copy with elements of `src` combined along a dimension by index. `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`; `include_self` says whether the old element counts.
+    ///
     /// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_reduce`].
+    /// If [`Tensor::try_scatter_reduce`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_reduce(
@@ -9988,6 +12334,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_scatter_reduce(dim, index, src, reduce))
     }
+    /// A copy with elements of `src` combined along a dimension by index. `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`; `include_self` says whether the old element counts.
+    ///
     /// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
     #[inline]
     pub fn try_scatter_reduce(
@@ -9999,10 +12347,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::scatter_reduce(self, dim, index, src, reduce, true)
     }
+    /// A copy with elements of `src` combined along a dimension by index. `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`; `include_self` says whether the old element counts. In-place form.
+    ///
     /// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_scatter_reduce_`].
+    /// If [`Tensor::try_scatter_reduce_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn scatter_reduce_(
@@ -10014,6 +12364,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_scatter_reduce_(dim, index, src, reduce))
     }
+    /// A copy with elements of `src` combined along a dimension by index. `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`; `include_self` says whether the old element counts. In-place form.
+    ///
     /// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
     #[inline]
     pub fn try_scatter_reduce_(
@@ -10025,10 +12377,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::scatter_reduce_(self, dim, index, src, reduce, true)
     }
+    /// A copy with slices of `source` combined into those at `index`. `reduce` is `prod`, `mean`, `amax` or `amin`.
+    ///
     /// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_reduce`].
+    /// If [`Tensor::try_index_reduce`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_reduce(
@@ -10040,6 +12394,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_index_reduce(dim, index, source, reduce))
     }
+    /// A copy with slices of `source` combined into those at `index`. `reduce` is `prod`, `mean`, `amax` or `amin`.
+    ///
     /// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
     #[inline]
     pub fn try_index_reduce(
@@ -10051,10 +12407,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::index_reduce(self, dim, index, source, reduce, true)
     }
+    /// A copy with slices of `source` combined into those at `index`. `reduce` is `prod`, `mean`, `amax` or `amin`. In-place form.
+    ///
     /// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_reduce_`].
+    /// If [`Tensor::try_index_reduce_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_reduce_(
@@ -10066,6 +12424,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_index_reduce_(dim, index, source, reduce))
     }
+    /// A copy with slices of `source` combined into those at `index`. `reduce` is `prod`, `mean`, `amax` or `amin`. In-place form.
+    ///
     /// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
     #[inline]
     pub fn try_index_reduce_(
@@ -10077,15 +12437,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::index_reduce_(self, dim, index, source, reduce, true)
     }
+    /// Takes elements by tensors of indices or masks, one per dimension; `None` is a whole dimension, as `:` in Python. See `Tensor::i` for the convenient form.
+    ///
     /// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index`].
+    /// If [`Tensor::try_index`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index(&self, indices: &[Option<Tensor>]) -> Tensor {
         expect_ok(self.try_index(indices))
     }
+    /// Takes elements by tensors of indices or masks, one per dimension; `None` is a whole dimension, as `:` in Python. See `Tensor::i` for the convenient form.
+    ///
     /// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
     #[inline]
     pub fn try_index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
@@ -10094,7 +12458,7 @@ impl Tensor {
     /// `aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsafe_index`].
+    /// If [`Tensor::try_unsafe_index`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsafe_index(&self, indices: &[Option<Tensor>]) -> Tensor {
@@ -10105,10 +12469,12 @@ impl Tensor {
     pub fn try_unsafe_index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
         ops::unsafe_index(self, indices)
     }
+    /// A copy with `values` written at indices, or added there with `accumulate`.
+    ///
     /// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_put`].
+    /// If [`Tensor::try_index_put`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_put(
@@ -10119,6 +12485,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_index_put(indices, values, accumulate))
     }
+    /// A copy with `values` written at indices, or added there with `accumulate`.
+    ///
     /// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
     #[inline]
     pub fn try_index_put(
@@ -10129,10 +12497,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::index_put(self, indices, values, accumulate)
     }
+    /// A copy with `values` written at indices, or added there with `accumulate`. In-place form.
+    ///
     /// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_put_`].
+    /// If [`Tensor::try_index_put_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_put_(
@@ -10143,6 +12513,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_index_put_(indices, values, accumulate))
     }
+    /// A copy with `values` written at indices, or added there with `accumulate`. In-place form.
+    ///
     /// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
     #[inline]
     pub fn try_index_put_(
@@ -10156,7 +12528,7 @@ impl Tensor {
     /// `aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unsafe_index_put`].
+    /// If [`Tensor::try_unsafe_index_put`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unsafe_index_put(
@@ -10177,33 +12549,53 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::unsafe_index_put(self, indices, values, accumulate)
     }
-    /// Slices along a dimension, by index.
+    /// The slices of a dimension at the given indices, in that order.
     ///
     /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// let rows = x.index_select(0, &Tensor::new(&[1i64, 1, 0]));
+    /// assert_eq!(rows.to_vec::<f32>(), [3.0, 4.0, 3.0, 4.0, 1.0, 2.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_select`].
+    /// If [`Tensor::try_index_select`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_select(&self, dim: i64, index: &Tensor) -> Tensor {
         expect_ok(self.try_index_select(dim, index))
     }
-    /// Slices along a dimension, by index.
+    /// The slices of a dimension at the given indices, in that order.
     ///
     /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
     #[inline]
     pub fn try_index_select(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::index_select(self, dim, index)
     }
+    /// A copy with `alpha` times the slices of `source` added to those at `index`. Repeated indices add up.
+    ///
     /// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::zeros([3], DType::F32);
+    /// let added = x.index_add(0, &Tensor::new(&[2i64, 2]), &Tensor::new(&[1.0f32, 5.0]));
+    /// assert_eq!(added.to_vec::<f32>(), [0.0, 0.0, 6.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_add`].
+    /// If [`Tensor::try_index_add`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_add(&self, dim: i64, index: &Tensor, source: &Tensor) -> Tensor {
         expect_ok(self.try_index_add(dim, index, source))
     }
+    /// A copy with `alpha` times the slices of `source` added to those at `index`. Repeated indices add up.
+    ///
     /// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
     #[inline]
     pub fn try_index_add(
@@ -10214,15 +12606,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::index_add(self, dim, index, source, Scalar::Int(1))
     }
+    /// A copy with `alpha` times the slices of `source` added to those at `index`. Repeated indices add up. In-place form.
+    ///
     /// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_add_`].
+    /// If [`Tensor::try_index_add_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_add_(&self, dim: i64, index: &Tensor, source: &Tensor) -> &Tensor {
         expect_ok(self.try_index_add_(dim, index, source))
     }
+    /// A copy with `alpha` times the slices of `source` added to those at `index`. Repeated indices add up. In-place form.
+    ///
     /// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
     #[inline]
     pub fn try_index_add_(
@@ -10233,15 +12629,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::index_add_(self, dim, index, source, Scalar::Int(1))
     }
+    /// A copy with the slices at `index` replaced by those of `source`.
+    ///
     /// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_copy`].
+    /// If [`Tensor::try_index_copy`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Tensor {
         expect_ok(self.try_index_copy(dim, index, source))
     }
+    /// A copy with the slices at `index` replaced by those of `source`.
+    ///
     /// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
     #[inline]
     pub fn try_index_copy(
@@ -10252,15 +12652,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::index_copy(self, dim, index, source)
     }
+    /// A copy with the slices at `index` replaced by those of `source`. In-place form.
+    ///
     /// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_copy_`].
+    /// If [`Tensor::try_index_copy_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_copy_(&self, dim: i64, index: &Tensor, source: &Tensor) -> &Tensor {
         expect_ok(self.try_index_copy_(dim, index, source))
     }
+    /// A copy with the slices at `index` replaced by those of `source`. In-place form.
+    ///
     /// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
     #[inline]
     pub fn try_index_copy_(
@@ -10271,10 +12675,12 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::index_copy_(self, dim, index, source)
     }
+    /// A copy with the slices at `index` filled with a number.
+    ///
     /// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_fill`].
+    /// If [`Tensor::try_index_fill`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_fill(
@@ -10285,6 +12691,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_index_fill(dim, index, value))
     }
+    /// A copy with the slices at `index` filled with a number.
+    ///
     /// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
     #[inline]
     pub fn try_index_fill(
@@ -10295,10 +12703,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::index_fill(self, dim, index, value.into())
     }
+    /// A copy with the slices at `index` filled with a number. In-place form.
+    ///
     /// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_fill_`].
+    /// If [`Tensor::try_index_fill_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_fill_(
@@ -10309,6 +12719,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_index_fill_(dim, index, value))
     }
+    /// A copy with the slices at `index` filled with a number. In-place form.
+    ///
     /// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
     #[inline]
     pub fn try_index_fill_(
@@ -10319,15 +12731,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::index_fill_(self, dim, index, value.into())
     }
+    /// A copy with the slices at `index` filled with the value of a 0-dim tensor.
+    ///
     /// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_fill_tensor`].
+    /// If [`Tensor::try_index_fill_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_fill_tensor(&self, dim: i64, index: &Tensor, value: &Tensor) -> Tensor {
         expect_ok(self.try_index_fill_tensor(dim, index, value))
     }
+    /// A copy with the slices at `index` filled with the value of a 0-dim tensor.
+    ///
     /// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
     #[inline]
     pub fn try_index_fill_tensor(
@@ -10338,10 +12754,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::index_fill_tensor(self, dim, index, value)
     }
+    /// A copy with the slices at `index` filled with the value of a 0-dim tensor. In-place form.
+    ///
     /// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_index_fill_tensor_`].
+    /// If [`Tensor::try_index_fill_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn index_fill_tensor_(
@@ -10352,6 +12770,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_index_fill_tensor_(dim, index, value))
     }
+    /// A copy with the slices at `index` filled with the value of a 0-dim tensor. In-place form.
+    ///
     /// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
     #[inline]
     pub fn try_index_fill_tensor_(
@@ -10362,15 +12782,26 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::index_fill_tensor_(self, dim, index, value)
     }
+    /// A copy with a number wherever `mask` is true.
+    ///
     /// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32, -2.0, 3.0]);
+    /// assert_eq!(x.masked_fill(&x.lt_scalar(0.0), 0.0).to_vec::<f32>(), [1.0, 0.0, 3.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_fill`].
+    /// If [`Tensor::try_masked_fill`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Tensor {
         expect_ok(self.try_masked_fill(mask, value))
     }
+    /// A copy with a number wherever `mask` is true.
+    ///
     /// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
     #[inline]
     pub fn try_masked_fill(
@@ -10380,15 +12811,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::masked_fill(self, mask, value.into())
     }
+    /// A copy with a number wherever `mask` is true. In-place form.
+    ///
     /// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_fill_`].
+    /// If [`Tensor::try_masked_fill_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> &Tensor {
         expect_ok(self.try_masked_fill_(mask, value))
     }
+    /// A copy with a number wherever `mask` is true. In-place form.
+    ///
     /// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
     #[inline]
     pub fn try_masked_fill_(
@@ -10398,15 +12833,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::masked_fill_(self, mask, value.into())
     }
+    /// A copy with the value of a 0-dim tensor wherever `mask` is true.
+    ///
     /// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_fill_tensor`].
+    /// If [`Tensor::try_masked_fill_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_fill_tensor(&self, mask: &Tensor, value: &Tensor) -> Tensor {
         expect_ok(self.try_masked_fill_tensor(mask, value))
     }
+    /// A copy with the value of a 0-dim tensor wherever `mask` is true.
+    ///
     /// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
     #[inline]
     pub fn try_masked_fill_tensor(
@@ -10416,15 +12855,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::masked_fill_tensor(self, mask, value)
     }
+    /// A copy with the value of a 0-dim tensor wherever `mask` is true. In-place form.
+    ///
     /// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_fill_tensor_`].
+    /// If [`Tensor::try_masked_fill_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_fill_tensor_(&self, mask: &Tensor, value: &Tensor) -> &Tensor {
         expect_ok(self.try_masked_fill_tensor_(mask, value))
     }
+    /// A copy with the value of a 0-dim tensor wherever `mask` is true. In-place form.
+    ///
     /// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
     #[inline]
     pub fn try_masked_fill_tensor_(
@@ -10434,43 +12877,55 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::masked_fill_tensor_(self, mask, value)
     }
+    /// The elements where `mask` is true, as a vector.
+    ///
     /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_select`].
+    /// If [`Tensor::try_masked_select`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Tensor {
         expect_ok(self.try_masked_select(mask))
     }
+    /// The elements where `mask` is true, as a vector.
+    ///
     /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
     #[inline]
     pub fn try_masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         ops::masked_select(self, mask)
     }
+    /// A copy in which the elements where `mask` is true are replaced by those of `source`, in order.
+    ///
     /// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_scatter`].
+    /// If [`Tensor::try_masked_scatter`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Tensor {
         expect_ok(self.try_masked_scatter(mask, source))
     }
+    /// A copy in which the elements where `mask` is true are replaced by those of `source`, in order.
+    ///
     /// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
     #[inline]
     pub fn try_masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
         ops::masked_scatter(self, mask, source)
     }
+    /// A copy in which the elements where `mask` is true are replaced by those of `source`, in order. In-place form.
+    ///
     /// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_masked_scatter_`].
+    /// If [`Tensor::try_masked_scatter_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn masked_scatter_(&self, mask: &Tensor, source: &Tensor) -> &Tensor {
         expect_ok(self.try_masked_scatter_(mask, source))
     }
+    /// A copy in which the elements where `mask` is true are replaced by those of `source`, in order. In-place form.
+    ///
     /// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
     #[inline]
     pub fn try_masked_scatter_(
@@ -10480,29 +12935,45 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::masked_scatter_(self, mask, source)
     }
+    /// Elements by their index in the flattened tensor.
+    ///
     /// `aten::take(Tensor self, Tensor index) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_take`].
+    /// If [`Tensor::try_take`] returns an error.
     #[inline]
     #[track_caller]
     pub fn take(&self, index: &Tensor) -> Tensor {
         expect_ok(self.try_take(index))
     }
+    /// Elements by their index in the flattened tensor.
+    ///
     /// `aten::take(Tensor self, Tensor index) -> Tensor`
     #[inline]
     pub fn try_take(&self, index: &Tensor) -> Result<Tensor> {
         ops::take(self, index)
     }
+    /// `gather` whose index broadcasts; in the flattened tensor if `dim` is `None`. Goes with `argmax` and `argsort`.
+    ///
     /// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[3.0f32, 1.0, 2.0, 4.0], [2, 2]);
+    /// let sorted = x.take_along_dim(&x.argsort(1, false), Some(1));
+    /// assert_eq!(sorted.to_vec::<f32>(), [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_take_along_dim`].
+    /// If [`Tensor::try_take_along_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn take_along_dim(&self, indices: &Tensor, dim: Option<i64>) -> Tensor {
         expect_ok(self.try_take_along_dim(indices, dim))
     }
+    /// `gather` whose index broadcasts; in the flattened tensor if `dim` is `None`. Goes with `argmax` and `argsort`.
+    ///
     /// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
     #[inline]
     pub fn try_take_along_dim(
@@ -10512,15 +12983,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::take_along_dim(self, indices, dim)
     }
+    /// A copy with elements written, or added, by their index in the flattened tensor.
+    ///
     /// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_put`].
+    /// If [`Tensor::try_put`] returns an error.
     #[inline]
     #[track_caller]
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Tensor {
         expect_ok(self.try_put(index, source, accumulate))
     }
+    /// A copy with elements written, or added, by their index in the flattened tensor.
+    ///
     /// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
     #[inline]
     pub fn try_put(
@@ -10531,15 +13006,19 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::put(self, index, source, accumulate)
     }
+    /// A copy with elements written, or added, by their index in the flattened tensor. In-place form.
+    ///
     /// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_put_`].
+    /// If [`Tensor::try_put_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn put_(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> &Tensor {
         expect_ok(self.try_put_(index, source, accumulate))
     }
+    /// A copy with elements written, or added, by their index in the flattened tensor. In-place form.
+    ///
     /// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
     #[inline]
     pub fn try_put_(
@@ -10550,52 +13029,80 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::put_(self, index, source, accumulate)
     }
+    /// The indices of nonzero elements, one row per element.
+    ///
     /// `aten::nonzero(Tensor self) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::from_slice(&[0.0f32, 1.0, 2.0, 0.0], [2, 2]);
+    /// assert_eq!(x.nonzero().to_vec::<i64>(), [0, 1, 1, 0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_nonzero`].
+    /// If [`Tensor::try_nonzero`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nonzero(&self) -> Tensor {
         expect_ok(self.try_nonzero())
     }
+    /// The indices of nonzero elements, one row per element.
+    ///
     /// `aten::nonzero(Tensor self) -> Tensor`
     #[inline]
     pub fn try_nonzero(&self) -> Result<Tensor> {
         ops::nonzero(self)
     }
+    /// Alias of `nonzero`.
+    ///
     /// `aten::argwhere(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_argwhere`].
+    /// If [`Tensor::try_argwhere`] returns an error.
     #[inline]
     #[track_caller]
     pub fn argwhere(&self) -> Tensor {
         expect_ok(self.try_argwhere())
     }
+    /// Alias of `nonzero`.
+    ///
     /// `aten::argwhere(Tensor self) -> Tensor`
     #[inline]
     pub fn try_argwhere(&self) -> Result<Tensor> {
         ops::argwhere(self)
     }
+    /// A vector of 0 and 1 for every class index, as a new last dimension; -1 classes means the largest index plus 1.
+    ///
     /// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let labels = Tensor::new(&[2i64, 0]);
+    /// assert_eq!(labels.one_hot(3).to_vec::<i64>(), [0, 0, 1, 1, 0, 0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_one_hot`].
+    /// If [`Tensor::try_one_hot`] returns an error.
     #[inline]
     #[track_caller]
     pub fn one_hot(&self, num_classes: i64) -> Tensor {
         expect_ok(self.try_one_hot(num_classes))
     }
+    /// A vector of 0 and 1 for every class index, as a new last dimension; -1 classes means the largest index plus 1.
+    ///
     /// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
     #[inline]
     pub fn try_one_hot(&self, num_classes: i64) -> Result<Tensor> {
         ops::one_hot(self, num_classes)
     }
+    /// Scales the rows at the given indices down, in place, so that none has a norm above `max_norm`.
+    ///
     /// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_embedding_renorm_`].
+    /// If [`Tensor::try_embedding_renorm_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn embedding_renorm_(
@@ -10606,6 +13113,8 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_embedding_renorm_(indices, max_norm, norm_type))
     }
+    /// Scales the rows at the given indices down, in place, so that none has a norm above `max_norm`.
+    ///
     /// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
     #[inline]
     pub fn try_embedding_renorm_(
@@ -10616,15 +13125,19 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::embedding_renorm_(self, indices, max_norm, norm_type)
     }
+    /// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+    ///
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fill_diagonal_`].
+    /// If [`Tensor::try_fill_diagonal_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fill_diagonal_(&self, fill_value: impl Into<Scalar>, wrap: bool) -> &Tensor {
         expect_ok(self.try_fill_diagonal_(fill_value, wrap))
     }
+    /// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+    ///
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     #[inline]
     pub fn try_fill_diagonal_(
@@ -10634,52 +13147,73 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::fill_diagonal_(self, fill_value.into(), wrap)
     }
+    /// All combinations of `r` elements of a vector, as rows, in order.
+    ///
     /// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_combinations`].
+    /// If [`Tensor::try_combinations`] returns an error.
     #[inline]
     #[track_caller]
     pub fn combinations(&self, r: i64, with_replacement: bool) -> Tensor {
         expect_ok(self.try_combinations(r, with_replacement))
     }
+    /// All combinations of `r` elements of a vector, as rows, in order.
+    ///
     /// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
     #[inline]
     pub fn try_combinations(&self, r: i64, with_replacement: bool) -> Result<Tensor> {
         ops::combinations(self, r, with_replacement)
     }
+    /// Repeats the tensor along each dimension, as a copy.
+    ///
     /// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32, 2.0]);
+    /// assert_eq!(x.repeat([2, 2]).shape(), [2, 4]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_repeat`].
+    /// If [`Tensor::try_repeat`] returns an error.
     #[inline]
     #[track_caller]
     pub fn repeat(&self, repeats: impl IntoSizes) -> Tensor {
         expect_ok(self.try_repeat(repeats))
     }
+    /// Repeats the tensor along each dimension, as a copy.
+    ///
     /// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
     #[inline]
     pub fn try_repeat(&self, repeats: impl IntoSizes) -> Result<Tensor> {
         ops::repeat(self, &repeats.into_sizes())
     }
+    /// `repeat` whose missing counts on the left are 1.
+    ///
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tile`].
+    /// If [`Tensor::try_tile`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tile(&self, dims: impl IntoSizes) -> Tensor {
         expect_ok(self.try_tile(dims))
     }
+    /// `repeat` whose missing counts on the left are 1.
+    ///
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
     #[inline]
     pub fn try_tile(&self, dims: impl IntoSizes) -> Result<Tensor> {
         ops::tile(self, &dims.into_sizes())
     }
+    /// Repeats each index of a dimension, one after another; of the flattened tensor if `dim` is `None`.
+    ///
     /// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_repeat_interleave`].
+    /// If [`Tensor::try_repeat_interleave`] returns an error.
     #[inline]
     #[track_caller]
     pub fn repeat_interleave(
@@ -10689,6 +13223,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_repeat_interleave(repeats, dim))
     }
+    /// Repeats each index of a dimension, one after another; of the flattened tensor if `dim` is `None`.
+    ///
     /// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
     #[inline]
     pub fn try_repeat_interleave(
@@ -10698,10 +13234,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::repeat_interleave(self, repeats.into(), dim, None)
     }
+    /// Repeats each index of a dimension its own number of times.
+    ///
     /// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_repeat_interleave_tensor`].
+    /// If [`Tensor::try_repeat_interleave_tensor`] returns an error.
     #[inline]
     #[track_caller]
     pub fn repeat_interleave_tensor(
@@ -10711,6 +13249,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_repeat_interleave_tensor(repeats, dim))
     }
+    /// Repeats each index of a dimension its own number of times.
+    ///
     /// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
     #[inline]
     pub fn try_repeat_interleave_tensor(
@@ -10720,136 +13260,188 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::repeat_interleave_tensor(self, repeats, dim, None)
     }
+    /// Reverses the order of some dimensions, as a copy.
+    ///
     /// `aten::flip(Tensor self, int[] dims) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.flip(&[0]).to_vec::<f32>(), [3.0, 2.0, 1.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_flip`].
+    /// If [`Tensor::try_flip`] returns an error.
     #[inline]
     #[track_caller]
     pub fn flip(&self, dims: &[i64]) -> Tensor {
         expect_ok(self.try_flip(dims))
     }
+    /// Reverses the order of some dimensions, as a copy.
+    ///
     /// `aten::flip(Tensor self, int[] dims) -> Tensor`
     #[inline]
     pub fn try_flip(&self, dims: &[i64]) -> Result<Tensor> {
         ops::flip(self, dims)
     }
+    /// Reverses dimension 1.
+    ///
     /// `aten::fliplr(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_fliplr`].
+    /// If [`Tensor::try_fliplr`] returns an error.
     #[inline]
     #[track_caller]
     pub fn fliplr(&self) -> Tensor {
         expect_ok(self.try_fliplr())
     }
+    /// Reverses dimension 1.
+    ///
     /// `aten::fliplr(Tensor self) -> Tensor`
     #[inline]
     pub fn try_fliplr(&self) -> Result<Tensor> {
         ops::fliplr(self)
     }
+    /// Reverses dimension 0.
+    ///
     /// `aten::flipud(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_flipud`].
+    /// If [`Tensor::try_flipud`] returns an error.
     #[inline]
     #[track_caller]
     pub fn flipud(&self) -> Tensor {
         expect_ok(self.try_flipud())
     }
+    /// Reverses dimension 0.
+    ///
     /// `aten::flipud(Tensor self) -> Tensor`
     #[inline]
     pub fn try_flipud(&self) -> Result<Tensor> {
         ops::flipud(self)
     }
+    /// Rotates the plane of two dimensions by 90 degrees, `k` times, from the first toward the second.
+    ///
     /// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rot90`].
+    /// If [`Tensor::try_rot90`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rot90(&self, k: i64, dims: &[i64]) -> Tensor {
         expect_ok(self.try_rot90(k, dims))
     }
+    /// Rotates the plane of two dimensions by 90 degrees, `k` times, from the first toward the second.
+    ///
     /// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
     #[inline]
     pub fn try_rot90(&self, k: i64, dims: &[i64]) -> Result<Tensor> {
         ops::rot90(self, k, dims)
     }
+    /// Shifts elements along dimensions; those that fall off reappear at the other end.
+    ///
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_roll`].
+    /// If [`Tensor::try_roll`] returns an error.
     #[inline]
     #[track_caller]
     pub fn roll(&self, shifts: impl IntoSizes, dims: &[i64]) -> Tensor {
         expect_ok(self.try_roll(shifts, dims))
     }
+    /// Shifts elements along dimensions; those that fall off reappear at the other end.
+    ///
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     #[inline]
     pub fn try_roll(&self, shifts: impl IntoSizes, dims: &[i64]) -> Result<Tensor> {
         ops::roll(self, &shifts.into_sizes(), dims)
     }
+    /// The elements on and below a diagonal; the rest is 0. Positive diagonals are above the main one.
+    ///
     /// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::ones([2, 3], DType::F32);
+    /// assert_eq!(x.tril(0).to_vec::<f32>(), [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_tril`].
+    /// If [`Tensor::try_tril`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tril(&self, diagonal: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_tril(diagonal))
     }
+    /// The elements on and below a diagonal; the rest is 0. Positive diagonals are above the main one.
+    ///
     /// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
     #[inline]
     pub fn try_tril(&self, diagonal: impl Into<SymInt>) -> Result<Tensor> {
         ops::tril(self, diagonal.into())
     }
+    /// The elements on and below a diagonal; the rest is 0. Positive diagonals are above the main one. In-place form.
+    ///
     /// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_tril_`].
+    /// If [`Tensor::try_tril_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn tril_(&self, diagonal: impl Into<SymInt>) -> &Tensor {
         expect_ok(self.try_tril_(diagonal))
     }
+    /// The elements on and below a diagonal; the rest is 0. Positive diagonals are above the main one. In-place form.
+    ///
     /// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
     #[inline]
     pub fn try_tril_(&self, diagonal: impl Into<SymInt>) -> Result<&Tensor> {
         ops::tril_(self, diagonal.into())
     }
+    /// The elements on and above a diagonal; the rest is 0. Positive diagonals are above the main one.
+    ///
     /// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_triu`].
+    /// If [`Tensor::try_triu`] returns an error.
     #[inline]
     #[track_caller]
     pub fn triu(&self, diagonal: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_triu(diagonal))
     }
+    /// The elements on and above a diagonal; the rest is 0. Positive diagonals are above the main one.
+    ///
     /// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
     #[inline]
     pub fn try_triu(&self, diagonal: impl Into<SymInt>) -> Result<Tensor> {
         ops::triu(self, diagonal.into())
     }
+    /// The elements on and above a diagonal; the rest is 0. Positive diagonals are above the main one. In-place form.
+    ///
     /// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_triu_`].
+    /// If [`Tensor::try_triu_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn triu_(&self, diagonal: impl Into<SymInt>) -> &Tensor {
         expect_ok(self.try_triu_(diagonal))
     }
+    /// The elements on and above a diagonal; the rest is 0. Positive diagonals are above the main one. In-place form.
+    ///
     /// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
     #[inline]
     pub fn try_triu_(&self, diagonal: impl Into<SymInt>) -> Result<&Tensor> {
         ops::triu_(self, diagonal.into())
     }
+    /// Pads with a number. `pad` lists amounts before and after, the last dimension first; negative ones cut.
+    ///
     /// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_constant_pad_nd`].
+    /// If [`Tensor::try_constant_pad_nd`] returns an error.
     #[inline]
     #[track_caller]
     pub fn constant_pad_nd(
@@ -10859,6 +13451,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_constant_pad_nd(pad, value))
     }
+    /// Pads with a number. `pad` lists amounts before and after, the last dimension first; negative ones cut.
+    ///
     /// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
     #[inline]
     pub fn try_constant_pad_nd(
@@ -10868,15 +13462,27 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::constant_pad_nd(self, &pad.into_sizes(), value.into())
     }
+    /// Pads by `"constant"`, `"reflect"`, `"replicate"` or `"circular"`. `pad` lists amounts before and after, the last dimension first.
+    ///
     /// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let x = Tensor::new(&[1.0f32, 2.0, 3.0]).view([1, 3]);
+    /// assert_eq!(x.pad([1, 2], "constant", Some(0.0)).to_vec::<f32>(), [0.0, 1.0, 2.0, 3.0, 0.0, 0.0]);
+    /// assert_eq!(x.pad([1, 1], "reflect", None).to_vec::<f32>(), [2.0, 1.0, 2.0, 3.0, 2.0]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_pad`].
+    /// If [`Tensor::try_pad`] returns an error.
     #[inline]
     #[track_caller]
     pub fn pad(&self, pad: impl IntoSizes, mode: &str, value: Option<f64>) -> Tensor {
         expect_ok(self.try_pad(pad, mode, value))
     }
+    /// Pads by `"constant"`, `"reflect"`, `"replicate"` or `"circular"`. `pad` lists amounts before and after, the last dimension first.
+    ///
     /// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
     #[inline]
     pub fn try_pad(
@@ -10887,164 +13493,226 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::pad(self, &pad.into_sizes(), mode, value)
     }
+    /// Pads the last dimension with its mirror image; the edge element is not repeated.
+    ///
     /// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reflection_pad1d`].
+    /// If [`Tensor::try_reflection_pad1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reflection_pad1d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reflection_pad1d(padding))
     }
+    /// Pads the last dimension with its mirror image; the edge element is not repeated.
+    ///
     /// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
     #[inline]
     pub fn try_reflection_pad1d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::reflection_pad1d(self, &padding.into_sizes())
     }
+    /// Pads the last two dimensions with their mirror image; edges are not repeated.
+    ///
     /// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reflection_pad2d`].
+    /// If [`Tensor::try_reflection_pad2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reflection_pad2d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reflection_pad2d(padding))
     }
+    /// Pads the last two dimensions with their mirror image; edges are not repeated.
+    ///
     /// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
     #[inline]
     pub fn try_reflection_pad2d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::reflection_pad2d(self, &padding.into_sizes())
     }
+    /// Pads the last three dimensions with their mirror image; edges are not repeated.
+    ///
     /// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reflection_pad3d`].
+    /// If [`Tensor::try_reflection_pad3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn reflection_pad3d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_reflection_pad3d(padding))
     }
+    /// Pads the last three dimensions with their mirror image; edges are not repeated.
+    ///
     /// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
     #[inline]
     pub fn try_reflection_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::reflection_pad3d(self, &padding.into_sizes())
     }
+    /// Pads the last dimension with its edge elements.
+    ///
     /// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_replication_pad1d`].
+    /// If [`Tensor::try_replication_pad1d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn replication_pad1d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_replication_pad1d(padding))
     }
+    /// Pads the last dimension with its edge elements.
+    ///
     /// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
     #[inline]
     pub fn try_replication_pad1d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad1d(self, &padding.into_sizes())
     }
+    /// Pads the last two dimensions with their edge elements.
+    ///
     /// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_replication_pad2d`].
+    /// If [`Tensor::try_replication_pad2d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn replication_pad2d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_replication_pad2d(padding))
     }
+    /// Pads the last two dimensions with their edge elements.
+    ///
     /// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
     #[inline]
     pub fn try_replication_pad2d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad2d(self, &padding.into_sizes())
     }
+    /// Pads the last three dimensions with their edge elements.
+    ///
     /// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_replication_pad3d`].
+    /// If [`Tensor::try_replication_pad3d`] returns an error.
     #[inline]
     #[track_caller]
     pub fn replication_pad3d(&self, padding: impl IntoSizes) -> Tensor {
         expect_ok(self.try_replication_pad3d(padding))
     }
+    /// Pads the last three dimensions with their edge elements.
+    ///
     /// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
     #[inline]
     pub fn try_replication_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad3d(self, &padding.into_sizes())
     }
+    /// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+    ///
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let (values, indices) = Tensor::new(&[3.0f32, 1.0, 2.0]).sort(0, true);
+    /// assert_eq!(values.to_vec::<f32>(), [3.0, 2.0, 1.0]);
+    /// assert_eq!(indices.to_vec::<i64>(), [0, 2, 1]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_sort`].
+    /// If [`Tensor::try_sort`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sort(&self, dim: i64, descending: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_sort(dim, descending))
     }
+    /// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+    ///
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_sort(&self, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
         ops::sort(self, dim, descending)
     }
+    /// Sorts along a dimension; with `stable`, equal elements keep their order.
+    ///
     /// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sort_stable`].
+    /// If [`Tensor::try_sort_stable`] returns an error.
     #[inline]
     #[track_caller]
     pub fn sort_stable(&self, stable: Option<bool>) -> (Tensor, Tensor) {
         expect_ok(self.try_sort_stable(stable))
     }
+    /// Sorts along a dimension; with `stable`, equal elements keep their order.
+    ///
     /// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_sort_stable(&self, stable: Option<bool>) -> Result<(Tensor, Tensor)> {
         ops::sort_stable(self, stable, -1, false)
     }
+    /// The indices that sort along a dimension.
+    ///
     /// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_argsort`].
+    /// If [`Tensor::try_argsort`] returns an error.
     #[inline]
     #[track_caller]
     pub fn argsort(&self, dim: i64, descending: bool) -> Tensor {
         expect_ok(self.try_argsort(dim, descending))
     }
+    /// The indices that sort along a dimension.
+    ///
     /// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
     #[inline]
     pub fn try_argsort(&self, dim: i64, descending: bool) -> Result<Tensor> {
         ops::argsort(self, dim, descending)
     }
+    /// The indices that sort along a dimension; with `stable`, equal elements keep their order.
+    ///
     /// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_argsort_stable`].
+    /// If [`Tensor::try_argsort_stable`] returns an error.
     #[inline]
     #[track_caller]
     pub fn argsort_stable(&self, stable: bool) -> Tensor {
         expect_ok(self.try_argsort_stable(stable))
     }
+    /// The indices that sort along a dimension; with `stable`, equal elements keep their order.
+    ///
     /// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
     #[inline]
     pub fn try_argsort_stable(&self, stable: bool) -> Result<Tensor> {
         ops::argsort_stable(self, stable, -1, false)
     }
+    /// Sorts along dimension 0.
+    ///
     /// `aten::msort(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_msort`].
+    /// If [`Tensor::try_msort`] returns an error.
     #[inline]
     #[track_caller]
     pub fn msort(&self) -> Tensor {
         expect_ok(self.try_msort())
     }
+    /// Sorts along dimension 0.
+    ///
     /// `aten::msort(Tensor self) -> Tensor`
     #[inline]
     pub fn try_msort(&self) -> Result<Tensor> {
         ops::msort(self)
     }
+    /// The `k` largest or smallest elements along a dimension, and their indices.
+    ///
     /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
     ///
+    /// ```
+    /// # use firebrand_core::{DType, Tensor, ops};
+    /// let (values, indices) = Tensor::new(&[3.0f32, 1.0, 2.0]).topk(2, 0, true, true);
+    /// assert_eq!(values.to_vec::<f32>(), [3.0, 2.0]);
+    /// assert_eq!(indices.to_vec::<i64>(), [0, 2]);
+    /// # Ok::<(), firebrand_core::Error>(())
+    /// ```
+    ///
     /// # Panics
-    /// With the error of [`Tensor::try_topk`].
+    /// If [`Tensor::try_topk`] returns an error.
     #[inline]
     #[track_caller]
     pub fn topk(
@@ -11056,6 +13724,8 @@ impl Tensor {
     ) -> (Tensor, Tensor) {
         expect_ok(self.try_topk(k, dim, largest, sorted))
     }
+    /// The `k` largest or smallest elements along a dimension, and their indices.
+    ///
     /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_topk(
@@ -11067,10 +13737,12 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::topk(self, k.into(), dim, largest, sorted)
     }
+    /// The `k`th smallest element along a dimension, counting from 1, and its index.
+    ///
     /// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_kthvalue`].
+    /// If [`Tensor::try_kthvalue`] returns an error.
     #[inline]
     #[track_caller]
     pub fn kthvalue(
@@ -11081,6 +13753,8 @@ impl Tensor {
     ) -> (Tensor, Tensor) {
         expect_ok(self.try_kthvalue(k, dim, keepdim))
     }
+    /// The `k`th smallest element along a dimension, counting from 1, and its index.
+    ///
     /// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_kthvalue(
@@ -11091,57 +13765,73 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::kthvalue(self, k.into(), dim, keepdim)
     }
+    /// The median of all elements; the lower one if there are two.
+    ///
     /// `aten::median(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_median`].
+    /// If [`Tensor::try_median`] returns an error.
     #[inline]
     #[track_caller]
     pub fn median(&self) -> Tensor {
         expect_ok(self.try_median())
     }
+    /// The median of all elements; the lower one if there are two.
+    ///
     /// `aten::median(Tensor self) -> Tensor`
     #[inline]
     pub fn try_median(&self) -> Result<Tensor> {
         ops::median(self)
     }
+    /// The median along a dimension, the lower one if there are two, and its index.
+    ///
     /// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_median_dim`].
+    /// If [`Tensor::try_median_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn median_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_median_dim(dim, keepdim))
     }
+    /// The median along a dimension, the lower one if there are two, and its index.
+    ///
     /// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_median_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::median_dim(self, dim, keepdim)
     }
+    /// The median of the elements that are not NaN.
+    ///
     /// `aten::nanmedian(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nanmedian`].
+    /// If [`Tensor::try_nanmedian`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nanmedian(&self) -> Tensor {
         expect_ok(self.try_nanmedian())
     }
+    /// The median of the elements that are not NaN.
+    ///
     /// `aten::nanmedian(Tensor self) -> Tensor`
     #[inline]
     pub fn try_nanmedian(&self) -> Result<Tensor> {
         ops::nanmedian(self)
     }
+    /// The median along a dimension of the elements that are not NaN, and its index.
+    ///
     /// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_nanmedian_dim`].
+    /// If [`Tensor::try_nanmedian_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn nanmedian_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_nanmedian_dim(dim, keepdim))
     }
+    /// The median along a dimension of the elements that are not NaN, and its index.
+    ///
     /// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_nanmedian_dim(
@@ -11151,29 +13841,37 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         ops::nanmedian_dim(self, dim, keepdim)
     }
+    /// The most frequent element along a dimension, the smallest if several are, and the index of one of them.
+    ///
     /// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_mode`].
+    /// If [`Tensor::try_mode`] returns an error.
     #[inline]
     #[track_caller]
     pub fn mode(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_mode(dim, keepdim))
     }
+    /// The most frequent element along a dimension, the smallest if several are, and the index of one of them.
+    ///
     /// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
     #[inline]
     pub fn try_mode(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
         ops::mode(self, dim, keepdim)
     }
+    /// The bucket of each element between sorted `boundaries`. An element equal to a boundary falls into the bucket below it, or above it with `right`.
+    ///
     /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bucketize`].
+    /// If [`Tensor::try_bucketize`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bucketize(&self, boundaries: &Tensor) -> Tensor {
         expect_ok(self.try_bucketize(boundaries))
     }
+    /// The bucket of each element between sorted `boundaries`. An element equal to a boundary falls into the bucket below it, or above it with `right`.
+    ///
     /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
     #[inline]
     pub fn try_bucketize(&self, boundaries: &Tensor) -> Result<Tensor> {
@@ -11182,7 +13880,7 @@ impl Tensor {
     /// `aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unique2`].
+    /// If [`Tensor::try_unique2`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unique2(
@@ -11203,10 +13901,12 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique2(self, sorted, return_inverse, return_counts)
     }
+    /// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+    ///
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unique_consecutive`].
+    /// If [`Tensor::try_unique_consecutive`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unique_consecutive(
@@ -11217,6 +13917,8 @@ impl Tensor {
     ) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_unique_consecutive(return_inverse, return_counts, dim))
     }
+    /// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+    ///
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
     #[inline]
     pub fn try_unique_consecutive(
@@ -11227,10 +13929,12 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique_consecutive(self, return_inverse, return_counts, dim)
     }
+    /// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+    ///
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_unique_dim`].
+    /// If [`Tensor::try_unique_dim`] returns an error.
     #[inline]
     #[track_caller]
     pub fn unique_dim(
@@ -11242,6 +13946,8 @@ impl Tensor {
     ) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_unique_dim(dim, sorted, return_inverse, return_counts))
     }
+    /// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+    ///
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     #[inline]
     pub fn try_unique_dim(
@@ -11253,52 +13959,66 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique_dim(self, dim, sorted, return_inverse, return_counts)
     }
+    /// Uniform random numbers from 0 to 1 with the shape of `self`.
+    ///
     /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_rand_like`].
+    /// If [`Tensor::try_rand_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn rand_like(&self) -> Tensor {
         expect_ok(self.try_rand_like())
     }
+    /// Uniform random numbers from 0 to 1 with the shape of `self`.
+    ///
     /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_rand_like(&self) -> Result<Tensor> {
         ops::rand_like(self, None, None, None)
     }
+    /// Random numbers of the standard normal distribution with the shape of `self`.
+    ///
     /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_randn_like`].
+    /// If [`Tensor::try_randn_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
         expect_ok(self.try_randn_like())
     }
+    /// Random numbers of the standard normal distribution with the shape of `self`.
+    ///
     /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_randn_like(&self) -> Result<Tensor> {
         ops::randn_like(self, None, None, None)
     }
+    /// Random integers from 0 to `high`, exclusive, with the shape of `self`.
+    ///
     /// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_randint_like`].
+    /// If [`Tensor::try_randint_like`] returns an error.
     #[inline]
     #[track_caller]
     pub fn randint_like(&self, high: impl Into<SymInt>) -> Tensor {
         expect_ok(self.try_randint_like(high))
     }
+    /// Random integers from 0 to `high`, exclusive, with the shape of `self`.
+    ///
     /// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_randint_like(&self, high: impl Into<SymInt>) -> Result<Tensor> {
         ops::randint_like(self, high.into(), None, None, None)
     }
+    /// Random integers from `low` to `high`, exclusive, with the shape of `self`.
+    ///
     /// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_randint_like_low`].
+    /// If [`Tensor::try_randint_like_low`] returns an error.
     #[inline]
     #[track_caller]
     pub fn randint_like_low(
@@ -11308,6 +14028,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_randint_like_low(low, high))
     }
+    /// Random integers from `low` to `high`, exclusive, with the shape of `self`.
+    ///
     /// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     #[inline]
     pub fn try_randint_like_low(
@@ -11317,38 +14039,48 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::randint_like_low(self, low.into(), high.into(), None, None, None)
     }
+    /// 0 or 1 at random; each element is the probability of 1.
+    ///
     /// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bernoulli`].
+    /// If [`Tensor::try_bernoulli`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bernoulli(&self) -> Tensor {
         expect_ok(self.try_bernoulli())
     }
+    /// 0 or 1 at random; each element is the probability of 1.
+    ///
     /// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
     #[inline]
     pub fn try_bernoulli(&self) -> Result<Tensor> {
         ops::bernoulli(self)
     }
+    /// 0 or 1 at random, with probability `p` of 1, in the shape of `self`.
+    ///
     /// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bernoulli_p`].
+    /// If [`Tensor::try_bernoulli_p`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bernoulli_p(&self, p: f64) -> Tensor {
         expect_ok(self.try_bernoulli_p(p))
     }
+    /// 0 or 1 at random, with probability `p` of 1, in the shape of `self`.
+    ///
     /// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
     #[inline]
     pub fn try_bernoulli_p(&self, p: f64) -> Result<Tensor> {
         ops::bernoulli_p(self, p)
     }
+    /// Random indices, drawn from each row with probabilities in proportion to its weights.
+    ///
     /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_multinomial`].
+    /// If [`Tensor::try_multinomial`] returns an error.
     #[inline]
     #[track_caller]
     pub fn multinomial(
@@ -11358,6 +14090,8 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_multinomial(num_samples, replacement))
     }
+    /// Random indices, drawn from each row with probabilities in proportion to its weights.
+    ///
     /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
     #[inline]
     pub fn try_multinomial(
@@ -11367,169 +14101,217 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::multinomial(self, num_samples.into(), replacement)
     }
+    /// Dropout in place.
+    ///
     /// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_dropout_`].
+    /// If [`Tensor::try_dropout_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn dropout_(&self, p: f64, train: bool) -> &Tensor {
         expect_ok(self.try_dropout_(p, train))
     }
+    /// Dropout in place.
+    ///
     /// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
     #[inline]
     pub fn try_dropout_(&self, p: f64, train: bool) -> Result<&Tensor> {
         ops::dropout_(self, p, train)
     }
+    /// Fills with uniform random numbers between `from` and `to`.
+    ///
     /// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_uniform_`].
+    /// If [`Tensor::try_uniform_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn uniform_(&self, from: f64, to: f64) -> &Tensor {
         expect_ok(self.try_uniform_(from, to))
     }
+    /// Fills with uniform random numbers between `from` and `to`.
+    ///
     /// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_uniform_(&self, from: f64, to: f64) -> Result<&Tensor> {
         ops::uniform_(self, from, to)
     }
+    /// Fills with random numbers of a normal distribution.
+    ///
     /// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_normal_`].
+    /// If [`Tensor::try_normal_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn normal_(&self, mean: f64, std: f64) -> &Tensor {
         expect_ok(self.try_normal_(mean, std))
     }
+    /// Fills with random numbers of a normal distribution.
+    ///
     /// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_normal_(&self, mean: f64, std: f64) -> Result<&Tensor> {
         ops::normal_(self, mean, std)
     }
+    /// Fills with random numbers whose logarithm has a normal distribution with this mean and deviation.
+    ///
     /// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_log_normal_`].
+    /// If [`Tensor::try_log_normal_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn log_normal_(&self, mean: f64, std: f64) -> &Tensor {
         expect_ok(self.try_log_normal_(mean, std))
     }
+    /// Fills with random numbers whose logarithm has a normal distribution with this mean and deviation.
+    ///
     /// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_log_normal_(&self, mean: f64, std: f64) -> Result<&Tensor> {
         ops::log_normal_(self, mean, std)
     }
+    /// Fills with random numbers of the exponential distribution with rate `lambd`.
+    ///
     /// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_exponential_`].
+    /// If [`Tensor::try_exponential_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn exponential_(&self, lambd: f64) -> &Tensor {
         expect_ok(self.try_exponential_(lambd))
     }
+    /// Fills with random numbers of the exponential distribution with rate `lambd`.
+    ///
     /// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_exponential_(&self, lambd: f64) -> Result<&Tensor> {
         ops::exponential_(self, lambd)
     }
+    /// Fills with random numbers of a Cauchy distribution.
+    ///
     /// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_cauchy_`].
+    /// If [`Tensor::try_cauchy_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn cauchy_(&self, median: f64, sigma: f64) -> &Tensor {
         expect_ok(self.try_cauchy_(median, sigma))
     }
+    /// Fills with random numbers of a Cauchy distribution.
+    ///
     /// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_cauchy_(&self, median: f64, sigma: f64) -> Result<&Tensor> {
         ops::cauchy_(self, median, sigma)
     }
+    /// Fills with the number of trials, each with probability `p`, until the first success.
+    ///
     /// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_geometric_`].
+    /// If [`Tensor::try_geometric_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn geometric_(&self, p: f64) -> &Tensor {
         expect_ok(self.try_geometric_(p))
     }
+    /// Fills with the number of trials, each with probability `p`, until the first success.
+    ///
     /// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_geometric_(&self, p: f64) -> Result<&Tensor> {
         ops::geometric_(self, p)
     }
+    /// Fills with random integers, over the range that the dtype represents exactly.
+    ///
     /// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_random_`].
+    /// If [`Tensor::try_random_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn random_(&self) -> &Tensor {
         expect_ok(self.try_random_())
     }
+    /// Fills with random integers, over the range that the dtype represents exactly.
+    ///
     /// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_random_(&self) -> Result<&Tensor> {
         ops::random_(self)
     }
+    /// Fills with random integers from 0 to `to`, exclusive.
+    ///
     /// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_random_to_`].
+    /// If [`Tensor::try_random_to_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn random_to_(&self, to: i64) -> &Tensor {
         expect_ok(self.try_random_to_(to))
     }
+    /// Fills with random integers from 0 to `to`, exclusive.
+    ///
     /// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_random_to_(&self, to: i64) -> Result<&Tensor> {
         ops::random_to_(self, to)
     }
+    /// Fills with random integers from `from` to `to`, exclusive.
+    ///
     /// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_random_from_`].
+    /// If [`Tensor::try_random_from_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn random_from_(&self, from: i64, to: Option<i64>) -> &Tensor {
         expect_ok(self.try_random_from_(from, to))
     }
+    /// Fills with random integers from `from` to `to`, exclusive.
+    ///
     /// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_random_from_(&self, from: i64, to: Option<i64>) -> Result<&Tensor> {
         ops::random_from_(self, from, to)
     }
+    /// Fills with 0 or 1 at random, with probability `p` of 1.
+    ///
     /// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bernoulli_`].
+    /// If [`Tensor::try_bernoulli_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bernoulli_(&self, p: f64) -> &Tensor {
         expect_ok(self.try_bernoulli_(p))
     }
+    /// Fills with 0 or 1 at random, with probability `p` of 1.
+    ///
     /// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_bernoulli_(&self, p: f64) -> Result<&Tensor> {
         ops::bernoulli_(self, p)
     }
+    /// Fills with 0 or 1 at random; each element of `p` is the probability of 1.
+    ///
     /// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_bernoulli_tensor_`].
+    /// If [`Tensor::try_bernoulli_tensor_`] returns an error.
     #[inline]
     #[track_caller]
     pub fn bernoulli_tensor_(&self, p: &Tensor) -> &Tensor {
         expect_ok(self.try_bernoulli_tensor_(p))
     }
+    /// Fills with 0 or 1 at random; each element of `p` is the probability of 1.
+    ///
     /// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
     #[inline]
     pub fn try_bernoulli_tensor_(&self, p: &Tensor) -> Result<&Tensor> {
