@@ -1,5 +1,11 @@
 //! The guide: chapters that are compiled and run as tests.
 
+#[doc = include_str!("guide/first_model.md")]
+pub mod first_model {}
+
+#[doc = include_str!("guide/coming_from_pytorch.md")]
+pub mod coming_from_pytorch {}
+
 #[doc = include_str!("guide/hooks.md")]
 pub mod hooks {}
 

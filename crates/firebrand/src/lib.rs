@@ -28,10 +28,10 @@
 #![cfg_attr(not(all(feature = "compile", feature = "nn", feature = "viz")), allow(rustdoc::broken_intra_doc_links))]
 
 pub use firebrand_core::{
-    Class, Complex, DType, Device, Element, Error, ErrorKind, IntoSizes, JvpRule, Layout, MemoryStats, Result, Scalar,
-    Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16, collect_warnings, dispatch, dtype,
-    empty_cache, f16, func, functional, layout, library, memory_stats, module, num_threads, ops, races, random,
-    reset_peak_memory, set_num_threads, state, sym,
+    Class, Complex, DType, Device, Element, Ellipsis, Error, ErrorKind, Index, IntoSizes, JvpRule, Layout, MemoryStats,
+    NewAxis, Result, Scalar, Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16,
+    collect_warnings, dispatch, dtype, empty_cache, f16, func, functional, indexing, layout, library, memory_stats,
+    module, num_threads, ops, races, random, reset_peak_memory, set_num_threads, state, sym,
 };
 
 #[cfg(feature = "compile")]
@@ -54,7 +54,7 @@ pub mod digits;
 #[cfg(all(feature = "compile", feature = "nn", feature = "viz"))]
 pub mod guide;
 
-/// What most programs need: tensors, gradients, and the traits whose methods are called on models, losses and optimisers.
+/// What most programs need: tensors, gradients, and the traits whose methods are called on models, losses and optimizers.
 pub mod prelude {
     pub use firebrand_core::autograd::{
         BackwardOptions, Function, GradOptions, backward, enable_grad, grad, inference_mode, no_grad,
