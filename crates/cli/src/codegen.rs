@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 /// What to do with declarations.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Print the differentiability model of PyTorch's files
+    /// Print the differentiability model of PyTorch's declaration files
     Dump(Dump),
-    /// Write the Rust files of our own ops (needs the feature `dev`)
+    /// Generate the Rust files of firebrand's ops (requires the feature `dev`)
     Emit(Ours),
-    /// Say whether those files are what the schema says (needs the feature `dev`)
+    /// Check that the generated files are up to date (requires the feature `dev`)
     Check(Ours),
-    /// Find formulas that mean something else than they seem to
+    /// Find formulas that do not mean what they seem to
     Lint(Lint),
-    /// Compare PyTorch's operators with the ops of this program
+    /// Compare PyTorch's operators with firebrand's
     Coverage(Files),
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct Files {
 pub(crate) struct Dump {
     #[command(flatten)]
     files: Files,
-    /// A list of tags that replaces the known ones
+    /// File with the list of known tags
     #[arg(long, value_name = "FILE")]
     tags: Option<PathBuf>,
-    /// Add the plans of nodes and wrappers
+    /// Include the plans of nodes and wrappers
     #[arg(long)]
     plan: bool,
-    /// The whole model as canonical JSON instead of counts; a refusal is JSON too
+    /// Print the whole model as canonical JSON instead of counts; errors are JSON too
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Ours {
     /// Derivative formulas
     #[arg(long, value_name = "FILE", default_value = "schema/derivatives.yaml")]
     derivatives: PathBuf,
-    /// The folder of generated files
+    /// Directory of generated files
     #[arg(long, value_name = "DIR", default_value = "crates/core/src/ops/generated")]
     out: PathBuf,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Lint {
     /// Derivative entries
     #[arg(long, value_name = "FILE", default_value = "schema/derivatives.yaml")]
     derivatives: PathBuf,
-    /// The language of the formulas
+    /// Language of the formulas
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     dialect: Language,
 }
@@ -80,9 +80,9 @@ pub(crate) struct Lint {
 /// The language of formulas.
 #[derive(Clone, Copy, ValueEnum)]
 enum Language {
-    /// Ours.
+    /// firebrand's
     Rust,
-    /// PyTorch's.
+    /// PyTorch's
     Cpp,
 }
 

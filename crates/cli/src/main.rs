@@ -1,6 +1,6 @@
 //! `firebrand`: train, run exported programs, list ops, measure, generate. The only crate that prints.
 //!
-//! Exit codes: 0 done; 2 wrong usage; 3 the input was refused (the reason is on stderr, no output was written or changed).
+//! Exit codes: 0 success; 2 usage error; 3 invalid input (the reason is on stderr, no output was written or changed).
 
 mod bench;
 mod codegen;
@@ -34,19 +34,19 @@ enum Command {
     Train(train::Options),
     /// Run an exported program
     Run(program::run::Options),
-    /// Differentiate a loss of an exported program
+    /// Compute the gradients of an exported program's parameters
     Grad(program::grad::Options),
-    /// Show an exported program, and what of it cannot be run
+    /// Show an exported program's signature, graph and ops, including unsupported ones
     Inspect(program::inspect::Options),
-    /// Draw an exported program as a page with zoom, search and modules to open and close
+    /// Draw an exported program as an HTML page with zoom, search and collapsible modules
     Viz(viz::Options),
-    /// List every op, how it is differentiated, and with --coverage what is checked
+    /// List all ops with their derivatives, transforms and (with --coverage) tests
     Ops(ops::Options),
-    /// Measure the workloads of bench/README.md
+    /// Benchmark built-in workloads or an exported program
     Bench(bench::Options),
-    /// Run passes on a program and print or write the result
+    /// Run graph passes on a program and print or write the result
     Pass(pass::Options),
-    /// Read op declarations and derivative formulas; write, check or compare what follows from them
+    /// Inspect, lint or generate code from op declarations and derivative formulas
     #[command(subcommand)]
     Codegen(codegen::Command),
 }
@@ -54,7 +54,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // An argument may be anything, and is quoted in what follows.
+        // The message quotes the argument, which may contain control characters.
         Err(e) if std::env::args_os().any(|a| a.to_string_lossy().chars().any(char::is_control)) => {
             eprint!("{}", printable(&e.render().to_string()));
             return ExitCode::from(2);
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output has had enough of it.
+        // The reader closed the pipe (`| head`).
         Err(Refusal::ReaderGone) => ExitCode::SUCCESS,
         Err(Refusal::Because(reason)) => {
             eprintln!("error: {}", printable(&reason));

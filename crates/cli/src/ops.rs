@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 /// Arguments of `firebrand ops`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Count the checks run on each op; refused if an op has none
+    /// Show how many tests cover each op; fail if an op has none
     #[arg(long)]
     coverage: bool,
-    /// One JSON object per line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// How an op comes through `vmap`: by a `rule`, because it `decompose`s, sample by sample (`fallback`), or not at all.
+/// How `vmap` handles an op: by a `rule`, by its parts (`decompose`), sample by sample (`fallback`), or not at all.
 fn batching(op: Op) -> &'static str {
     match op.batching() {
         Batching::Rule => "rule",

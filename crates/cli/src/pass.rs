@@ -1,4 +1,4 @@
-//! `firebrand pass`: runs passes on a program and prints or writes what comes out, in the form it came in.
+//! `firebrand pass`: runs passes on a program and prints or writes the result, in the input's format.
 
 use crate::program::WeightOptions;
 use crate::program_file;
@@ -20,22 +20,22 @@ enum Mode {
 /// Arguments of `firebrand pass`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Passes, in order, separated by commas
+    /// Passes to run, in order, separated by commas
     #[arg(value_name = "NAME[,NAME…]", required_unless_present = "list", value_parser = known)]
     names: Option<String>,
     /// A .pt2 archive, or a graph in text form
     #[arg(value_name = "FILE", required_unless_present = "list")]
     file: Option<PathBuf>,
-    /// Where to write the result
+    /// Write the result to this file
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Print the result, also when it is written
+    /// Print the result even if it is written to a file
     #[arg(long)]
     print: bool,
-    /// Print types, attributes and metadata as well
+    /// Also print types, attributes and metadata
     #[arg(long)]
     long: bool,
-    /// Grad mode where the program is called
+    /// Grad mode to assume at the call
     #[arg(long, value_name = "MODE", default_value = "on")]
     ambient_grad: Mode,
     /// Reproduce PyTorch's quirks
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     compat: bool,
     #[command(flatten)]
     weights: WeightOptions,
-    /// List all passes
+    /// List all passes and exit
     #[arg(long)]
     list: bool,
 }

@@ -6,7 +6,7 @@ use firebrand::graph::{ExportedProgram, LoadOptions};
 use firebrand::io::{open_regular, plain, read_regular};
 use std::path::Path;
 
-/// How a program is kept.
+/// The format of a program file.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Format {
     /// An archive.
@@ -30,7 +30,7 @@ pub(crate) fn read(path: &Path, options: &LoadOptions) -> Done<(ExportedProgram,
         })?;
         return Ok((program, Format::Pt2));
     }
-    let text = String::from_utf8(read_regular(path)?).map_err(|_| named(&"neither an archive nor text in UTF-8"))?;
+    let text = String::from_utf8(read_regular(path)?).map_err(|_| named(&"neither an archive nor UTF-8 text"))?;
     Ok((parse(&text).map_err(|e| named(&e))?, Format::Text))
 }
 

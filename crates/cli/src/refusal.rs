@@ -1,4 +1,4 @@
-//! Why a command ended early, and how anything is printed: as text that no terminal takes for a command.
+//! Why a command ended early, and printing that escapes control characters.
 
 use firebrand::io::plain;
 use std::borrow::Cow;
@@ -11,9 +11,9 @@ pub(crate) type Done<T = ()> = Result<T, Refusal>;
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The input was refused; the reason, for people.
+    /// The input is invalid; the reason, for people.
     Because(String),
-    /// Standard output was closed by its reader (`| head`), which is no fault.
+    /// Standard output was closed by its reader (`| head`), which is not an error.
     ReaderGone,
 }
 
@@ -42,8 +42,8 @@ impl From<std::io::Error> for Refusal {
     }
 }
 
-/// Text with everything but line ends and tabs escaped that a terminal would act on. Escapes are JSON's, so that JSON
-/// stays what it was. Names come from files, and files from anybody.
+/// Text with all control characters but line ends and tabs escaped, because names come from untrusted files. Escapes
+/// are JSON's, so that JSON stays valid.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let plain_line = |line: &str| line.split('\t').map(plain).collect::<Vec<_>>().join("\t");
     if text.split(['\n', '\t']).all(|part| matches!(plain(part), Cow::Borrowed(_))) {

@@ -1,5 +1,5 @@
-//! What signals do: they end the program without leaving unfinished files, and the first Ctrl-C of a training run asks
-//! it to save a checkpoint and stop.
+//! Signal handling: signals end the program without leaving partial files behind, and the first Ctrl-C during training
+//! asks the run to save a checkpoint and stop.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -18,14 +18,14 @@ pub(crate) fn watch() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use std::sync::atomic::Ordering::SeqCst;
 
-    // Without the watch the program works as well, and only a signal leaves something behind.
+    // If this fails the program still works; only a signal would leave partial files.
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]) else { return };
     let watch = move || {
         for signal in signals.forever() {
             let first_interrupt = signal == SIGINT && STOP.get().is_some_and(|stop| !stop.swap(true, SeqCst));
             if !first_interrupt {
                 firebrand::io::remove_unfinished();
-                // As if nobody had watched: the shell sees which signal it was.
+                // As if there were no handler, so that the shell sees which signal it was.
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
         }

@@ -1,4 +1,4 @@
-//! `firebrand viz`: a program as a page to look at.
+//! `firebrand viz`: draws a program as an HTML page.
 
 use crate::program_file;
 use crate::refusal::{Done, Refusal};
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 /// Arguments of `firebrand viz`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The exported program, or a graph in text form
+    /// Exported program, or a graph in text form
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
-    /// The page
+    /// Write the page to this file
     #[arg(short, long, value_name = "OUT.html")]
     output: PathBuf,
 }
 
-/// Writes the page; ops that cannot be run are drawn like any other.
+/// Writes the page; unsupported ops are drawn like any other.
 pub(crate) fn run(options: &Options) -> Done {
     check_outputs([&options.output])?;
     let (program, _) = program_file::read(&options.model, &LoadOptions::structure())?;

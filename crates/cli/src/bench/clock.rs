@@ -12,7 +12,7 @@ const AT_MOST: usize = 2000;
 /// A clock that suits a number of threads.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
-    /// What neighbours disturb least.
+    /// What neighbors disturb least.
     Cpu,
     /// What several threads are for.
     Wall,

@@ -189,7 +189,7 @@ pub(super) fn cold(bench: &Bench) -> Done {
     bench.emit("guards_of_32_tensors", 1e9 * seconds / CALLS as f64, "ns")
 }
 
-/// Forward and backward of the perceptron of the training bench, without the optimiser's step.
+/// Forward and backward of the perceptron of the training bench, without the optimizer's step.
 pub(super) fn mlp(bench: &Bench) -> Done {
     const WIDTHS: [usize; 4] = [784, 512, 512, 10];
     let (graph, values) = compiled(&perceptron(&WIDTHS), &perceptron_inputs(&WIDTHS, 128)?)?;

@@ -42,7 +42,7 @@ pub(super) fn nodes(bench: &Bench) -> Done {
     bench.emit("nodes_plain", per_node * fastest(PASSES, &|| None)?, "ns")
 }
 
-/// Training steps of the perceptron, forward and optimiser plain.
+/// Training steps of the perceptron, forward and optimizer plain.
 pub(super) fn step(bench: &Bench) -> Done {
     let (model, batch) = perceptron()?;
     let training = |p| Ok::<_, Error>(Training { model: &model, optimizer: adam(p)?, batch: batch.clone() });

@@ -19,19 +19,19 @@ use std::path::PathBuf;
 /// Arguments of `firebrand bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What to measure [default: everything]
+    /// Workloads to run [default: all]
     #[arg(value_enum)]
     names: Vec<Name>,
-    /// One JSON object per case
+    /// Print one JSON object per case
     #[arg(long)]
     json: bool,
-    /// Measure this exported program instead
+    /// Benchmark this exported program instead
     #[arg(long, value_name = "MODEL.pt2", requires = "inputs", conflicts_with = "names")]
     program: Option<PathBuf>,
-    /// What the program is run on: an array per input, and `__target__` with --loss
+    /// Inputs for the program: one array per input, and `__target__` with --loss
     #[arg(long, value_name = "IN.npz", requires = "program")]
     inputs: Option<PathBuf>,
-    /// Measure training steps with this loss (AdamW) instead of inference
+    /// Benchmark training steps (AdamW) with this loss instead of inference
     #[arg(long, value_enum, requires = "program")]
     loss: Option<TrainLoss>,
 }
@@ -41,9 +41,9 @@ pub(crate) struct Options {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 enum Name {
-    /// Cost of one small op, of its node in backward, of a hook
+    /// Overhead of a small op, of its backward node, of a hook
     Ops,
-    /// Ten pointwise ops on 2²⁴ numbers
+    /// Ten pointwise ops on 2²⁴ elements
     Pointwise,
     /// Softmax and layer norm, forward and backward
     SoftmaxLayernorm,
@@ -57,17 +57,17 @@ enum Name {
     Gpt,
     /// Training steps of a small residual net
     Convnet,
-    /// Peak bytes and time of a transformer's step, with saved tensors kept in several ways
+    /// Peak memory and time of a transformer step, with several ways to keep saved tensors
     SavedMemory,
-    /// Function transforms: gradients of each sample, a Hessian, a Hessian-vector product
+    /// Function transforms: per-sample gradients, a Hessian, a Hessian-vector product
     Transforms,
-    /// The fused back end: the pointwise chain, forward, backward and both
+    /// Fused back end: the pointwise chain, forward, backward and both
     CompilePointwise,
-    /// The fused back end: softmax and layer norm, forward and backward
+    /// Fused back end: softmax and layer norm, forward and backward
     CompileSoftmaxLayernorm,
-    /// The fused back end: from a graph to its plan, and the call of a small one
+    /// Fused back end: compile time of a graph, and call overhead of a small one
     CompileCold,
-    /// The fused back end: forward and backward of a perceptron
+    /// Fused back end: forward and backward of a perceptron
     CompileMlp,
     /// Compiled backward: many small nodes, and training steps of a perceptron
     CompileBackward,

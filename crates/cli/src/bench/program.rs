@@ -27,8 +27,7 @@ pub(super) fn run(bench: &Bench, model: &Path, inputs: &Path, loss: Option<Train
         let seconds = no_grad(|| bench.clock.best(SECONDS, || call(&module, &inputs).map(drop).map_err(refused)))?;
         return bench.emit(&format!("{case}.inference"), 1e3 * seconds, "ms");
     };
-    let target =
-        inputs.get(TARGET).ok_or_else(|| Refusal::because(format!("labels are needed: add an array `{TARGET}`")))?;
+    let target = inputs.get(TARGET).ok_or_else(|| Refusal::because(format!("no labels: add an array `{TARGET}`")))?;
     module.train();
     let wanted: Vec<Tensor> =
         module.parameters().iter().map(|p| p.tensor().clone()).filter(Tensor::requires_grad).collect();

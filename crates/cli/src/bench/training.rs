@@ -1,4 +1,4 @@
-//! The training benches: whole steps of a perceptron, a transformer and a residual net, with the fused optimiser.
+//! The training benches: whole steps of a perceptron, a transformer and a residual net, with the fused optimizer.
 
 use super::models::{ConvNet, Gpt};
 use super::{Bench, workloads::normal};
@@ -30,7 +30,7 @@ fn peak(mut step: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok((memory_stats().peak - before) as f64 / 1e6)
 }
 
-/// What a training step works on: a model, its optimiser, a batch with targets.
+/// What a training step works on: a model, its optimizer, a batch with targets.
 pub(super) struct Training<'a, O> {
     pub(super) model: &'a dyn Forward<Tensor, Output = Tensor>,
     pub(super) optimizer: O,
@@ -103,7 +103,7 @@ pub(super) fn perceptron() -> Result<(Sequential, (Tensor, Tensor))> {
     Ok((model, (normal(&[128, 784])?, classes(10, &[128])?)))
 }
 
-/// Its optimiser.
+/// Its optimizer.
 pub(super) fn adam(parameters: Vec<Parameter>) -> Result<Adam> {
     Adam::new(parameters, AdamOptions { lr: LR, ..Default::default() })
 }
@@ -137,7 +137,7 @@ pub(super) fn convnet(bench: &Bench) -> Done {
     bench.emit("adam_compiled.peak", compiled_peak, "MB")
 }
 
-/// What a step of the transformer on 64 sequences needs at its peak beyond weights and optimiser state, and how long it
+/// What a step of the transformer on 64 sequences needs at its peak beyond weights and optimizer state, and how long it
 /// takes, with what the backward pass needs kept in several ways.
 pub(super) fn saved_memory(bench: &Bench) -> Done {
     type Scope = fn() -> Result<Option<SavedHooksGuard>>;

@@ -1,9 +1,9 @@
 //! `firebrand train MODEL.pt2`: fine-tunes an exported program on arrays and writes it back.
 //!
-//! Samples lie along the first dimension. A program that was exported for one batch size is trained with it; one with a
-//! symbolic first dimension takes any that its range allows. What is left over at the end of an epoch is used if the
-//! program takes it. The same seed gives the same weights, whatever the number of threads. Progress goes to standard
-//! error; a folder, if one is named, gets metrics and a report as a run of the built-in model does.
+//! Samples are stacked along the first dimension. A program exported for one batch size is trained with it; one with a
+//! symbolic first dimension takes any size in its range. The last, smaller batch of an epoch is used if the program
+//! accepts it. The same seed gives the same weights for any number of threads. Progress goes to standard error; with
+//! `--out`, metrics and a report are written as for the built-in model.
 
 use super::loss::TrainLoss;
 use super::{TARGET, WeightOptions, float_outputs, load};
@@ -27,7 +27,7 @@ use firebrand::{DType, ops};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Optimisers by name.
+/// Optimizers by name.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum OptimizerName {
@@ -68,17 +68,17 @@ impl OptimizerName {
     }
 }
 
-/// How the learning rate moves, step by step.
+/// Learning-rate schedules, applied per step.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum ScheduleName {
-    /// It stays
+    /// Constant
     Constant,
-    /// It falls along half a cosine, to nothing
+    /// Half-cosine decay to zero
     Cosine,
-    /// It falls along a line, to nothing
+    /// Linear decay to zero
     Linear,
-    /// It rises to its height and then falls
+    /// One cycle: rise to the peak, then decay
     OneCycle,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Task<'a> {
     pub(crate) seed: u64,
     /// Whether forward and backward go through the compiler.
     pub(crate) compile: bool,
-    /// How the weights are held.
+    /// Whether weights are mapped or copied.
     pub(crate) weights: WeightOptions,
     /// Where metrics and the report go, if anywhere.
     pub(crate) folder: Option<&'a Path>,
@@ -151,7 +151,7 @@ fn read_data(path: &Path) -> Done<Data> {
     let mut inputs = read_npz(path)?;
     let target = inputs
         .shift_remove(TARGET)
-        .ok_or_else(|| Refusal::because(format!("{}: labels are needed: add an array `{TARGET}`", path.display())))?;
+        .ok_or_else(|| Refusal::because(format!("{}: no labels: add an array `{TARGET}`", path.display())))?;
     let samples = target.shape().first().copied().unwrap_or(0);
     for (name, t) in &inputs {
         let n = t.shape().first().copied().unwrap_or(0);
@@ -160,12 +160,12 @@ fn read_data(path: &Path) -> Done<Data> {
         }
     }
     if samples == 0 {
-        return Err(Refusal::because(format!("{}: there are no samples", path.display())));
+        return Err(Refusal::because(format!("{}: no samples", path.display())));
     }
     Ok(Data { inputs, target, samples })
 }
 
-/// How many samples a program takes at a time: smallest and largest number.
+/// The smallest and largest batch size a program accepts.
 fn batch_range(module: &ProgramModule) -> Done<(usize, usize)> {
     let program = module.program();
     let (mut least, mut most) = (1, usize::MAX);
@@ -195,7 +195,7 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
     let (least, most) = batch_range(&module)?;
     if least > data.samples || least > most {
         return Err(Refusal::because(format!(
-            "the program takes {least} samples at a time, there are {}",
+            "the program needs batches of at least {least} samples, the data has {}",
             data.samples
         )));
     }
@@ -204,10 +204,10 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
     let parameters: Vec<Tensor> =
         module.parameters().iter().map(|p| p.tensor().clone()).filter(Tensor::requires_grad).collect();
     if parameters.is_empty() {
-        return Err(Refusal::because("the program has no parameter that wants gradients"));
+        return Err(Refusal::because("the program has no parameter that requires grad"));
     }
     let mut optimizer = task.optimizer.over(&parameters, task.lr)?;
-    // What is left over in an epoch is a step of its own if the program takes it.
+    // The rest of an epoch is a step if the program accepts its size.
     let (whole, rest) = (data.samples / batch, data.samples % batch);
     let steps = (whole + usize::from(rest >= least)) * task.epochs as usize;
     let mut scheduler = task.schedule.over(steps as u64, task.lr, &mut *optimizer);
@@ -270,11 +270,12 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
         say!("report {}", folder.path().join("report.html").display())?;
     }
     let last = history.last().and_then(|m| m.get("train_loss")).copied().unwrap_or(f64::NAN);
-    say!("{}: loss {last:.6} after {} epochs", task.output.display(), task.epochs)?;
+    let plural = if task.epochs == 1 { "" } else { "s" };
+    say!("{}: loss {last:.6} after {} epoch{plural}", task.output.display(), task.epochs)?;
     Ok(())
 }
 
-/// The loss of the samples with these numbers.
+/// The loss of the samples at these indices.
 fn loss_of(task: &Task<'_>, module: &ProgramModule, data: &Data, index: &Tensor) -> Done<Tensor> {
     let mut inputs = Tensors::new();
     for (name, t) in &data.inputs {

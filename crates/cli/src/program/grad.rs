@@ -11,19 +11,19 @@ use std::path::PathBuf;
 /// Arguments of `firebrand grad`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The exported program
+    /// Exported program
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
-    /// One array per input, and `__target__` for a loss with labels
+    /// One array per program input, and labels as `__target__` if the loss needs them
     #[arg(long, value_name = "IN.npz")]
     inputs: PathBuf,
-    /// What is differentiated
+    /// Loss to differentiate
     #[arg(long, value_enum)]
     loss: GradLoss,
-    /// Where gradients go, by parameter name, with `__loss__`
+    /// Write gradients, by parameter name, and the loss as `__loss__` to this file
     #[arg(short, long, value_name = "GRADS.npz")]
     output: PathBuf,
-    /// Gradients of float inputs too, as `input:<name>`
+    /// Also write gradients of float inputs, as `input:<name>`
     #[arg(long)]
     wrt_inputs: bool,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let outputs = call(&module, &inputs)?;
     let loss = options.loss.of(&float_outputs(&outputs), inputs.get(TARGET))?;
     if !loss.requires_grad() {
-        return Err(Refusal::because("the loss depends on no parameter that wants gradients"));
+        return Err(Refusal::because("the loss does not depend on a parameter that requires grad"));
     }
     loss.try_backward(&BackwardOptions::default())?;
     let mut grads = Tensors::new();

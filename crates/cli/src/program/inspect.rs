@@ -1,4 +1,4 @@
-//! `firebrand inspect`: what a program is and calls, and what of it this build cannot run.
+//! `firebrand inspect`: a program's signature, graph and calls, and the ops this build cannot run.
 
 use crate::program_file;
 use crate::refusal::{Done, Refusal, say};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Arguments of `firebrand inspect`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The exported program, or a graph in text form
+    /// Exported program, or a graph in text form
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
     /// Print as JSON
@@ -55,7 +55,7 @@ fn inputs(program: &ExportedProgram, signature: &GraphSignature) -> Vec<Value> {
     graph.placeholders().zip(&signature.inputs).map(one).collect()
 }
 
-/// Prints the program; refuses it at the end if something cannot be run.
+/// Prints the program; ends with an error if something cannot run.
 pub(crate) fn run(options: &Options) -> Done {
     let (program, _) = program_file::read(&options.model, &LoadOptions::structure())?;
     let calls = count_calls(&program.module);

@@ -10,7 +10,7 @@ use firebrand::{DType, Tensor, ops};
 pub(crate) enum GradLoss {
     /// Sum over float outputs of mean(v²), in f32
     MeanSquare,
-    /// Mean cross entropy of the first float output, reshaped to (-1, C), against `__target__`
+    /// Mean cross entropy of the first float output, reshaped to (-1, C), with `__target__`
     CrossEntropy,
     /// Sum of the first float output
     Sum,
@@ -24,19 +24,19 @@ pub(crate) enum TrainLoss {
     Mse,
     /// Mean absolute error
     L1,
-    /// Quadratic near zero, linear far from it
+    /// Smooth L1: quadratic near zero, linear elsewhere
     SmoothL1,
-    /// Cross entropy of logits, reshaped to (-1, C), against class numbers
+    /// Cross entropy of logits, reshaped to (-1, C), with class indices
     CrossEntropy,
     /// Binary cross entropy of logits
     BceWithLogits,
-    /// Negative log likelihood of log-probabilities, reshaped to (-1, C), against class numbers
+    /// Negative log likelihood of log-probabilities, reshaped to (-1, C), with class indices
     Nll,
 }
 
 /// Reduction by the mean, as ATen numbers it.
 const MEAN: i64 = 1;
-/// The label that counts for nothing, as in PyTorch.
+/// The label that is ignored, as in PyTorch.
 const IGNORE: i64 = -100;
 
 fn first(floats: &[Tensor]) -> Done<&Tensor> {
@@ -50,7 +50,7 @@ fn wanted(target: Option<&Tensor>) -> Done<&Tensor> {
 /// Rows of classes, and one label for each.
 fn rows(output: &Tensor, target: &Tensor) -> Done<(Tensor, Tensor)> {
     let classes =
-        *output.shape().last().ok_or_else(|| Refusal::because("the output has no classes: it is one number"))?;
+        *output.shape().last().ok_or_else(|| Refusal::because("the output is a scalar and has no class dimension"))?;
     let rows = output.try_reshape([-1, classes as i64])?;
     let labels = target.try_reshape([-1])?;
     if labels.numel() != rows.shape()[0] {

@@ -18,25 +18,25 @@ use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// The array of labels among the inputs; no input of the program.
+/// The array of labels among the inputs; not an input of the program.
 pub(crate) const TARGET: &str = "__target__";
 
-/// How the weights of a program are held.
+/// Whether the weights of a program are mapped or copied.
 #[derive(Clone, Copy, Default, clap::Args)]
 pub(crate) struct WeightOptions {
-    /// Copy weights into memory instead of mapping the file, which others may then change
+    /// Copy weights into memory instead of memory-mapping the file, so that the file may change
     #[arg(long)]
     copy_weights: bool,
 }
 
 impl WeightOptions {
-    /// As the loader takes it.
+    /// The loader's option.
     pub(crate) fn memory(self) -> Memory {
         if self.copy_weights { Memory::Copied } else { Memory::Mapped }
     }
 }
 
-/// Loads a program and gives it a state of its own.
+/// Loads a program and gives it its own state.
 pub(crate) fn load(path: &Path, weights: WeightOptions) -> Done<ProgramModule> {
     let options = LoadOptions { memory: weights.memory(), ..LoadOptions::default() };
     let program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;
@@ -55,7 +55,7 @@ pub(crate) fn fused() -> Evaluator {
     Arc::new(move |graph, inputs| {
         let failed = |e: firebrand_compile::Error| firebrand::graph::Error::Value(e.to_string());
         if compiled.get().is_none() {
-            // A plan is made when the inputs are known.
+            // Planned on the first run, when the inputs are known.
             let _ = compiled.set(Fused::default().compile_graph(graph, &[]).map_err(failed)?);
         }
         let compiled = compiled.get().expect("it was set above");
@@ -63,7 +63,7 @@ pub(crate) fn fused() -> Evaluator {
     })
 }
 
-/// Runs graphs through the optimising back end, gradients included.
+/// Runs graphs through the optimizing back end, gradients included.
 pub(crate) fn compiled() -> Evaluator {
     let compiled: OnceLock<AotExecutable> = OnceLock::new();
     Arc::new(move |graph, inputs| {

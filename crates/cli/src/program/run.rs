@@ -1,4 +1,4 @@
-//! `firebrand run`: a program on arrays, its outputs as arrays.
+//! `firebrand run`: runs a program on arrays and writes its outputs as arrays.
 
 use super::{WeightOptions, call, load};
 use crate::refusal::{Done, Refusal, say};
@@ -16,19 +16,19 @@ use std::path::PathBuf;
 /// Arguments of `firebrand run`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The exported program
+    /// Exported program
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
-    /// One array per input, named as the program names it
+    /// One array per program input, under the input's name
     #[arg(long, value_name = "IN.npz")]
     inputs: PathBuf,
-    /// Where outputs go: `out_<i>` by position among the flattened outputs
+    /// Write the flattened outputs to this file, as `out_<i>`
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Where what was written in place goes: `buffer:<name>` and `input:<name>`
+    /// Write mutated buffers and inputs to this file, as `buffer:<name>` and `input:<name>`
     #[arg(long, value_name = "F.npz")]
     state_after: Option<PathBuf>,
-    /// Run it through the compiler's fused back end
+    /// Run with the fused back end of the compiler
     #[arg(long)]
     compile: bool,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// An output as an array; constants that are no tensors have none.
+/// An output as an array; constants are not tensors and have none.
 fn array(value: &Value) -> Option<Tensor> {
     match value {
         Value::Tensor(t) => Some(t.clone()),
@@ -57,7 +57,7 @@ fn summary(value: &Value) -> serde_json::Value {
     }
 }
 
-/// A number that changes with the elements of a tensor.
+/// A hash of the elements of a tensor.
 fn fingerprint(t: &Tensor) -> Done<u64> {
     struct Hashed(DefaultHasher);
     impl Write for Hashed {
@@ -74,7 +74,7 @@ fn fingerprint(t: &Tensor) -> Done<u64> {
     Ok(hashed.0.finish())
 }
 
-/// Runs the program and writes what it gives.
+/// Runs the program and writes its outputs.
 pub(crate) fn run(options: &Options) -> Done {
     check_outputs([&options.output].into_iter().chain(&options.state_after))?;
     let mut module = load(&options.model, options.weights)?;
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Done {
         module.set_evaluator(super::fused());
     }
     let inputs = read_npz(&options.inputs)?;
-    // What was written shows in the version of its memory, or, as with running statistics, only in the numbers.
+    // A write shows in the tensor's version or, as with running statistics, only in its values.
     let watched: Vec<(String, Tensor)> = module
         .named_buffers()
         .into_iter()

@@ -1,6 +1,6 @@
 //! `firebrand train`: the built-in model on the embedded digits, with progress, metrics, checkpoints and a report.
 //!
-//! The same seed gives the same numbers, whatever the number of threads, and also when the run was interrupted and
+//! The same seed gives the same results for any number of threads, and also when the run was interrupted and
 //! continued with `--resume`.
 
 mod model;
@@ -30,60 +30,60 @@ use std::time::Instant;
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v > 0.0 && v.is_finite() => Ok(v),
-        _ => Err("a positive number is needed".to_string()),
+        _ => Err("expected a positive number".to_string()),
     }
 }
 
 /// Arguments of `firebrand train`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// An exported program to fine-tune instead of the built-in model
+    /// Exported program to fine-tune; trains the built-in model if omitted
     #[arg(value_name = "MODEL.pt2", requires_all = ["data", "loss", "output"])]
     model: Option<PathBuf>,
-    /// Samples for the program: an array per input along the first dimension, and `__target__`
+    /// Training samples: one array per program input, with samples along the first dimension, and the labels as `__target__`
     #[arg(long, value_name = "D.npz", requires = "model")]
     data: Option<PathBuf>,
-    /// What is made small when a program is fine-tuned
+    /// Loss to minimize
     #[arg(long, value_enum, requires = "model")]
     loss: Option<TrainLoss>,
-    /// How a program is fine-tuned
+    /// Optimizer for MODEL.pt2
     #[arg(long, value_enum, requires = "model", default_value = "adamw")]
     optimizer: OptimizerName,
-    /// How the learning rate of a program moves
+    /// Learning-rate schedule for MODEL.pt2
     #[arg(long, value_enum, requires = "model", default_value = "constant")]
     schedule: ScheduleName,
-    /// Where the fine-tuned program goes
+    /// Write the fine-tuned program to this file
     #[arg(short, long, value_name = "OUT.pt2", requires = "model")]
     output: Option<PathBuf>,
-    /// How often every sample is seen
+    /// Number of passes over the data
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
-    /// Learning rate; with the built-in model it rises to this and then falls
+    /// Learning rate; for the built-in model, the peak of a one-cycle schedule
     #[arg(long, value_name = "X", default_value_t = 3e-3, value_parser = positive)]
     lr: f64,
     /// Samples per step
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
-    /// Compile forward and backward of MODEL.pt2
+    /// Compile the forward and backward pass of MODEL.pt2
     #[arg(long, requires = "model")]
     compile: bool,
     #[command(flatten)]
     weights: WeightOptions,
-    /// Seed of initial weights and shuffling
+    /// Random seed for initial weights and shuffling
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Compute products in bfloat16 while training; weights stay f32
+    /// Train with bfloat16 autocast; weights stay f32 (built-in model only)
     #[arg(long, conflicts_with = "model")]
     bf16: bool,
-    /// Folder for metrics and the report [default: the next number under runs/; for a program, none]
+    /// Directory for metrics and the report [default: the next number under runs/; for MODEL.pt2, none]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Continue the run in --out, or the last one under runs/, with its own settings
+    /// Resume the run in --out, or the latest one under runs/, with its original settings (built-in model only)
     #[arg(long, conflicts_with_all = ["model", "epochs", "lr", "batch_size", "seed", "bf16"])]
     resume: bool,
 }
 
-/// What a run was asked to do.
+/// The settings of a run.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Config {
     pub(crate) version: String,
@@ -122,7 +122,7 @@ impl Config {
     }
 }
 
-/// A model's view of the test samples.
+/// A model's results on the test samples.
 pub(crate) struct Evaluation {
     loss: f64,
     predicted: Vec<i64>,
@@ -197,7 +197,7 @@ fn train_digits(options: &Options) -> Done {
         .watch(Writer::new(&folder, &config))
         .watch(progress.clone());
     if options.resume && !trainer.resume()? {
-        let m = format!("{}: there is no checkpoint to continue from", folder.path().display());
+        let m = format!("{}: no checkpoint to resume from", folder.path().display());
         return Err(Refusal::because(m));
     }
     progress.start_at(trainer.progress().step);

@@ -1,4 +1,4 @@
-//! Progress of a run: a bar on a terminal, one plain line an epoch elsewhere.
+//! Progress of a run: a bar on a terminal, one plain line per epoch elsewhere.
 
 use firebrand::prelude::*;
 use firebrand::train::{Callback, Metrics, Step};
@@ -9,10 +9,10 @@ use std::time::Instant;
 
 const TEMPLATE: &str = "{msg}  {bar:24.cyan/dim} {pos}/{len} steps  {rate}  ETA {eta}";
 
-/// Shows how far a run is.
+/// Shows the progress of a run.
 #[derive(Clone)]
 pub(crate) struct Progress {
-    /// Absent when nobody watches.
+    /// Absent if standard error is not a terminal.
     bar: Option<ProgressBar>,
     epochs: usize,
     samples: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Progress over so many steps. The bar goes to standard error, so that output stays clean.
+    /// Progress over this many steps. The bar goes to standard error, so that standard output stays clean.
     pub(crate) fn new(steps: usize, epochs: usize, samples: usize) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(steps as u64);
@@ -34,7 +34,7 @@ impl Progress {
         Progress { bar, epochs, samples, epoch_began: Instant::now() }
     }
 
-    /// So many steps were done before.
+    /// Starts the bar at this step, for a resumed run.
     pub(crate) fn start_at(&self, step: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(step);

@@ -133,7 +133,7 @@ fn curves(history: &[Metrics]) -> String {
     let test = series("test", "b", metric(history, "loss"));
     let loss: Vec<Series<'_>> = train.into_iter().chain(test).collect();
     let axis = Axis::of_sizes(loss.iter().flat_map(|s| s.values.iter().copied()));
-    let title = if axis.logarithmic { "Loss, logarithmic" } else { "Loss" };
+    let title = if axis.logarithmic { "Loss (log scale)" } else { "Loss" };
     let shown = |v: f64| format!("{v:.6}").trim_end_matches('0').trim_end_matches('.').to_string();
     let mut charts = chart(title, &loss, &axis, shown);
     if let Some(accuracy) = series("test", "b", metric(history, "test_accuracy")) {
@@ -165,7 +165,7 @@ fn confusion(counts: &[Vec<usize>]) -> String {
     html + "</table>"
 }
 
-/// Test images with what the model made of them, mistakes first.
+/// Test images with the model's predictions, mistakes first.
 fn samples(images: &[f32], truth: &[i64], predicted: &[i64]) -> String {
     let mut order: Vec<usize> = (0..truth.len()).collect();
     order.sort_by_key(|&i| truth[i] == predicted[i]);
@@ -178,14 +178,14 @@ fn samples(images: &[f32], truth: &[i64], predicted: &[i64]) -> String {
         }
         let _ = write!(html, "</svg><figcaption>{}", predicted[i]);
         if class == "no" {
-            let _ = write!(html, " <small>is {}</small>", truth[i]);
+            let _ = write!(html, " <small>should be {}</small>", truth[i]);
         }
         html += "</figcaption></figure>";
     }
     html + "</div>"
 }
 
-/// The autograd graph of the loss: a page of its own within the page, so that neither disturbs the other.
+/// The autograd graph of the loss, in a frame so that the two pages do not interfere.
 fn graph(view: &GraphView) -> String {
     let page = firebrand::viz::history_html("Autograd graph of the loss", view);
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
@@ -197,18 +197,18 @@ pub(crate) fn page(p: &Page<'_>) -> Done<String> {
     let truth = p.test.labels.try_to_vec::<i64>()?;
     let images = p.test.images.try_to_vec::<f32>()?;
     let Config { epochs, lr, batch_size, seed, threads, parameters, model, version, bf16, .. } = p.config;
-    let precision = if *bf16 { ", products in bfloat16" } else { "" };
+    let precision = if *bf16 { ", bfloat16 autocast" } else { "" };
     let seconds = p.seconds;
     Ok(format!(
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
          <title>firebrand train: {accuracy:.2}%</title><style>{STYLE}</style>\
          <main><h1>{accuracy:.2}% <small>of {tests} test digits</small></h1>\
-         <p>A convolutional network ({model}; {parameters} parameters), AdamW up to {lr}, batches of {batch_size}, {epochs} epochs{precision} in \
+         <p>A convolutional network ({model}; {parameters} parameters), AdamW with a peak learning rate of {lr}, batches of {batch_size}, {epochs} epochs{precision} in \
          {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
          <section class='row'>{curves}</section>\
-         <section><h2>Confusion</h2><p>Rows are what a digit is, columns what it was taken for.</p>{confusion}</section>\
+         <section><h2>Confusion matrix</h2><p>Rows are the true digits, columns the predicted ones.</p>{confusion}</section>\
          <section><h2>Predictions</h2><p>Mistakes first.</p>{samples}</section>\
-         <section><h2>Autograd graph of the loss</h2><p>Gradients flow along the arrows; bars show what a node keeps for its backward.</p>{graph}</section>\
+         <section><h2>Autograd graph of the loss</h2><p>Gradients flow along the arrows; bars show how much a node saves for backward.</p>{graph}</section>\
          </main></html>\n",
         accuracy = 100.0 * p.tested.confusion.accuracy(),
         tests = truth.len(),
@@ -228,7 +228,7 @@ pub(crate) fn program_page(config: &Config, history: &[Metrics], graph_view: &Gr
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
          <title>firebrand train: loss {last:.4}</title><style>{STYLE}</style>\
          <main><h1>{last:.4} <small>loss of {model}</small></h1>\
-         <p>{parameters} parameters, {optimizer} from {lr}, batches of {batch_size} of {train_samples} samples of {data}, \
+         <p>{parameters} parameters, {optimizer} {lr}, {train_samples} samples of {data} in batches of {batch_size}, \
          {epochs} epochs in {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
          <section class='row'>{curves}</section>\
          <section><h2>Autograd graph of the loss</h2>{graph}</section>\

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Where runs are numbered when no folder is named.
+/// Where numbered runs go if no folder is named.
 const RUNS: &str = "runs";
 
 /// An existing folder that belongs to this run.
@@ -27,7 +27,7 @@ fn last_number(under: &Path) -> Done<u32> {
     Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok()).max().unwrap_or(0))
 }
 
-/// A fresh folder with the next number; making it reserves the number against runs that start at the same time.
+/// A new folder with the next number; creating it reserves the number against concurrent runs.
 fn numbered(under: &Path) -> Done<PathBuf> {
     fs::create_dir_all(under).map_err(|e| refused(under, e))?;
     for number in last_number(under)?.saturating_add(1).. {
@@ -38,7 +38,7 @@ fn numbered(under: &Path) -> Done<PathBuf> {
             Err(e) => return Err(refused(&path, e)),
         }
     }
-    Err(refused(under, "no number is left"))
+    Err(refused(under, "no run number is left"))
 }
 
 impl RunFolder {
@@ -71,14 +71,14 @@ impl RunFolder {
         self.0.join("checkpoint.safetensors")
     }
 
-    /// What the run was asked to do.
+    /// The settings of the run.
     pub(crate) fn config(&self) -> Done<Config> {
         let path = self.0.join("config.json");
         let text = read_text(&path)?;
         serde_json::from_str(&text).map_err(|e| refused(&path, e))
     }
 
-    /// Writes the report, up to the point where it appears.
+    /// Writes the report without making it visible yet.
     pub(crate) fn stage_report(&self, html: &str) -> Done<Output> {
         Ok(Output::write(self.0.join("report.html"), |out| Ok(out.write_all(html.as_bytes())?))?)
     }
@@ -101,7 +101,7 @@ impl Writer {
         write_text(self.folder.path().join("config.json"), &text).map_err(Error::user)
     }
 
-    /// The event file begins with the first thing worth writing.
+    /// The event file, created on first use.
     fn events(&mut self) -> Result<&mut EventWriter> {
         match &mut self.events {
             Some(e) => Ok(e),
