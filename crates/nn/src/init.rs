@@ -1,38 +1,38 @@
-//! Initial values of parameters, written in place and outside the graph: PyTorch's `nn.init`, number for number.
+//! Initialization of parameters, in place and without recording: PyTorch's `nn.init`, bit for bit.
 //!
-//! Every function draws from the default generator exactly what PyTorch's draws, in the same order.
-//! ([`orthogonal_`] goes through a QR decomposition, whose last digits depend on who computes it.)
+//! Every function draws the same values from the default generator as PyTorch's, in the same order.
+//! ([`orthogonal_`] uses a QR decomposition, whose last digits depend on the implementation.)
 
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{Error, Result, Scalar, Spec, Tensor, ops};
 
-/// Which side of a weight its scale keeps the variance of.
+/// Which variance the scale of a weight preserves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FanMode {
-    /// Of what goes forward.
+    /// That of activations in the forward pass.
     #[default]
     In,
-    /// Of gradients.
+    /// That of gradients in the backward pass.
     Out,
 }
 
-/// What follows a layer, which decides the gain of its weights.
+/// The nonlinearity after a layer, which decides the gain of its weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Nonlinearity {
-    /// Nothing, or a sigmoid.
+    /// None, or a sigmoid.
     Linear,
-    /// A hyperbolic tangent.
+    /// Tanh.
     Tanh,
-    /// A rectifier.
+    /// ReLU.
     ReLU,
-    /// A rectifier with this slope below zero.
+    /// Leaky ReLU with this negative slope.
     LeakyReLU(f64),
-    /// A self-normalising unit.
+    /// SELU.
     SELU,
 }
 
 impl Nonlinearity {
-    /// How much larger weights should be for it.
+    /// The recommended gain.
     pub fn gain(self) -> f64 {
         match self {
             Nonlinearity::Linear => 1.0,
@@ -44,7 +44,7 @@ impl Nonlinearity {
     }
 }
 
-/// How many inputs feed an output, and how many outputs an input feeds.
+/// Fan-in and fan-out of a weight.
 pub fn fan_in_and_fan_out(weight: &Tensor) -> Result<(usize, usize)> {
     let [out, input, field @ ..] = weight.shape() else {
         let message = format!("expected a weight with at least 2 dimensions, found shape {:?}", weight.shape());
@@ -59,32 +59,32 @@ fn fan(weight: &Tensor, mode: FanMode) -> Result<f64> {
     Ok(if mode == FanMode::In { input } else { output } as f64)
 }
 
-/// Uniform numbers from `low` to `high`.
+/// Fills with uniform values from `low` to `high`.
 pub fn uniform_(t: &Tensor, low: f64, high: f64) -> Result<()> {
     no_grad(|| ops::uniform_(t, low, high).map(drop))
 }
 
-/// Normal numbers.
+/// Fills with normally distributed values.
 pub fn normal_(t: &Tensor, mean: f64, std: f64) -> Result<()> {
     no_grad(|| ops::normal_(t, mean, std).map(drop))
 }
 
-/// One number everywhere.
+/// Fills with one value.
 pub fn constant_(t: &Tensor, value: impl Into<Scalar>) -> Result<()> {
     no_grad(|| ops::fill_(t, value.into()).map(drop))
 }
 
-/// Zeros.
+/// Fills with zeros.
 pub fn zeros_(t: &Tensor) -> Result<()> {
     constant_(t, 0)
 }
 
-/// Ones.
+/// Fills with ones.
 pub fn ones_(t: &Tensor) -> Result<()> {
     constant_(t, 1)
 }
 
-/// The identity matrix.
+/// Fills with the identity matrix.
 pub fn eye_(t: &Tensor) -> Result<()> {
     let [n, m] = *t.shape() else {
         return Err(Error::argument("eye_", format!("expected a matrix, found shape {:?}", t.shape())));
@@ -92,19 +92,19 @@ pub fn eye_(t: &Tensor) -> Result<()> {
     no_grad(|| ops::copy_(t, &ops::eye_m(n.into(), m.into(), Some(t.dtype()), None)?, false).map(drop))
 }
 
-/// Kaiming He's scale, uniform.
+/// Kaiming (He) uniform initialization.
 pub fn kaiming_uniform_(t: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
     let std = nonlinearity.gain() / fan(t, mode)?.sqrt();
     let bound = 3f64.sqrt() * std;
     uniform_(t, -bound, bound)
 }
 
-/// Kaiming He's scale, normal.
+/// Kaiming (He) normal initialization.
 pub fn kaiming_normal_(t: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
     normal_(t, 0.0, nonlinearity.gain() / fan(t, mode)?.sqrt())
 }
 
-/// Glorot's scale, uniform.
+/// Xavier (Glorot) uniform initialization.
 pub fn xavier_uniform_(t: &Tensor, gain: f64) -> Result<()> {
     let (input, output) = fan_in_and_fan_out(t)?;
     let std = gain * (2.0 / (input + output) as f64).sqrt();
@@ -112,16 +112,16 @@ pub fn xavier_uniform_(t: &Tensor, gain: f64) -> Result<()> {
     uniform_(t, -bound, bound)
 }
 
-/// Glorot's scale, normal.
+/// Xavier (Glorot) normal initialization.
 pub fn xavier_normal_(t: &Tensor, gain: f64) -> Result<()> {
     let (input, output) = fan_in_and_fan_out(t)?;
     normal_(t, 0.0, gain * (2.0 / (input + output) as f64).sqrt())
 }
 
-/// A matrix whose rows or columns, whichever are fewer, are orthonormal, times `gain`. Further dimensions count as columns.
+/// Fills with a matrix whose rows or columns, whichever are fewer, are orthonormal, times `gain`. Trailing dimensions are flattened.
 pub fn orthogonal_(t: &Tensor, gain: f64) -> Result<()> {
     let [rows, rest @ ..] = t.shape() else {
-        return Err(Error::argument("orthogonal_", "expected at least 2 dimensions, found a number"));
+        return Err(Error::argument("orthogonal_", "expected at least 2 dimensions, found a 0-dim tensor"));
     };
     if rest.is_empty() {
         let message = format!("expected at least 2 dimensions, found shape {:?}", t.shape());
@@ -144,7 +144,7 @@ pub fn orthogonal_(t: &Tensor, gain: f64) -> Result<()> {
     })
 }
 
-/// A convolution's weight that passes its input on, as many channels as there are in each group.
+/// Fills a convolution's weight so that it preserves as many input channels as possible in each group.
 pub fn dirac_(t: &Tensor, groups: usize) -> Result<()> {
     let [out, inputs, kernel @ ..] = t.shape() else {
         return Err(Error::argument("dirac_", format!("expected 3 to 5 dimensions, found shape {:?}", t.shape())));
@@ -167,7 +167,7 @@ pub fn dirac_(t: &Tensor, groups: usize) -> Result<()> {
     })
 }
 
-/// Normal numbers between `low` and `high`; what falls outside is drawn again.
+/// Fills with normal values truncated to `low` and `high`; values outside are drawn again.
 pub fn trunc_normal_(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
     if [low, high, std].iter().any(|v| v.is_nan()) || low > high || std <= 0.0 {
         let message = format!("expected low <= high and std > 0, found {low}, {high} and {std}");
@@ -178,7 +178,7 @@ pub fn trunc_normal_(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Re
     no_grad(|| if inside > 0.3 { redraw(t, mean, std, low, high) } else { reject(t, mean, std, low, high) })
 }
 
-/// Most of the distribution is inside: draw normal numbers until all are.
+/// Most of the distribution is inside: draw normal values until all are.
 fn redraw(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
     // The bounds as the tensor's dtype sees them.
     let seen = |v: f64| ops::item(&Tensor::try_full([1], v, t.dtype())?);
@@ -224,7 +224,7 @@ fn reject(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
     Ok(())
 }
 
-/// The scale that linear and convolutional layers start from, for weight and bias.
+/// The default initialization of linear and convolutional layers, for weight and bias.
 pub(crate) fn default_weight_and_bias(weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     kaiming_uniform_(weight, FanMode::In, Nonlinearity::LeakyReLU(5f64.sqrt()))?;
     let (inputs, _) = fan_in_and_fan_out(weight)?;

@@ -1,7 +1,7 @@
-//! Layers, losses, optimisers, data and a training loop, with PyTorch's names, defaults and numbers.
+//! Layers, losses, optimizers, data loading and a training loop, with PyTorch's names, defaults and results.
 //!
 //! The same seed gives the same initial weights, the same order of samples and the same steps as PyTorch does on the CPU.
-//! This crate knows tensors and files; it knows no graph as data, no compiler and no terminal.
+//! This crate depends on tensors and files; it knows nothing of graphs as data, the compiler or terminals.
 #![forbid(unsafe_code)]
 
 pub mod data;

@@ -1,4 +1,4 @@
-//! Losses as modules: from an input and a target to a number.
+//! Losses as modules: from an input and a target to a scalar.
 //!
 //! ```
 //! use firebrand_core::Tensor;
@@ -20,10 +20,10 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
 
-/// What becomes of the losses of single elements.
+/// How the losses of single elements are reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// They stay.
+    /// No reduction.
     None,
     /// Their mean.
     #[default]
@@ -33,7 +33,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// The number by which ops know it.
+    /// The integer that ops take.
     fn code(self) -> i64 {
         match self {
             Reduction::None => 0,
@@ -43,7 +43,7 @@ impl Reduction {
     }
 }
 
-/// A loss of an input against a target; implemented for every module that is one.
+/// A loss of an input and a target; implemented for every module of that shape.
 pub trait Loss: Forward<(Tensor, Tensor), Output = Tensor> {
     /// The loss.
     fn loss(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
@@ -53,7 +53,7 @@ pub trait Loss: Forward<(Tensor, Tensor), Output = Tensor> {
 
 impl<L: Forward<(Tensor, Tensor), Output = Tensor> + ?Sized> Loss for L {}
 
-/// What is left of the losses of single elements.
+/// Reduces the losses of single elements.
 fn reduced(losses: &Tensor, reduction: Reduction) -> Result<Tensor> {
     match reduction {
         Reduction::None => Ok(losses.clone()),
@@ -74,19 +74,19 @@ macro_rules! losses {
         #[derive(Module)]
         pub struct $name {
             $($(#[$fdoc])* pub $field: $ty,)*
-            /// What becomes of the losses of single elements.
+            /// How the losses of single elements are reduced.
             #[module(skip)]
             pub reduction: Reduction,
             core: ModuleCore,
         }
 
         impl $name {
-            /// With PyTorch's defaults; fields may be changed.
+            /// Creates it with PyTorch's defaults; the fields are public.
             pub fn new() -> $name {
                 $name { $($field: $default,)* reduction: Reduction::Mean, core: ModuleCore::new() }
             }
 
-            /// With another reduction.
+            /// Sets the reduction.
             pub fn with_reduction(self, reduction: Reduction) -> $name {
                 $name { reduction, ..self }
             }
@@ -117,41 +117,41 @@ losses! {
     MSELoss(Pair) {} |m, (x, y), r| ops::mse_loss(x, y, r);
     /// Absolute difference.
     L1Loss(Pair) {} |m, (x, y), r| ops::l1_loss(x, y, r);
-    /// Absolute difference, rounded off near zero.
+    /// Absolute difference, quadratic near zero.
     SmoothL1Loss(Pair) {
-        /// How near.
+        /// The bound.
         beta: f64 = 1.0
     } |m, (x, y), r| ops::smooth_l1_loss(x, y, r, m.beta);
-    /// Squared near zero, straight beyond.
+    /// Quadratic near zero, linear beyond.
     HuberLoss(Pair) {
-        /// Where it changes.
+        /// The threshold between the two.
         delta: f64 = 1.0
     } |m, (x, y), r| ops::huber_loss(x, y, r, m.delta);
-    /// What the target's class is worth in nats, of scores `[batch, classes, …]`; targets are class numbers or
+    /// Cross entropy between scores `[batch, classes, …]` and targets, which are class indices or
     /// probabilities.
     CrossEntropyLoss(Pair) {
         /// Weights of the classes.
         weight: Option<Buffer> = None,
-        /// A class number that does not count.
+        /// A class index to ignore.
         ignore_index: i64 = -100,
-        /// How much probability all classes share.
+        /// Label smoothing: the probability spread over all classes.
         label_smoothing: f64 = 0.0
     } |m, (x, y), r| {
         ops::cross_entropy_loss(x, y, buffer(&m.weight).as_ref(), r, m.ignore_index.into(), m.label_smoothing)
     };
-    /// As [`CrossEntropyLoss`], of logarithms of probabilities.
+    /// Negative log likelihood: [`CrossEntropyLoss`] of log-probabilities.
     NLLLoss(Pair) {
         /// Weights of the classes.
         weight: Option<Buffer> = None,
-        /// A class number that does not count.
+        /// A class index to ignore.
         ignore_index: i64 = -100
     } |m, (x, y), r| ops::nll_loss_nd(x, y, buffer(&m.weight).as_ref(), r, m.ignore_index.into());
-    /// Two classes, of probabilities.
+    /// Binary cross entropy of probabilities.
     BCELoss(Pair) {
         /// Weights of the elements.
         weight: Option<Buffer> = None
     } |m, (x, y), r| ops::binary_cross_entropy(x, y, buffer(&m.weight).as_ref(), r);
-    /// Two classes, of scores.
+    /// Binary cross entropy of logits.
     BCEWithLogitsLoss(Pair) {
         /// Weights of the elements.
         weight: Option<Buffer> = None,
@@ -160,29 +160,29 @@ losses! {
     } |m, (x, y), r| {
         ops::binary_cross_entropy_with_logits(x, y, buffer(&m.weight).as_ref(), buffer(&m.pos_weight).as_ref(), r)
     };
-    /// Divergence of distributions; the input holds logarithms. The mean is over elements; `batchmean` is the sum divided
+    /// Kullback-Leibler divergence; the input holds log-probabilities. The mean is over elements; `batchmean` is the sum divided
     /// by the batch.
     KLDivLoss(Pair) {
-        /// Whether targets are logarithms too.
+        /// Whether targets are log-probabilities too.
         log_target: bool = false
     } |m, (x, y), r| ops::kl_div(x, y, r, m.log_target);
-    /// Counts against rates.
+    /// Negative log likelihood of counts under a Poisson distribution.
     PoissonNLLLoss(Pair) {
         /// Whether inputs are logarithms of rates.
         log_input: bool = true,
-        /// Whether Stirling's term is added.
+        /// Whether to add Stirling's approximation term.
         full: bool = false,
-        /// Keeps the logarithm from zero.
+        /// Added inside the logarithm for numerical stability.
         eps: f64 = 1e-8
     } |m, (x, y), r| ops::poisson_nll_loss(x, y, m.log_input, m.full, m.eps, r);
-    /// Targets of 1 and -1, logistic.
+    /// Logistic loss for targets of 1 and -1.
     SoftMarginLoss(Pair) {} |m, (x, y), r| ops::soft_margin_loss(x, y, r);
     /// Distances that should be small (1) or larger than the margin (-1).
     HingeEmbeddingLoss(Pair) {
         /// The margin.
         margin: f64 = 1.0
     } |m, (x, y), r| ops::hinge_embedding_loss(x, y, m.margin, r);
-    /// The class's score should exceed all others by the margin.
+    /// Multi-class margin loss: the target's score should exceed all others by the margin.
     MultiMarginLoss(Pair) {
         /// 1 or 2.
         p: i64 = 1,
@@ -193,9 +193,9 @@ losses! {
     } |m, (x, y), r| {
         ops::multi_margin_loss(x, y, m.p.into(), m.margin.into(), buffer(&m.weight).as_ref(), r)
     };
-    /// Each of several classes' scores should exceed all others by one.
+    /// Multi-label margin loss: the scores of the target classes should exceed all others by 1.
     MultiLabelMarginLoss(Pair) {} |m, (x, y), r| ops::multilabel_margin_loss(x, y, r);
-    /// Several classes at once, each logistic, of scores `[batch, classes]`.
+    /// Multi-label binary cross entropy of scores `[batch, classes]`.
     MultiLabelSoftMarginLoss(Pair) {
         /// Weights of the classes.
         weight: Option<Buffer> = None
@@ -206,9 +206,9 @@ losses! {
         let each = buffer(&m.weight).map_or(Ok(each.clone()), |w| ops::mul(&each, &w))?;
         reduced(&ops::mean_dim(&each, Some(&[-1]), false, None)?, m.reduction)
     };
-    /// Of a mean, a target and a variance: what the target is worth in nats.
+    /// Gaussian negative log likelihood of a mean, a target and a variance.
     GaussianNLLLoss(Triple) {
-        /// Whether the constant term is added.
+        /// Whether to add the constant term.
         full: bool = false,
         /// Smallest variance.
         eps: f64 = 1e-6
@@ -222,25 +222,25 @@ losses! {
         let constant = if m.full { 0.5 * (2.0 * std::f64::consts::PI).ln() } else { 0.0 };
         reduced(&ops::add_scalar(&ops::mul_scalar(&each, 0.5.into())?, constant.into(), 1.into())?, m.reduction)
     };
-    /// The first input should rank higher (1) or lower (-1) than the second; the target comes third.
+    /// Ranking loss: the first input should rank higher (1) or lower (-1) than the second; the target is the third input.
     MarginRankingLoss(Triple) {
-        /// By how much.
+        /// The margin.
         margin: f64 = 0.0
     } |m, (a, b, y), r| ops::margin_ranking_loss(a, b, y, m.margin, r);
-    /// Angles that should be small (1) or large (-1); the target comes third.
+    /// Cosine embedding loss: angles should be small (1) or large (-1); the target is the third input.
     CosineEmbeddingLoss(Triple) {
-        /// Cosine that is small enough.
+        /// The margin: a cosine below it is small enough.
         margin: f64 = 0.0
     } |m, (a, b, y), r| ops::cosine_embedding_loss(a, b, y, m.margin, r);
-    /// Of anchor, positive and negative: the positive should be nearer by the margin.
+    /// Triplet loss of anchor, positive and negative: the positive should be nearer by the margin.
     TripletMarginLoss(Triple) {
         /// The margin.
         margin: f64 = 1.0,
-        /// Which norm.
+        /// Order of the norm.
         p: f64 = 2.0,
-        /// Keeps norms from zero.
+        /// Lower bound of norms, for numerical stability.
         eps: f64 = 1e-6,
-        /// Whether the positive may stand in for the anchor.
+        /// Whether to use the positive in place of the anchor if it is nearer to the negative.
         swap: bool = false
     } |m, (a, p, n), r| ops::triplet_margin_loss(a, p, n, m.margin, m.p, m.eps, m.swap, r);
 }

@@ -11,9 +11,9 @@ use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor,
 use firebrand_core::{Error, Result, Tensor, ops};
 use indexmap::IndexMap;
 
-/// A parameter that is computed from others, which are its own.
+/// A parameter that is computed from other parameters, which it owns.
 pub trait Parametrization: Module {
-    /// Its present value, with history.
+    /// Its current value, with history.
     fn compute(&self) -> Result<Tensor>;
 }
 
@@ -81,7 +81,7 @@ impl<I: TensorTree, L: Forward<I>, P: Parametrization> Forward<I> for Parametriz
     }
 }
 
-/// An own parameter of a layer.
+/// A parameter owned by the layer itself.
 fn parameter_of(layer: &dyn Module, name: &str) -> Result<Parameter> {
     let all = layer.named_parameters();
     let found = all.iter().find(|(path, _)| path == name).map(|(_, p)| p.clone());
@@ -118,7 +118,7 @@ impl<L: Module, P: Parametrization> Parametrized<L, P> {
     }
 }
 
-/// Length and direction apart: `g · v / ‖v‖`.
+/// Length and direction separately: `g · v / ‖v‖`.
 #[derive(Module)]
 pub struct WeightNorm {
     /// The length, `g`.
@@ -232,7 +232,7 @@ impl Parametrization for SpectralNorm {
 pub struct SpectralNormOptions {
     /// Iterations at every call in training mode.
     pub n_power_iterations: usize,
-    /// Keeps norms from zero.
+    /// Lower bound of norms, for numerical stability.
     pub eps: f64,
     /// The dimension of the outputs: 0, but 1 for transposed convolutions.
     pub dim: usize,

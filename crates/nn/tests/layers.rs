@@ -543,7 +543,7 @@ fn parameters_as_a_vector() -> Result<()> {
     vector_to_parameters(&Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]), layer.parameters())?;
     assert_eq!(layer.bias.as_ref().expect("has one").to_vec::<f32>(), [5.0, 6.0]);
     assert_eq!(parameters_to_vector(layer.parameters())?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    expect!["vector_to_parameters: expected a vector of 6 numbers, found shape [1]"]
+    expect!["vector_to_parameters: expected a vector of 6 elements, found shape [1]"]
         .assert_eq(&vector_to_parameters(&Tensor::new(&[1.0f32]), layer.parameters()).unwrap_err().to_string());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Optimisers and schedules against PyTorch's numbers (`golden/nn/optim.json`), in every implementation.
+//! Optimizers and schedules against PyTorch's numbers (`golden/nn/optim.json`), in every implementation.
 
 use expect_test::expect;
 use firebrand_core::random::{Generator, with_generator};
@@ -182,7 +182,7 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
             },
         )
         .map(|o| Box::new(o) as _),
-        other => panic!("no optimiser {other}"),
+        other => panic!("no optimizer {other}"),
     };
     result.expect("golden settings are valid")
 }
@@ -283,7 +283,7 @@ fn a_run_of_pytorch_continues_here() {
     }
     assert_eq!(runs.len(), 14);
     let error = StateDict::from_torch(&Object::List(runs)).expect_err("no state").to_string();
-    assert!(error.contains("expected an optimiser's `state_dict`"), "{error}");
+    assert!(error.contains("expected an optimizer's `state_dict`"), "{error}");
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn metrics() -> Result<()> {
     assert_eq!(accuracy(&scores, &Tensor::new(&[1i64, 0, 0]))?, 2.0 / 3.0);
     let matrix = ConfusionMatrix::new(2, &[1, 0, 0], &[1, 0, 1])?;
     assert_eq!((matrix.counts.clone(), matrix.accuracy()), (vec![vec![1, 1], vec![0, 1]], 2.0 / 3.0));
-    expect!["ConfusionMatrix: expected class numbers below 2, found 2 and 0"]
+    expect!["ConfusionMatrix: expected class indices below 2, found 2 and 0"]
         .assert_eq(&ConfusionMatrix::new(2, &[2], &[0]).unwrap_err().to_string());
     let folder = tempfile::tempdir().expect("a folder");
     EventWriter::new(folder.path())?.scalar("loss", 1, 0.5)?;

@@ -1,12 +1,12 @@
-//! Tables of numbers as text: rows of fields between commas (or another separator), with or without a line of names.
+//! Numeric tables as text (CSV): fields separated by commas or another character, with or without a header line.
 
 use firebrand_core::{Error, Result, Tensor};
 use std::path::Path;
 
-/// How a table is written.
+/// The format of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct CsvOptions {
-    /// What stands between fields.
+    /// Field separator.
     pub separator: char,
     /// Whether the first line holds names.
     pub header: bool,
@@ -26,7 +26,7 @@ pub fn read_csv(path: impl AsRef<Path>, options: &CsvOptions) -> Result<(Vec<Str
     })
 }
 
-/// As [`read_csv`], of text. Empty fields are not a number (NaN).
+/// As [`read_csv`], from text. Empty fields are NaN.
 pub fn parse_csv(text: &str, options: &CsvOptions) -> Result<(Vec<String>, Tensor)> {
     let refused = |line: usize, what: String| Error::argument("read_csv", format!("line {}: {what}", line + 1));
     let budget = super::budget(text.as_bytes());

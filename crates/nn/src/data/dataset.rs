@@ -1,9 +1,9 @@
-//! Data sets: samples by number, and how several samples become one batch.
+//! Datasets: samples by index, and how samples are collated into batches.
 
 use firebrand_core::{Error, Result, Tensor, ops};
 use std::sync::Arc;
 
-/// Several samples as one batch, along a new first dimension.
+/// Collates samples into a batch, along a new first dimension.
 pub trait Collate: Send + Sized + 'static {
     /// The batch. There is at least one sample.
     fn collate(samples: Vec<Self>) -> Result<Self>;
@@ -29,15 +29,15 @@ impl<const N: usize> Collate for [Tensor; N] {
     }
 }
 
-/// Samples by number.
+/// Samples by index.
 pub trait Dataset: Send + Sync + 'static {
     /// A sample, and also a batch of samples.
     type Sample: Collate;
 
-    /// How many samples there are.
+    /// Number of samples.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -72,7 +72,7 @@ pub struct TensorDataset<const N: usize> {
 }
 
 impl<const N: usize> TensorDataset<N> {
-    /// Of tensors with equally many rows.
+    /// From tensors with the same number of rows.
     pub fn new(tensors: [Tensor; N]) -> Result<TensorDataset<N>> {
         let rows: Vec<Option<usize>> = tensors.iter().map(|t| t.shape().first().copied()).collect();
         match rows.first() {
@@ -117,7 +117,7 @@ pub struct Subset<D> {
 }
 
 impl<D: Dataset> Subset<D> {
-    /// The samples with these numbers, in this order.
+    /// The samples at these indices, in this order.
     pub fn new(dataset: Arc<D>, indices: Vec<usize>) -> Result<Subset<D>> {
         if let Some(bad) = indices.iter().find(|i| **i >= dataset.len()) {
             let message = format!("there is no sample {bad}, the set has {}", dataset.len());
@@ -140,14 +140,14 @@ impl<D: Dataset> Dataset for Subset<D> {
     }
 }
 
-/// Samples of another set, changed one by one (augmentation). Random numbers drawn in it come from the loader's streams.
+/// Samples of another dataset, transformed one by one (augmentation). Random values drawn in it come from the loader's streams.
 pub struct Map<D, F> {
     dataset: D,
     f: F,
 }
 
 impl<D: Dataset, S: Collate, F: Fn(D::Sample) -> Result<S> + Send + Sync + 'static> Map<D, F> {
-    /// `f` of every sample.
+    /// Applies `f` to every sample.
     pub fn new(dataset: D, f: F) -> Map<D, F> {
         Map { dataset, f }
     }
@@ -163,7 +163,7 @@ impl<D: Dataset, S: Collate, F: Fn(D::Sample) -> Result<S> + Send + Sync + 'stat
     }
 }
 
-/// Parts of a set with these shares of it (they sum to 1), drawn with the default generator as PyTorch does.
+/// Random parts of a dataset with these fractions (they sum to 1), drawn from the default generator as PyTorch does.
 pub fn random_split<D: Dataset>(dataset: D, shares: &[f64]) -> Result<Vec<Subset<D>>> {
     let total: f64 = shares.iter().sum();
     if shares.iter().any(|s| !(0.0..=1.0).contains(s)) || (total - 1.0).abs() > 1e-9 {

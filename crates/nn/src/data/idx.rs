@@ -10,7 +10,7 @@ fn refused(message: impl Into<String>) -> Error {
     Error::argument("read_idx", message)
 }
 
-/// What a tensor may have.
+/// Largest number of dimensions.
 const MOST_DIMS: usize = 64;
 
 /// Reads an IDX file, compressed by gzip or not.
@@ -23,7 +23,7 @@ pub fn parse_idx(bytes: &[u8]) -> Result<Tensor> {
     parse_idx_within(bytes, &super::budget(bytes))
 }
 
-/// As [`parse_idx`], within a budget of the caller's.
+/// As [`parse_idx`], within the caller's budget.
 pub fn parse_idx_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     match bytes {
         [0x1F, 0x8B, ..] => elements(&unpacked(bytes, budget)?, budget),

@@ -4,7 +4,7 @@ use super::{Dataset, read_png, read_pnm};
 use firebrand_core::{Error, Result, Tensor, ops};
 use std::path::{Path, PathBuf};
 
-/// PNG, PGM and PPM images by class: an f32 image `[channels, height, width]` from 0 to 1, and an i64 class number.
+/// PNG, PGM and PPM images by class: an f32 image `[channels, height, width]` from 0 to 1, and an i64 class index.
 pub struct ImageFolder {
     classes: Vec<String>,
     samples: Vec<(PathBuf, i64)>,
@@ -47,7 +47,7 @@ impl ImageFolder {
         Ok(found)
     }
 
-    /// Names of the classes, by number.
+    /// Names of the classes, by index.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }

@@ -11,18 +11,18 @@ use firebrand_core::{DType, Result, Tensor, ops};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// How a [`DataLoader`] goes about it.
+/// Options of a [`DataLoader`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderOptions {
     /// Samples per batch.
     pub batch_size: usize,
-    /// Whether every pass is in an order of its own.
+    /// Whether to shuffle the samples in every pass.
     pub shuffle: bool,
-    /// Whether a last batch that is not full is left out.
+    /// Whether to drop the last batch if it is incomplete.
     pub drop_last: bool,
-    /// Threads that make batches; with none they are made when asked for.
+    /// Threads that make batches; with 0 they are made on demand.
     pub num_workers: usize,
-    /// Batches that each worker makes ahead.
+    /// Batches that each worker prefetches.
     pub prefetch_factor: usize,
 }
 
@@ -33,13 +33,13 @@ impl LoaderOptions {
     }
 }
 
-/// A data set and how to go through it.
+/// Iterates over a dataset in batches.
 pub struct DataLoader<D> {
     dataset: Arc<D>,
     options: LoaderOptions,
 }
 
-/// A number from the default generator, as PyTorch draws seeds.
+/// A seed from the default generator, drawn as PyTorch does.
 fn draw_seed() -> Result<u64> {
     let seed = Tensor::empty([1], DType::I64);
     ops::random_(&seed)?;
@@ -47,7 +47,7 @@ fn draw_seed() -> Result<u64> {
 }
 
 impl<D: Dataset> DataLoader<D> {
-    /// Goes through `dataset`.
+    /// Creates a loader of `dataset`.
     pub fn new(dataset: D, options: LoaderOptions) -> DataLoader<D> {
         DataLoader {
             dataset: Arc::new(dataset),
@@ -60,12 +60,12 @@ impl<D: Dataset> DataLoader<D> {
         &self.dataset
     }
 
-    /// How it goes about it.
+    /// The options.
     pub fn options(&self) -> &LoaderOptions {
         &self.options
     }
 
-    /// How many batches a pass has.
+    /// Number of batches per pass.
     pub fn len(&self) -> usize {
         let (n, size) = (self.dataset.len(), self.options.batch_size);
         if self.options.drop_last { n / size } else { n.div_ceil(size) }
@@ -76,12 +76,12 @@ impl<D: Dataset> DataLoader<D> {
         self.len() == 0
     }
 
-    /// One pass.
+    /// One pass over the data.
     pub fn iter(&self) -> Batches<D> {
         self.iter_from(0)
     }
 
-    /// One pass without its first batches, which are not made: to continue a pass that was left.
+    /// One pass that skips its first batches without making them: to resume a pass.
     pub fn iter_from(&self, first: usize) -> Batches<D> {
         match self.plan(first) {
             Ok((plan, seed)) => self.start(plan, seed, first),

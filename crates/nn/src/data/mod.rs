@@ -1,4 +1,4 @@
-//! Data sets, and loaders that turn them into batches.
+//! Datasets, and loaders that turn them into batches.
 //!
 //! Readers of files take regular files only, never panic, and allocate no more than a [`firebrand_io::Budget`] allows.
 //! With the same seed a shuffling loader visits samples in the order PyTorch's does; see [`DataLoader`].
@@ -35,14 +35,14 @@ use firebrand_core::{Error, Result};
 use firebrand_io::Budget;
 use std::path::Path;
 
-/// Reads a regular file and lets `parse` make something of its bytes; errors name the file.
+/// Reads a regular file and parses its bytes; errors name the file.
 fn read_file<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     let bytes = firebrand_io::read_regular(path).map_err(Error::user)?;
     let in_file = |e| Error::user(format!("{}: {e}", firebrand_io::plain(&path.display().to_string())));
     parse(&bytes).map_err(in_file)
 }
 
-/// What parsing these bytes may cost.
+/// The memory budget for parsing these bytes.
 fn budget(bytes: &[u8]) -> Budget {
     Budget::for_input(bytes.len() as u64)
 }

@@ -1,5 +1,5 @@
-//! PNG images: grey or colour, 8 bits a channel after palettes and 16-bit values are brought to that; an alpha channel is
-//! left out, since models are fed colours.
+//! PNG images: gray or color, converted to 8 bits per channel; an alpha channel is
+//! dropped.
 
 use firebrand_core::{Error, Result, Tensor};
 use firebrand_io::Budget;
@@ -20,7 +20,7 @@ pub fn parse_png(bytes: &[u8]) -> Result<Tensor> {
     parse_png_within(bytes, &super::budget(bytes))
 }
 
-/// As [`parse_png`], within a budget of the caller's: what the header claims is compared with it before anything is made.
+/// As [`parse_png`], within the caller's budget: the header's claims are checked against it before anything is allocated.
 pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let most = usize::try_from(budget.limit()).unwrap_or(usize::MAX);
     let mut decoder = Decoder::new_with_limits(std::io::Cursor::new(bytes), Limits { bytes: most });

@@ -1,4 +1,4 @@
-//! Images in the portable formats PGM (`P5`, grey) and PPM (`P6`, colour), 8 bits a channel.
+//! Images in the portable formats PGM (`P5`, gray) and PPM (`P6`, color), 8 bits per channel.
 //!
 //! Every image program writes them (`convert photo.jpg photo.ppm`).
 

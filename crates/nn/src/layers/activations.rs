@@ -14,7 +14,7 @@ macro_rules! activations {
         }
 
         impl $name {
-            /// With PyTorch's defaults; fields may be changed.
+            /// Creates it with PyTorch's defaults; the fields are public.
             pub fn new() -> $name {
                 $name { $($field: $default,)* core: ModuleCore::new() }
             }
@@ -41,9 +41,9 @@ activations! {
     ReLU {} |m, x| ops::relu(x);
     /// `min(max(x, 0), 6)`.
     ReLU6 {} |m, x| ops::relu6(x);
-    /// The logistic function.
+    /// The logistic function, `1 / (1 + exp(-x))`.
     Sigmoid {} |m, x| ops::sigmoid(x);
-    /// Its logarithm.
+    /// The logarithm of the sigmoid.
     LogSigmoid {} |m, x| ops::log_sigmoid(x);
     /// The hyperbolic tangent.
     Tanh {} |m, x| ops::tanh(x);
@@ -55,86 +55,86 @@ activations! {
     SiLU {} |m, x| ops::silu(x);
     /// `x · tanh(softplus(x))`.
     Mish {} |m, x| ops::mish(x);
-    /// A sigmoid of three straight pieces.
+    /// A piecewise linear sigmoid.
     Hardsigmoid {} |m, x| ops::hardsigmoid(x);
-    /// `x` times that.
+    /// `x · hardsigmoid(x)`.
     Hardswish {} |m, x| ops::hardswish(x);
-    /// The scaled exponential unit of self-normalising networks.
+    /// The scaled exponential linear unit of self-normalizing networks.
     SELU {} |m, x| ops::selu(x);
-    /// `x` times the normal distribution's share below `x`.
+    /// `x` times the standard normal distribution function at `x`.
     GELU {
-        /// Whether the hyperbolic tangent stands in for it.
+        /// Whether to use the tanh approximation.
         tanh: bool = false
     } |m, x| ops::gelu(x, if m.tanh { "tanh" } else { "none" });
-    /// `x`, or exponential below zero.
+    /// `x` above zero, `alpha · (exp(x) - 1)` below.
     ELU {
-        /// Depth below zero.
+        /// The negated limit at -∞.
         alpha: f64 = 1.0
     } |m, x| ops::elu(x, m.alpha.into(), 1.into(), 1.into());
-    /// As [`ELU`], with a continuous derivative for any depth.
+    /// As [`ELU`], with a continuous derivative for any `alpha`.
     CELU {
-        /// Depth below zero.
+        /// The negated limit at -∞.
         alpha: f64 = 1.0
     } |m, x| ops::celu(x, m.alpha.into());
-    /// `x`, or a slope below zero.
+    /// `x` above zero, `negative_slope · x` below.
     LeakyReLU {
-        /// The slope.
+        /// Slope below zero.
         negative_slope: f64 = 0.01
     } |m, x| ops::leaky_relu(x, m.negative_slope.into());
-    /// As [`LeakyReLU`] with slopes drawn at random while training.
+    /// As [`LeakyReLU`], with random slopes in training.
     RReLU {
         /// Smallest slope.
         lower: f64 = 1.0 / 8.0,
         /// Largest slope.
         upper: f64 = 1.0 / 3.0
     } |m, x| ops::rrelu(x, m.lower.into(), m.upper.into(), m.is_training());
-    /// Cut off on both sides.
+    /// Limits values to a range.
     Hardtanh {
         /// Smallest value.
         min_val: f64 = -1.0,
         /// Largest value.
         max_val: f64 = 1.0
     } |m, x| ops::hardtanh(x, m.min_val.into(), m.max_val.into());
-    /// Zero near zero.
+    /// Replaces values near zero with zero.
     Hardshrink {
-        /// How near.
+        /// The bound.
         lambd: f64 = 0.5
     } |m, x| ops::hardshrink(x, m.lambd.into());
-    /// Zero near zero, and moved towards it elsewhere.
+    /// Moves values toward zero by `lambd`, and those nearer to zero.
     Softshrink {
-        /// How near, and how far.
+        /// The bound, and the amount.
         lambd: f64 = 0.5
     } |m, x| ops::softshrink(x, m.lambd.into());
-    /// A smooth rectifier.
+    /// A smooth form of ReLU: `log(1 + exp(beta · x)) / beta`.
     Softplus {
-        /// Sharpness.
+        /// Sharpness; the larger, the closer to ReLU.
         beta: f64 = 1.0,
-        /// From where on it is the identity.
+        /// Above this it is the identity.
         threshold: f64 = 20.0
     } |m, x| ops::softplus(x, m.beta.into(), m.threshold.into());
-    /// Half of the elements gated by the other half.
+    /// Multiplies one half of the elements by the sigmoid of the other half.
     GLU {
-        /// The dimension that is halved.
+        /// Dimension to halve.
         dim: i64 = -1
     } |m, x| ops::glu(x, m.dim);
-    /// Exponentials that sum to one.
+    /// Exponentials, normalized to sum to 1.
     Softmax {
-        /// Along which dimension.
+        /// Dimension to normalize along.
         dim: i64 = -1
     } |m, x| ops::softmax(x, m.dim, None);
     /// [`Softmax`] over the channels of images.
     Softmax2d {} |m, x| ops::softmax(x, -3, None);
-    /// Their logarithms.
+    /// The logarithm of [`Softmax`].
     LogSoftmax {
-        /// Along which dimension.
+        /// Dimension to normalize along.
         dim: i64 = -1
     } |m, x| ops::log_softmax(x, m.dim, None);
-    /// [`Softmax`] of the negative.
+    /// [`Softmax`] of the negated input.
     Softmin {
-        /// Along which dimension.
+        /// Dimension to normalize along.
         dim: i64 = -1
     } |m, x| ops::softmax(&ops::neg(x)?, m.dim, None);
-    /// `x`, or a constant at or below a threshold.
+    /// `x` above a threshold, a constant elsewhere.
     Threshold {
         /// The threshold.
         threshold: f64 = 0.0,
@@ -143,16 +143,16 @@ activations! {
     } |m, x| ops::threshold(x, m.threshold.into(), m.value.into());
 }
 
-/// As [`LeakyReLU`] with slopes that are trained.
+/// As [`LeakyReLU`], with learnable slopes.
 #[derive(Module)]
 pub struct PReLU {
-    /// The slopes: one, or one for each channel.
+    /// The slopes: one, or one per channel.
     pub weight: Parameter,
     core: ModuleCore,
 }
 
 impl PReLU {
-    /// So many slopes, all 0.25 at the start.
+    /// With this many slopes, initially 0.25.
     #[track_caller]
     pub fn new(num_parameters: usize) -> PReLU {
         PReLU { weight: super::options::built(filled(&[num_parameters], 0.25)), core: ModuleCore::new() }

@@ -10,24 +10,24 @@ use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Error, Result, SymInt, Tensor, ops};
 
 options! {
-    /// What a [`MultiheadAttention`] layer is made of.
+    /// Options of a [`MultiheadAttention`] layer.
     pub struct MultiheadAttentionOptions(
-        /// Size of the elements.
+        /// Size of each element of the sequence.
         embed_dim: usize,
-        /// Parts that elements are cut into, each attending by itself.
+        /// Number of heads, which split each element.
         num_heads: usize,
     ) {
-        /// Dropout of attention weights.
+        /// Dropout probability of the attention weights.
         dropout: f64 = 0.0,
-        /// Whether something is added in the projections.
+        /// Whether the projections have a learnable bias.
         bias: bool = true,
-        /// Whether the batch is the first dimension.
+        /// Whether inputs have the batch as their first dimension.
         batch_first: bool = false,
     }
 }
 
 impl MultiheadAttentionOptions {
-    /// The layer, with initial values drawn from the default generator.
+    /// Builds the layer, with initial values from the default generator.
     pub fn build(self) -> Result<MultiheadAttention> {
         let (e, heads) = (self.embed_dim, self.num_heads);
         if heads == 0 || !e.is_multiple_of(heads) {
@@ -45,43 +45,43 @@ impl MultiheadAttentionOptions {
     }
 }
 
-/// What a call of [`MultiheadAttention::attend`] may say besides its inputs.
+/// Optional arguments of [`MultiheadAttention::attend`].
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
     /// `[batch, length of keys]`: keys to ignore.
     pub key_padding_mask: Option<Tensor>,
-    /// `[queries, keys]` or `[batch * heads, queries, keys]`: pairs to ignore, or numbers to add to the scores.
+    /// `[queries, keys]` or `[batch * heads, queries, keys]`: pairs to ignore, or values to add to the scores.
     pub attn_mask: Option<Tensor>,
-    /// Whether a query sees earlier keys only.
+    /// Whether a query attends to earlier keys only.
     pub is_causal: bool,
-    /// Whether the weights are wanted too, averaged over heads.
+    /// Whether to return the weights too, averaged over heads.
     pub need_weights: bool,
 }
 
-/// What attention gives.
+/// The result of attention.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    /// Like the query.
+    /// The output, shaped like the query.
     pub output: Tensor,
-    /// `[batch, queries, keys]`, if they were wanted.
+    /// `[batch, queries, keys]`, if asked for.
     pub weights: Option<Tensor>,
 }
 
-/// Weighted means of projected values, the weights from projected queries and keys.
+/// Multi-head attention: weighted means of projected values, with weights from projected queries and keys.
 #[derive(Module)]
 pub struct MultiheadAttention {
-    /// Of query, key and value, below each other.
+    /// Projections of query, key and value, stacked.
     pub in_proj_weight: Parameter,
-    /// Of query, key and value, behind each other.
+    /// Biases of query, key and value, concatenated.
     pub in_proj_bias: Option<Parameter>,
-    /// Of the result.
+    /// Projection of the result.
     pub out_proj: Linear,
     #[module(skip)]
     options: MultiheadAttentionOptions,
     core: ModuleCore,
 }
 
-/// A mask as numbers to add.
+/// A mask as values to add to the scores.
 fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     if mask.dtype() != DType::Bool {
         return mask.try_to_dtype(dtype);
@@ -91,7 +91,7 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
 }
 
 impl MultiheadAttention {
-    /// With PyTorch's defaults.
+    /// Creates the layer with PyTorch's defaults.
     #[track_caller]
     pub fn new(embed_dim: usize, num_heads: usize) -> MultiheadAttention {
         built(MultiheadAttentionOptions::new(embed_dim, num_heads).build())
@@ -112,7 +112,7 @@ impl MultiheadAttention {
         ops::transpose(&ops::reshape(x, &sizes)?, 1, 2)
     }
 
-    /// All masks as one to add, if there are any.
+    /// All masks combined into one to add, if there are any.
     fn mask(&self, q: &Tensor, k: &Tensor, options: &AttentionOptions) -> Result<Option<Tensor>> {
         let (dtype, b, h) = (q.dtype(), q.size(0), SymInt::from(self.options.num_heads));
         let (queries, keys) = (q.size(2), k.size(2));
@@ -186,7 +186,7 @@ impl MultiheadAttention {
     }
 }
 
-/// Of query, key and value; [`MultiheadAttention::attend`] takes masks too.
+/// Attention of a query to a key and a value; [`MultiheadAttention::attend`] takes masks too.
 impl Forward<(Tensor, Tensor, Tensor)> for MultiheadAttention {
     type Output = Tensor;
     fn forward(&self, (query, key, value): &(Tensor, Tensor, Tensor)) -> Result<Tensor> {
@@ -194,7 +194,7 @@ impl Forward<(Tensor, Tensor, Tensor)> for MultiheadAttention {
     }
 }
 
-/// Of a sequence to itself.
+/// Self-attention.
 impl Forward for MultiheadAttention {
     type Output = Tensor;
     fn forward(&self, x: &Tensor) -> Result<Tensor> {

@@ -1,4 +1,4 @@
-//! Normalisation with statistics of the batch (batch norm) or of each sample (instance norm), per channel.
+//! Normalization by the statistics of the batch (batch norm) or of each sample (instance norm), per channel.
 
 use super::options::{built, filled, options};
 use firebrand_core::autograd::no_grad;
@@ -11,24 +11,24 @@ macro_rules! channel_norm {
         track: $track:literal, |$m:ident, $x:ident, $momentum:ident| $forward:expr
     ) => {
         options! {
-            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            #[doc = concat!("Options of a [`", stringify!($name), "`] layer.")]
             pub struct $options(
-                /// Channels.
+                /// Number of channels.
                 num_features: usize,
             ) {
-                /// Keeps the denominator from zero.
+                /// Added to the denominator for numerical stability.
                 eps: f64 = 1e-5,
-                /// Share of the batch in the running statistics; `None` averages over all batches.
+                /// Weight of the batch in the running statistics; `None` averages over all batches.
                 momentum: Option<f64> = Some(0.1),
-                /// Whether channels are scaled and shifted afterwards.
+                /// Whether channels have a learnable scale and shift.
                 affine: bool = $affine,
-                /// Whether running statistics are kept, for evaluation mode.
+                /// Whether to keep running statistics for evaluation mode.
                 track_running_stats: bool = $track,
             }
         }
 
         impl $options {
-            /// The layer: scale 1, shift 0, running mean 0, running variance 1.
+            /// Builds the layer: scale 1, shift 0, running mean 0, running variance 1.
             pub fn build(self) -> Result<$name> {
                 let n = self.num_features;
                 let affine = |value| self.affine.then(|| filled(&[n], value)).transpose();
@@ -49,15 +49,15 @@ macro_rules! channel_norm {
         #[doc = concat!("Input: `", $shape, "`.")]
         #[derive(Module)]
         pub struct $name {
-            /// Scale.
+            /// Learnable scale.
             pub weight: Option<Parameter>,
-            /// Shift.
+            /// Learnable shift.
             pub bias: Option<Parameter>,
             /// Mean for evaluation mode.
             pub running_mean: Option<Buffer>,
             /// Variance for evaluation mode.
             pub running_var: Option<Buffer>,
-            /// How many batches the statistics have seen.
+            /// Number of batches in the statistics.
             pub num_batches_tracked: Option<Buffer>,
             #[module(skip)]
             options: $options,
@@ -65,13 +65,13 @@ macro_rules! channel_norm {
         }
 
         impl $name {
-            /// With PyTorch's defaults.
+            /// Creates the layer with PyTorch's defaults.
             #[track_caller]
             pub fn new(num_features: usize) -> $name {
                 built($options::new(num_features).build())
             }
 
-            /// What it was made of.
+            /// The options it was built with.
             pub fn options(&self) -> &$options {
                 &self.options
             }
@@ -103,7 +103,7 @@ macro_rules! channel_norm {
 macro_rules! batch_norm {
     ($name:ident, $options:ident, $dims:pat, $shape:literal) => {
         channel_norm!(
-            "Normalises each channel over the batch; in evaluation mode with the running statistics.",
+            "Normalizes each channel over the batch; in evaluation mode with the running statistics.",
             $name, $options, dims: $dims, $shape, affine: true, track: true,
             |m, x, momentum| {
                 let (mean, var) = (Self::buffer(&m.running_mean), Self::buffer(&m.running_var));
@@ -124,7 +124,7 @@ batch_norm!(BatchNorm3d, BatchNorm3dOptions, 5, "[batch, channels, depth, height
 macro_rules! instance_norm {
     ($name:ident, $options:ident, $batched:literal, $dims:pat, $shape:literal) => {
         channel_norm!(
-            "Normalises each channel of each sample by itself.",
+            "Normalizes each channel of each sample by itself.",
             $name, $options, dims: $dims, $shape, affine: false, track: false,
             |m, x, momentum| {
                 let (mean, var) = (Self::buffer(&m.running_mean), Self::buffer(&m.running_var));

@@ -1,4 +1,4 @@
-//! Modules made of modules: in sequence, by number, by name.
+//! Containers: modules in sequence, by index, by name.
 
 use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor};
 use firebrand_core::{Result, Tensor};
@@ -8,7 +8,7 @@ use std::ops::Index;
 /// Any layer from one tensor to one tensor.
 pub type AnyLayer = Box<dyn Forward<Tensor, Output = Tensor>>;
 
-/// Layers one after the other; [`sequential!`](crate::sequential) makes one. Its children are called `0`, `1`, ….
+/// Layers that run in order; [`sequential!`](crate::sequential) makes one. Its children are named `0`, `1`, ….
 #[derive(Default)]
 pub struct Sequential {
     layers: Vec<AnyLayer>,
@@ -16,12 +16,12 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// Without layers, which is the identity.
+    /// An empty container, which is the identity.
     pub fn new() -> Sequential {
         Sequential::default()
     }
 
-    /// With one more layer at the end.
+    /// Appends a layer.
     pub fn then(mut self, layer: impl Forward<Tensor, Output = Tensor> + 'static) -> Sequential {
         self.layers.push(Box::new(layer));
         self
@@ -55,7 +55,7 @@ impl Forward for Sequential {
     }
 }
 
-/// Layers one after the other: `sequential![Linear::new(2, 8), ReLU::new(), Linear::new(8, 1)]`.
+/// Layers that run in order: `sequential![Linear::new(2, 8), ReLU::new(), Linear::new(8, 1)]`.
 #[macro_export]
 macro_rules! sequential {
     ($($layer:expr),* $(,)?) => {
@@ -63,14 +63,14 @@ macro_rules! sequential {
     };
 }
 
-/// Modules by number. A `Vec` of modules as a field does the same without a node of its own in the tree.
+/// Modules by index. A `Vec` of modules as a field does the same without adding a node to the tree.
 pub struct ModuleList<M> {
     modules: Vec<M>,
     core: ModuleCore,
 }
 
 impl<M: Module> ModuleList<M> {
-    /// These modules.
+    /// A container of these modules.
     pub fn new(modules: impl IntoIterator<Item = M>) -> ModuleList<M> {
         ModuleList { modules: modules.into_iter().collect(), core: ModuleCore::new() }
     }
@@ -101,13 +101,13 @@ pub struct ModuleDict<M> {
 }
 
 impl<M: Module> ModuleDict<M> {
-    /// These modules.
+    /// A container of these modules.
     pub fn new<S: Into<String>>(modules: impl IntoIterator<Item = (S, M)>) -> ModuleDict<M> {
         let modules = modules.into_iter().map(|(name, m)| (name.into(), m)).collect();
         ModuleDict { modules, core: ModuleCore::new() }
     }
 
-    /// The module of this name.
+    /// The module with this name.
     pub fn get(&self, name: &str) -> Option<&M> {
         self.modules.get(name)
     }
@@ -121,7 +121,7 @@ impl<M: Module> ModuleDict<M> {
 impl<M> Index<&str> for ModuleDict<M> {
     type Output = M;
     /// # Panics
-    /// If there is no module of this name.
+    /// If there is no module with this name.
     fn index(&self, name: &str) -> &M {
         &self.modules[name]
     }

@@ -1,30 +1,30 @@
-//! Convolutions over one, two and three dimensions.
+//! Convolution layers over one, two and three dimensions.
 
 use super::options::{PerDim, built, options, parameter, sizes};
 use crate::init;
 use firebrand_core::module::{Forward, Module, ModuleCore, ModuleField, ModuleVisitor, Parameter};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
-/// What surrounds the input of a convolution.
+/// Padding of a convolution's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding<const D: usize> {
-    /// So much on both sides of each dimension.
+    /// This much on both sides of each dimension.
     Size([usize; D]),
-    /// As much as keeps the size, with stride 1.
+    /// As much as keeps the size; requires stride 1.
     Same,
 }
 
-/// What padding is filled with.
+/// Values used for padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaddingMode {
-    /// Zeros.
+    /// Fills with zeros.
     #[default]
     Zeros,
-    /// The input, mirrored at its edge.
+    /// The input, reflected at its edge.
     Reflect,
-    /// The edge.
+    /// The edge value, repeated.
     Replicate,
-    /// The input's other side.
+    /// The opposite side of the input.
     Circular,
 }
 
@@ -57,7 +57,7 @@ impl<const D: usize> Padding<D> {
     }
 }
 
-/// Refuses channels that groups do not divide.
+/// An error unless groups divide the channels.
 pub(super) fn check_groups(op: &'static str, groups: usize, channels: [usize; 2]) -> Result<()> {
     if groups > 0 && channels.iter().all(|c| c % groups == 0) {
         return Ok(());
@@ -70,32 +70,32 @@ pub(super) fn check_groups(op: &'static str, groups: usize, channels: [usize; 2]
 macro_rules! conv {
     ($name:ident, $options:ident, $d:literal, $conv:ident, $conv_padding:ident, $sizes:literal) => {
         options! {
-            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            #[doc = concat!("Options of a [`", stringify!($name), "`] layer.")]
             pub struct $options(
-                /// Channels of the input.
+                /// Number of input channels.
                 in_channels: usize,
-                /// Channels of the output.
+                /// Number of output channels.
                 out_channels: usize,
-                /// Size of the window.
+                /// Size of the kernel.
                 kernel_size: [usize; $d],
             ) {
-                /// Steps of the window.
+                /// Stride of the kernel.
                 stride: [usize; $d] = [1; $d],
-                /// What surrounds the input.
+                /// Padding of the input.
                 padding: Padding<$d> = Padding::Size([0; $d]),
-                /// Distance of the window's elements.
+                /// Spacing between kernel elements.
                 dilation: [usize; $d] = [1; $d],
-                /// Parts that channels are cut into, each convolved by itself.
+                /// Number of groups of channels, each convolved separately.
                 groups: usize = 1,
-                /// Whether something is added per channel.
+                /// Whether to add a learnable bias per output channel.
                 bias: bool = true,
-                /// What padding is filled with.
+                /// Values used for padding.
                 padding_mode: PaddingMode = PaddingMode::Zeros,
             }
         }
 
         impl $options {
-            /// The layer, with initial values drawn from the default generator.
+            /// Builds the layer, with initial values from the default generator.
             pub fn build(self) -> Result<$name> {
                 check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
                 if self.padding == Padding::Same && self.stride != [1; $d] {
@@ -133,13 +133,13 @@ macro_rules! conv {
         }
 
         impl $name {
-            /// Without padding, with stride 1 and a bias.
+            /// Creates the layer with no padding, stride 1 and a bias.
             #[track_caller]
             pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl PerDim<$d>) -> $name {
                 built($options::new(in_channels, out_channels, kernel_size.per_dim()).build())
             }
 
-            /// What it was made of.
+            /// The options it was built with.
             pub fn options(&self) -> &$options {
                 &self.options
             }

@@ -9,32 +9,32 @@ use firebrand_core::{Result, Tensor, ops};
 macro_rules! conv_transpose {
     ($name:ident, $options:ident, $d:literal, $conv:ident, $sizes:literal) => {
         options! {
-            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            #[doc = concat!("Options of a [`", stringify!($name), "`] layer.")]
             pub struct $options(
-                /// Channels of the input.
+                /// Number of input channels.
                 in_channels: usize,
-                /// Channels of the output.
+                /// Number of output channels.
                 out_channels: usize,
-                /// Size of the window.
+                /// Size of the kernel.
                 kernel_size: [usize; $d],
             ) {
-                /// Steps of the window.
+                /// Stride of the kernel.
                 stride: [usize; $d] = [1; $d],
-                /// How much is cut from both sides of each dimension of the output.
+                /// Amount to remove from both sides of each output dimension.
                 padding: [usize; $d] = [0; $d],
-                /// How much the output is larger on one side.
+                /// Amount to add to one side of each output dimension.
                 output_padding: [usize; $d] = [0; $d],
-                /// Parts that channels are cut into.
+                /// Number of groups of channels.
                 groups: usize = 1,
-                /// Whether something is added per channel.
+                /// Whether to add a learnable bias per output channel.
                 bias: bool = true,
-                /// Distance of the window's elements.
+                /// Spacing between kernel elements.
                 dilation: [usize; $d] = [1; $d],
             }
         }
 
         impl $options {
-            /// The layer, with initial values drawn from the default generator.
+            /// Builds the layer, with initial values from the default generator.
             pub fn build(self) -> Result<$name> {
                 check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
                 let shape: Vec<usize> =
@@ -59,13 +59,13 @@ macro_rules! conv_transpose {
         }
 
         impl $name {
-            /// Without padding, with stride 1 and a bias.
+            /// Creates the layer with no padding, stride 1 and a bias.
             #[track_caller]
             pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl PerDim<$d>) -> $name {
                 built($options::new(in_channels, out_channels, kernel_size.per_dim()).build())
             }
 
-            /// What it was made of.
+            /// The options it was built with.
             pub fn options(&self) -> &$options {
                 &self.options
             }

@@ -1,4 +1,4 @@
-//! How far apart two inputs are, as layers.
+//! Distances and similarities as layers.
 
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
@@ -6,15 +6,15 @@ use firebrand_core::{Result, Tensor, ops};
 /// The cosine of the angle between vectors.
 #[derive(Module)]
 pub struct CosineSimilarity {
-    /// Along which dimension the vectors lie.
+    /// Dimension of the vectors.
     pub dim: i64,
-    /// Keeps norms from zero.
+    /// Lower bound of norms, for numerical stability.
     pub eps: f64,
     core: ModuleCore,
 }
 
 impl CosineSimilarity {
-    /// Along the second dimension.
+    /// Along dimension 1.
     pub fn new() -> CosineSimilarity {
         CosineSimilarity { dim: 1, eps: 1e-8, core: ModuleCore::new() }
     }
@@ -36,17 +36,17 @@ impl Forward<(Tensor, Tensor)> for CosineSimilarity {
 /// The norm of the difference of vectors along the last dimension.
 #[derive(Module)]
 pub struct PairwiseDistance {
-    /// Which norm.
+    /// Order of the norm.
     pub p: f64,
-    /// Added to the difference.
+    /// Added to the difference for numerical stability.
     pub eps: f64,
-    /// Whether the dimension stays, with size one.
+    /// Whether to keep the dimension, with size 1.
     pub keepdim: bool,
     core: ModuleCore,
 }
 
 impl PairwiseDistance {
-    /// Euclid's.
+    /// Euclidean distance.
     pub fn new() -> PairwiseDistance {
         PairwiseDistance { p: 2.0, eps: 1e-6, keepdim: false, core: ModuleCore::new() }
     }

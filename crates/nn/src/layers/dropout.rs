@@ -1,4 +1,4 @@
-//! Dropout: in training mode elements, or whole channels, are zero with some probability and the rest is scaled up.
+//! Dropout: in training mode, elements or whole channels are zeroed with some probability and the rest is scaled up.
 
 use super::options::built;
 use firebrand_core::module::{Forward, Module, ModuleCore};
@@ -14,16 +14,16 @@ macro_rules! dropout {
         }
 
         impl $name {
-            /// With probability `p`.
+            /// Zeros with probability `p`.
             ///
             /// # Panics
-            /// Unless `p` lies between 0 and 1.
+            /// If `p` is not between 0 and 1.
             #[track_caller]
             pub fn new(p: f64) -> $name {
                 built($name::try_new(p))
             }
 
-            /// With probability `p`, between 0 and 1.
+            /// Zeros with probability `p`; an error unless it is between 0 and 1.
             pub fn try_new(p: f64) -> Result<$name> {
                 if !(0.0..=1.0).contains(&p) {
                     return Err(Error::argument(stringify!($name), format!("expected p from 0 to 1, found {p}")));
@@ -55,7 +55,7 @@ dropout! {
     Dropout2d feature_dropout
     /// Zeros channels of `[batch, channels, depth, height, width]`.
     Dropout3d feature_dropout
-    /// Keeps mean and variance of self-normalising networks.
+    /// Preserves the mean and variance of self-normalizing networks.
     AlphaDropout alpha_dropout
     /// As [`AlphaDropout`], for whole channels.
     FeatureAlphaDropout feature_alpha_dropout

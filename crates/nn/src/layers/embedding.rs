@@ -1,4 +1,4 @@
-//! Rows of a table by number.
+//! Embeddings: rows of a table by index.
 
 use super::options::{built, options, parameter};
 use crate::init;
@@ -6,7 +6,7 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Error, Result, Tensor, ops};
 
-/// A table of normal numbers, with zeros in the row that stays as it is.
+/// A table of normal values, with zeros in the padding row.
 pub(super) fn table(layer: &'static str, rows: usize, size: usize, padding_idx: Option<usize>) -> Result<Parameter> {
     if padding_idx.is_some_and(|p| p >= rows) {
         return Err(Error::argument(layer, format!("expected padding_idx below {rows}, found {padding_idx:?}")));
@@ -20,33 +20,33 @@ pub(super) fn table(layer: &'static str, rows: usize, size: usize, padding_idx: 
 }
 
 options! {
-    /// What an [`Embedding`] layer is made of.
+    /// Options of an [`Embedding`] layer.
     pub struct EmbeddingOptions(
-        /// Rows of the table.
+        /// Number of rows of the table.
         num_embeddings: usize,
         /// Size of a row.
         embedding_dim: usize,
     ) {
-        /// A row that stays as it is (zeros at the start).
+        /// Index of a row that gets no gradient and starts as zeros.
         padding_idx: Option<usize> = None,
-        /// Rows that are used are first scaled down to this norm.
+        /// Rows in use with a larger norm are first scaled down to this one.
         max_norm: Option<f64> = None,
-        /// Which norm.
+        /// Order of the norm.
         norm_type: f64 = 2.0,
-        /// Whether gradients are divided by how often a row occurs.
+        /// Whether to divide gradients by how often a row occurs in the batch.
         scale_grad_by_freq: bool = false,
     }
 }
 
 impl EmbeddingOptions {
-    /// The layer, with normal values drawn from the default generator.
+    /// Builds the layer, with normal values from the default generator.
     pub fn build(self) -> Result<Embedding> {
         let weight = table("Embedding", self.num_embeddings, self.embedding_dim, self.padding_idx)?;
         Ok(Embedding { weight, options: self, core: ModuleCore::new() })
     }
 }
 
-/// Rows of a table, by number.
+/// Looks up rows of a table by index.
 #[derive(Module)]
 pub struct Embedding {
     /// `[num_embeddings, embedding_dim]`.
@@ -57,7 +57,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// With PyTorch's defaults.
+    /// Creates the layer with PyTorch's defaults.
     #[track_caller]
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> Embedding {
         built(EmbeddingOptions::new(num_embeddings, embedding_dim).build())

@@ -1,4 +1,4 @@
-//! Sums, means or largest elements of rows of a table, without the rows themselves.
+//! Sums, means or maxima over rows of a table, without materializing the rows.
 
 use super::embedding::table;
 use super::options::{built, options};
@@ -6,7 +6,7 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Error, Result, Tensor, ops};
 
-/// What becomes of the rows of a bag.
+/// How the rows of a bag are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BagMode {
     /// Their sum.
@@ -14,40 +14,40 @@ pub enum BagMode {
     /// Their mean.
     #[default]
     Mean,
-    /// The largest of each element.
+    /// Their elementwise maximum.
     Max,
 }
 
 options! {
-    /// What an [`EmbeddingBag`] layer is made of.
+    /// Options of an [`EmbeddingBag`] layer.
     pub struct EmbeddingBagOptions(
-        /// Rows of the table.
+        /// Number of rows of the table.
         num_embeddings: usize,
         /// Size of a row.
         embedding_dim: usize,
     ) {
-        /// What becomes of the rows of a bag.
+        /// How the rows of a bag are combined.
         mode: BagMode = BagMode::Mean,
-        /// A row that counts nowhere and stays as it is (zeros at the start).
+        /// Index of a row that is left out and gets no gradient; starts as zeros.
         padding_idx: Option<usize> = None,
-        /// Rows that are used are first scaled down to this norm.
+        /// Rows in use with a larger norm are first scaled down to this one.
         max_norm: Option<f64> = None,
-        /// Which norm.
+        /// Order of the norm.
         norm_type: f64 = 2.0,
-        /// Whether gradients are divided by how often a row occurs.
+        /// Whether to divide gradients by how often a row occurs in the batch.
         scale_grad_by_freq: bool = false,
     }
 }
 
 impl EmbeddingBagOptions {
-    /// The layer, with normal values drawn from the default generator.
+    /// Builds the layer, with normal values from the default generator.
     pub fn build(self) -> Result<EmbeddingBag> {
         let weight = table("EmbeddingBag", self.num_embeddings, self.embedding_dim, self.padding_idx)?;
         Ok(EmbeddingBag { weight, options: self, core: ModuleCore::new() })
     }
 }
 
-/// Bags of rows of a table, by number: each is one row of the output.
+/// Combines bags of rows of a table; each bag is one row of the output.
 #[derive(Module)]
 pub struct EmbeddingBag {
     /// `[num_embeddings, embedding_dim]`.
@@ -58,13 +58,13 @@ pub struct EmbeddingBag {
 }
 
 impl EmbeddingBag {
-    /// Means, with PyTorch's defaults.
+    /// Creates the layer with PyTorch's defaults, which take means.
     #[track_caller]
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBag {
         built(EmbeddingBagOptions::new(num_embeddings, embedding_dim).build())
     }
 
-    /// Bags of different sizes: `offsets` says where each begins in the list of numbers. Weights, one a number, are for
+    /// Bags of different sizes: `offsets` says where each begins in the list of indices. Weights, one per index, are for
     /// sums only.
     pub fn bags(&self, indices: &Tensor, offsets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let o = &self.options;
@@ -98,7 +98,7 @@ impl Forward for EmbeddingBag {
     type Output = Tensor;
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let [bags, size] = *indices.shape() else {
-            let message = format!("expected numbers of shape [bags, size], found {:?}", indices.shape());
+            let message = format!("expected indices of shape [bags, size], found {:?}", indices.shape());
             return Err(Error::argument("EmbeddingBag", message));
         };
         let starts: Vec<i64> = (0..bags).map(|i| (i * size) as i64).collect();

@@ -5,33 +5,33 @@ use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
 
 options! {
-    /// Which windows [`Unfold`] and [`Fold`] go over.
+    /// Windows of [`Unfold`] and [`Fold`].
     pub struct FoldOptions(
-        /// Size of the window.
+        /// Size of the kernel.
         kernel_size: [usize; 2],
     ) {
-        /// Distance of the window's elements.
+        /// Spacing between kernel elements.
         dilation: [usize; 2] = [1, 1],
-        /// How much is added to both sides of each dimension.
+        /// Padding on both sides of each dimension.
         padding: [usize; 2] = [0, 0],
-        /// Steps of the window.
+        /// Stride of the kernel.
         stride: [usize; 2] = [1, 1],
     }
 }
 
 impl FoldOptions {
-    /// The layer that takes windows out.
+    /// Builds the layer that extracts windows.
     pub fn unfold(self) -> Unfold {
         Unfold { options: self, core: ModuleCore::new() }
     }
 
-    /// The layer that adds windows up to images of this size.
+    /// Builds the layer that sums windows into images of this size.
     pub fn fold(self, output_size: impl PerDim<2>) -> Fold {
         Fold { output_size: output_size.per_dim(), options: self, core: ModuleCore::new() }
     }
 }
 
-/// Windows as columns: from `[batch, channels, height, width]` to `[batch, channels · window, windows]`.
+/// Extracts windows as columns: from `[batch, channels, height, width]` to `[batch, channels · window, windows]`.
 #[derive(Module)]
 pub struct Unfold {
     #[module(skip)]
@@ -40,7 +40,7 @@ pub struct Unfold {
 }
 
 impl Unfold {
-    /// Windows of this size at every place.
+    /// Windows of this size at every position.
     pub fn new(kernel_size: impl PerDim<2>) -> Unfold {
         FoldOptions::new(kernel_size.per_dim()).unfold()
     }
@@ -54,7 +54,7 @@ impl Forward for Unfold {
     }
 }
 
-/// Columns as windows of an image, which are added where they overlap: the other way round than [`Unfold`].
+/// Sums columns into windows of an image, adding where they overlap: the adjoint of [`Unfold`].
 #[derive(Module)]
 pub struct Fold {
     #[module(skip)]
@@ -65,7 +65,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Images of `output_size` from windows of this size at every place.
+    /// Images of `output_size` from windows of this size at every position.
     pub fn new(output_size: impl PerDim<2>, kernel_size: impl PerDim<2>) -> Fold {
         FoldOptions::new(kernel_size.per_dim()).fold(output_size)
     }

@@ -1,7 +1,7 @@
 //! Layers that learn the size of their input from the first one they see.
 //!
 //! A lazy layer is a pointer to a layer that is made by its first call: before, it has no parameters; afterwards it *is* that
-//! layer, with its names, hooks and initial numbers. Call it once before its parameters go to an optimiser.
+//! layer, with its names, hooks and initial values. Call it once before you pass its parameters to an optimizer.
 //!
 //! ```
 //! use firebrand_core::{DType, Tensor};
@@ -18,36 +18,36 @@ use super::*;
 use firebrand_core::{Error, Result, Tensor};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A layer that can be made once its input is known.
+/// A layer that can be built once its input is known.
 pub trait LazyLayer: Forward<Tensor, Output = Tensor> + Sized {
-    /// What it is made of; the size of the input is filled in.
+    /// Its options; the size of the input is filled in.
     type Options: Clone + Send + Sync + 'static;
 
-    /// The layer for inputs like this one.
+    /// Builds the layer for inputs like this one.
     fn for_input(options: Self::Options, input: &Tensor) -> Result<Self>;
 }
 
-/// A layer that its first call makes.
+/// A layer that is built by its first call.
 pub struct Lazy<L: LazyLayer> {
     options: L::Options,
     layer: OnceLock<L>,
-    /// Held while the layer is made, so that initial numbers are drawn once.
+    /// Held while the layer is built, so that initial values are drawn once.
     making: Mutex<()>,
     core: ModuleCore,
 }
 
 impl<L: LazyLayer> Lazy<L> {
-    /// With these options; what they say about the size of the input does not count.
+    /// With these options; the size of the input in them is ignored.
     pub fn with(options: L::Options) -> Lazy<L> {
         Lazy { options, layer: OnceLock::new(), making: Mutex::new(()), core: ModuleCore::new() }
     }
 
-    /// The layer, if it has been made.
+    /// The layer, if it has been built.
     pub fn get(&self) -> Option<&L> {
         self.layer.get()
     }
 
-    /// The layer, made for inputs like this one if there is none yet.
+    /// The layer; built for inputs like this one if there is none yet.
     pub fn get_or_make(&self, input: &Tensor) -> Result<&L> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(layer) = self.layer.get() {
@@ -139,7 +139,7 @@ lazy! {
 }
 
 impl LazyLinear {
-    /// With a bias.
+    /// Creates the layer with a bias.
     pub fn new(out_features: usize) -> LazyLinear {
         Lazy::with(LinearOptions::new(0, out_features))
     }
@@ -148,7 +148,7 @@ impl LazyLinear {
 macro_rules! lazy_conv {
     ($($lazy:ident $options:ident $d:literal),* $(,)?) => {$(
         impl $lazy {
-            /// Without padding, with stride 1 and a bias.
+            /// Creates the layer with no padding, stride 1 and a bias.
             pub fn new(out_channels: usize, kernel_size: impl PerDim<$d>) -> $lazy {
                 Lazy::with($options::new(0, out_channels, kernel_size.per_dim()))
             }
@@ -167,7 +167,7 @@ lazy_conv!(
 macro_rules! lazy_norm {
     ($($lazy:ident $options:ident),* $(,)?) => {$(
         impl $lazy {
-            /// With PyTorch's defaults: scaled and shifted, with running statistics.
+            /// Creates the layer with PyTorch's defaults: learnable scale and shift, running statistics.
             pub fn new() -> $lazy {
                 Lazy::with($options { affine: true, track_running_stats: true, ..$options::new(0) })
             }

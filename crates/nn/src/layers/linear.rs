@@ -6,20 +6,20 @@ use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Result, Tensor, ops};
 
 options! {
-    /// What a [`Linear`] layer is made of.
+    /// Options of a [`Linear`] layer.
     pub struct LinearOptions(
-        /// Size of the last dimension of the input.
+        /// Size of each input sample.
         in_features: usize,
-        /// Size of the last dimension of the output.
+        /// Size of each output sample.
         out_features: usize,
     ) {
-        /// Whether something is added.
+        /// Whether to add a learnable bias.
         bias: bool = true,
     }
 }
 
 impl LinearOptions {
-    /// The layer, with initial values drawn from the default generator.
+    /// Builds the layer, with initial values from the default generator.
     pub fn build(self) -> Result<Linear> {
         let weight = parameter(&[self.out_features, self.in_features])?;
         let bias = self.bias.then(|| parameter(&[self.out_features])).transpose()?;
@@ -28,7 +28,7 @@ impl LinearOptions {
     }
 }
 
-/// `x Wᵀ + b`.
+/// A linear layer: `x Wᵀ + b`.
 #[derive(Module)]
 pub struct Linear {
     /// `[out_features, in_features]`.
@@ -39,7 +39,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// With a bias.
+    /// Creates the layer with a bias.
     #[track_caller]
     pub fn new(in_features: usize, out_features: usize) -> Linear {
         built(LinearOptions::new(in_features, out_features).build())
@@ -54,22 +54,22 @@ impl Forward for Linear {
 }
 
 options! {
-    /// What a [`Bilinear`] layer is made of.
+    /// Options of a [`Bilinear`] layer.
     pub struct BilinearOptions(
-        /// Size of the last dimension of the first input.
+        /// Size of each sample of the first input.
         in1_features: usize,
-        /// Size of the last dimension of the second input.
+        /// Size of each sample of the second input.
         in2_features: usize,
-        /// Size of the last dimension of the output.
+        /// Size of each output sample.
         out_features: usize,
     ) {
-        /// Whether something is added.
+        /// Whether to add a learnable bias.
         bias: bool = true,
     }
 }
 
 impl BilinearOptions {
-    /// The layer, with initial values drawn from the default generator.
+    /// Builds the layer, with initial values from the default generator.
     pub fn build(self) -> Result<Bilinear> {
         let weight = parameter(&[self.out_features, self.in1_features, self.in2_features])?;
         let bias = self.bias.then(|| parameter(&[self.out_features])).transpose()?;
@@ -93,7 +93,7 @@ pub struct Bilinear {
 }
 
 impl Bilinear {
-    /// With a bias.
+    /// Creates the layer with a bias.
     #[track_caller]
     pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> Bilinear {
         built(BilinearOptions::new(in1_features, in2_features, out_features).build())
@@ -107,14 +107,14 @@ impl Forward<(Tensor, Tensor)> for Bilinear {
     }
 }
 
-/// What comes in goes out.
+/// Returns its input unchanged.
 #[derive(Module, Default)]
 pub struct Identity {
     core: ModuleCore,
 }
 
 impl Identity {
-    /// The layer.
+    /// Creates the layer.
     pub fn new() -> Identity {
         Identity::default()
     }

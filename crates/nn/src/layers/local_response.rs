@@ -1,32 +1,32 @@
-//! Normalisation by neighbouring channels.
+//! Normalization by neighboring channels.
 
 use super::options::options;
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Error, Result, Tensor, ops};
 
 options! {
-    /// What a [`LocalResponseNorm`] layer is made of.
+    /// Options of a [`LocalResponseNorm`] layer.
     pub struct LocalResponseNormOptions(
-        /// How many channels count.
+        /// Number of neighboring channels.
         size: usize,
     ) {
-        /// How much they count.
+        /// Multiplier of the mean of squares.
         alpha: f64 = 1e-4,
-        /// The power of the denominator.
+        /// Exponent of the denominator.
         beta: f64 = 0.75,
-        /// What the denominator starts from.
+        /// Constant added to the denominator.
         k: f64 = 1.0,
     }
 }
 
 impl LocalResponseNormOptions {
-    /// The layer.
+    /// Creates the layer.
     pub fn build(self) -> LocalResponseNorm {
         LocalResponseNorm { options: self, core: ModuleCore::new() }
     }
 }
 
-/// `x / (k + alpha · mean of squares of neighbouring channels)^beta`.
+/// `x / (k + alpha · mean of squares of neighboring channels)^beta`.
 #[derive(Module)]
 pub struct LocalResponseNorm {
     #[module(skip)]
@@ -35,7 +35,7 @@ pub struct LocalResponseNorm {
 }
 
 impl LocalResponseNorm {
-    /// Over so many channels.
+    /// Over this many channels.
     pub fn new(size: usize) -> LocalResponseNorm {
         LocalResponseNormOptions::new(size).build()
     }

@@ -2,7 +2,7 @@
 //!
 //! `Linear::new(4, 3)` takes what PyTorch's constructor requires; everything else is in the options:
 //! `LinearOptions { bias: false, ..LinearOptions::new(4, 3) }.build()?`. With the same seed a layer starts from PyTorch's
-//! very numbers, and its state dictionary has PyTorch's names. Parameters are f32; `to_dtype` converts.
+//! exact values, and its state dictionary has PyTorch's names. Parameters are f32; `to_dtype` converts.
 //!
 //! ```
 //! use firebrand_core::{DType, Tensor, random::manual_seed};

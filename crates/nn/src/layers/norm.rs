@@ -1,26 +1,26 @@
-//! Normalisation within a sample: over its last dimensions, or over groups of channels.
+//! Normalization within a sample: over its last dimensions, or over groups of channels.
 
 use super::options::{built, filled, options};
 use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 options! {
-    /// What a [`LayerNorm`] layer is made of.
+    /// Options of a [`LayerNorm`] layer.
     pub struct LayerNormOptions(
-        /// Sizes of the last dimensions, over which is normalised.
+        /// Sizes of the last dimensions, which are normalized over.
         normalized_shape: Vec<usize>,
     ) {
-        /// Keeps the denominator from zero.
+        /// Added to the denominator for numerical stability.
         eps: f64 = 1e-5,
-        /// Whether elements are scaled afterwards.
+        /// Whether to have a learnable scale.
         elementwise_affine: bool = true,
-        /// Whether they are shifted too.
+        /// Whether to have a learnable shift too.
         bias: bool = true,
     }
 }
 
 impl LayerNormOptions {
-    /// The layer: scale 1, shift 0.
+    /// Builds the layer: scale 1, shift 0.
     pub fn build(self) -> Result<LayerNorm> {
         let shape = &self.normalized_shape;
         let weight = self.elementwise_affine.then(|| filled(shape, 1.0)).transpose()?;
@@ -30,12 +30,12 @@ impl LayerNormOptions {
     }
 }
 
-/// To mean 0 and variance 1 over the last dimensions.
+/// Normalizes to mean 0 and variance 1 over the last dimensions.
 #[derive(Module)]
 pub struct LayerNorm {
-    /// Scale.
+    /// Learnable scale.
     pub weight: Option<Parameter>,
-    /// Shift.
+    /// Learnable shift.
     pub bias: Option<Parameter>,
     #[module(skip)]
     sizes: Vec<SymInt>,
@@ -44,7 +44,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Over a last dimension of this size.
+    /// Normalizes over a last dimension of this size.
     #[track_caller]
     pub fn new(size: usize) -> LayerNorm {
         built(LayerNormOptions::new(vec![size]).build())
@@ -59,20 +59,20 @@ impl Forward for LayerNorm {
 }
 
 options! {
-    /// What an [`RMSNorm`] layer is made of.
+    /// Options of an [`RMSNorm`] layer.
     pub struct RMSNormOptions(
-        /// Sizes of the last dimensions, over which is normalised.
+        /// Sizes of the last dimensions, which are normalized over.
         normalized_shape: Vec<usize>,
     ) {
-        /// Keeps the denominator from zero; the dtype's epsilon if not given.
+        /// Added to the denominator for numerical stability; the dtype's epsilon if not given.
         eps: Option<f64> = None,
-        /// Whether elements are scaled afterwards.
+        /// Whether to have a learnable scale.
         elementwise_affine: bool = true,
     }
 }
 
 impl RMSNormOptions {
-    /// The layer: scale 1.
+    /// Builds the layer: scale 1.
     pub fn build(self) -> Result<RMSNorm> {
         let weight = self.elementwise_affine.then(|| filled(&self.normalized_shape, 1.0)).transpose()?;
         let sizes = self.normalized_shape.iter().map(|&n| n.into()).collect();
@@ -80,10 +80,10 @@ impl RMSNormOptions {
     }
 }
 
-/// To a mean square of 1 over the last dimensions.
+/// Normalizes to a mean square of 1 over the last dimensions.
 #[derive(Module)]
 pub struct RMSNorm {
-    /// Scale.
+    /// Learnable scale.
     pub weight: Option<Parameter>,
     #[module(skip)]
     sizes: Vec<SymInt>,
@@ -92,7 +92,7 @@ pub struct RMSNorm {
 }
 
 impl RMSNorm {
-    /// Over a last dimension of this size.
+    /// Normalizes over a last dimension of this size.
     #[track_caller]
     pub fn new(size: usize) -> RMSNorm {
         built(RMSNormOptions::new(vec![size]).build())
@@ -107,22 +107,22 @@ impl Forward for RMSNorm {
 }
 
 options! {
-    /// What a [`GroupNorm`] layer is made of.
+    /// Options of a [`GroupNorm`] layer.
     pub struct GroupNormOptions(
-        /// Groups that channels are cut into.
+        /// Number of groups of channels.
         num_groups: usize,
-        /// Channels.
+        /// Number of channels.
         num_channels: usize,
     ) {
-        /// Keeps the denominator from zero.
+        /// Added to the denominator for numerical stability.
         eps: f64 = 1e-5,
-        /// Whether channels are scaled and shifted afterwards.
+        /// Whether channels have a learnable scale and shift.
         affine: bool = true,
     }
 }
 
 impl GroupNormOptions {
-    /// The layer: scale 1, shift 0.
+    /// Builds the layer: scale 1, shift 0.
     pub fn build(self) -> Result<GroupNorm> {
         if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
             let message =
@@ -135,12 +135,12 @@ impl GroupNormOptions {
     }
 }
 
-/// To mean 0 and variance 1 over each group of channels of each sample.
+/// Normalizes to mean 0 and variance 1 over each group of channels of each sample.
 #[derive(Module)]
 pub struct GroupNorm {
-    /// Scale.
+    /// Learnable scale.
     pub weight: Option<Parameter>,
-    /// Shift.
+    /// Learnable shift.
     pub bias: Option<Parameter>,
     num_groups: usize,
     eps: f64,
@@ -148,7 +148,7 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// With PyTorch's defaults.
+    /// Creates the layer with PyTorch's defaults.
     #[track_caller]
     pub fn new(num_groups: usize, num_channels: usize) -> GroupNorm {
         built(GroupNormOptions::new(num_groups, num_channels).build())

@@ -1,8 +1,8 @@
 //! What the layers' options share: structs with PyTorch's defaults, and sizes given once or per dimension.
 
-/// One number for every dimension, or one each.
+/// One value for all dimensions, or one each.
 pub trait PerDim<const D: usize> {
-    /// One number for each dimension.
+    /// One value for each dimension.
     fn per_dim(self) -> [usize; D];
 }
 
@@ -42,7 +42,7 @@ macro_rules! options {
 }
 pub(crate) use options;
 
-/// The layer, or a panic with the error at the caller's place: what `new` of a layer does.
+/// The layer, or a panic with the error at the caller's line: what `new` of a layer does.
 #[track_caller]
 pub(crate) fn built<T>(layer: firebrand_core::Result<T>) -> T {
     match layer {
@@ -57,7 +57,7 @@ pub(crate) fn parameter(sizes: &[usize]) -> firebrand_core::Result<firebrand_cor
     Parameter::try_new(Tensor::try_empty(Spec::new(sizes, DType::F32, Device::Cpu)?)?)
 }
 
-/// A parameter with one number everywhere.
+/// A parameter filled with one value.
 pub(crate) fn filled(sizes: &[usize], value: f64) -> firebrand_core::Result<firebrand_core::module::Parameter> {
     let p = parameter(sizes)?;
     crate::init::constant_(&p, value)?;

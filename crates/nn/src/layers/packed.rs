@@ -1,7 +1,7 @@
 //! Sequences of different lengths in one tensor, as recurrent layers take them.
 //!
 //! A packed sequence holds the elements step by step: first those of step 0 of all sequences, longest sequence first, then
-//! those of step 1 of the sequences that are so long, and so on. Nothing is computed for what is not there.
+//! those of step 1 of the sequences that are long enough, and so on. Nothing is computed for padding.
 //!
 //! ```
 //! use firebrand_core::{DType, Tensor};
@@ -26,13 +26,13 @@ pub struct PackedSequence {
     pub data: Tensor,
     /// How many sequences have an element at each step; never more than at the step before.
     pub batch_sizes: Vec<usize>,
-    /// Where each sequence, longest first, was in the batch; none if the batch was in that order.
+    /// Where each sequence, longest first, was in the batch; `None` if the batch was in that order.
     pub sorted_indices: Option<Tensor>,
     /// Where each sequence of the batch is now.
     pub unsorted_indices: Option<Tensor>,
 }
 
-/// The data is what gradients and hooks see; the compiler also sees how it is laid out.
+/// Gradients and hooks see the data; the compiler also sees its layout.
 impl TensorTree for PackedSequence {
     type With<X> = X;
     fn visit<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
@@ -125,7 +125,7 @@ pub fn pack_padded_sequence(
     Ok(PackedSequence { data: ops::cat(&parts, 0)?, batch_sizes, sorted_indices, unsorted_indices })
 }
 
-/// The padded batch and the lengths, in the order the sequences had before they were packed. `total_length` asks for more
+/// The padded batch and the lengths, in the order the sequences had before packing. `total_length` asks for more
 /// steps than the longest sequence has.
 pub fn pad_packed_sequence(
     sequence: &PackedSequence,

@@ -1,4 +1,4 @@
-//! Recurrent layers over packed sequences: step by step, each step for the sequences that are so long.
+//! Recurrent layers over packed sequences: step by step, each step for the sequences that are long enough.
 //!
 //! The state of a sequence that has ended waits until all have; read backwards, a sequence joins at its last element.
 
@@ -10,7 +10,7 @@ use firebrand_core::{Result, Tensor, ops};
 /// A state of one or two tensors, `[sequences, size]`, or `[layers, sequences, size]` for all layers.
 type State<const S: usize> = [Tensor; S];
 
-/// `f` of every tensor of a state.
+/// Applies `f` to every tensor of a state.
 fn each<const S: usize>(state: &State<S>, mut f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<State<S>> {
     let mut out = state.clone();
     for t in &mut out {
@@ -130,7 +130,7 @@ macro_rules! one_state {
             }
         }
 
-        /// From zeros.
+        /// Starts from a zero state.
         impl Forward<PackedSequence> for $name {
             type Output = (PackedSequence, Tensor);
             fn forward(&self, x: &PackedSequence) -> Result<Self::Output> {
@@ -138,7 +138,7 @@ macro_rules! one_state {
             }
         }
 
-        /// From a state `[layers, sequences, size]`.
+        /// Starts from a state `[layers, sequences, size]`.
         impl Forward<(PackedSequence, Tensor)> for $name {
             type Output = (PackedSequence, Tensor);
             fn forward(&self, (x, h): &(PackedSequence, Tensor)) -> Result<Self::Output> {
@@ -166,7 +166,7 @@ impl LSTM {
     }
 }
 
-/// From zeros.
+/// Starts from a zero state.
 impl Forward<PackedSequence> for LSTM {
     type Output = (PackedSequence, Pair);
     fn forward(&self, x: &PackedSequence) -> Result<Self::Output> {
@@ -174,7 +174,7 @@ impl Forward<PackedSequence> for LSTM {
     }
 }
 
-/// From a state: hidden and cell.
+/// Starts from a hidden and a cell state.
 impl Forward<(PackedSequence, Pair)> for LSTM {
     type Output = (PackedSequence, Pair);
     fn forward(&self, (x, state): &(PackedSequence, Pair)) -> Result<Self::Output> {

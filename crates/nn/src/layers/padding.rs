@@ -1,11 +1,11 @@
-//! Padding as layers: before and after the last one, two or three dimensions.
+//! Padding layers: before and after the last one, two or three dimensions.
 
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Result, SymInt, Tensor, ops};
 
 macro_rules! constant_padding {
     ($($name:ident $n:literal)*) => {$(
-        /// Pads with one number. Sizes are given before and after each dimension, the last one first; negative ones cut off.
+        /// Pads with one value. Sizes are given before and after each dimension, the last one first; negative ones crop.
         #[derive(Module)]
         pub struct $name {
             #[module(skip)]
@@ -15,7 +15,7 @@ macro_rules! constant_padding {
         }
 
         impl $name {
-            /// By these sizes, with this number.
+            /// Pads by these sizes, with this value.
             pub fn new(sizes: [i64; $n], value: f64) -> $name {
                 $name { sizes: sizes.map(SymInt::from), value, core: ModuleCore::new() }
             }
@@ -43,7 +43,7 @@ macro_rules! padding {
         }
 
         impl $name {
-            /// By these sizes.
+            /// Pads by these sizes.
             pub fn new(sizes: [i64; $n]) -> $name {
                 $name { sizes: sizes.map(SymInt::from), core: ModuleCore::new() }
             }

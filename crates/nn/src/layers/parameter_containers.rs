@@ -1,11 +1,11 @@
-//! Parameters by number and by name, as members of a module.
+//! Parameters by index and by name, as members of a module.
 
 use firebrand_core::Tensor;
 use firebrand_core::module::{Module, ModuleCore, ModuleVisitor, Parameter};
 use indexmap::IndexMap;
 use std::ops::{Deref, Index};
 
-/// Parameters by number; they are called `0`, `1`, ….
+/// Parameters by index; they are named `0`, `1`, ….
 #[derive(Default)]
 pub struct ParameterList {
     parameters: Vec<Parameter>,
@@ -64,7 +64,7 @@ impl ParameterDict {
         tensors.into_iter().map(|(name, t)| (name.into(), Parameter::new(t))).collect()
     }
 
-    /// The parameter of this name.
+    /// The parameter with this name.
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameters.get(name)
     }
@@ -84,7 +84,7 @@ impl FromIterator<(String, Parameter)> for ParameterDict {
 impl Index<&str> for ParameterDict {
     type Output = Parameter;
     /// # Panics
-    /// If there is no parameter of this name.
+    /// If there is no parameter with this name.
     fn index(&self, name: &str) -> &Parameter {
         &self.parameters[name]
     }

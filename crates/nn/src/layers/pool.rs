@@ -1,4 +1,4 @@
-//! Pooling: the largest or the mean of windows, of fixed size or of as many windows as are wanted.
+//! Pooling: the maximum or mean of windows, of fixed size or for a given output size.
 
 use super::options::{PerDim, ints, options, sizes};
 use firebrand_core::module::{Forward, Module, ModuleCore};
@@ -7,7 +7,7 @@ use firebrand_core::{Error, Result, Tensor, ops};
 macro_rules! layer {
     ($doc:literal, $name:ident, $options:ident, $d:literal, |$o:ident, $x:ident| $f:expr) => {
         impl $options {
-            /// The layer.
+            /// Creates the layer.
             pub fn build(self) -> $name {
                 $name { options: self, core: ModuleCore::new() }
             }
@@ -22,7 +22,7 @@ macro_rules! layer {
         }
 
         impl $name {
-            /// Windows of this size, side by side.
+            /// Adjacent windows of this size.
             pub fn new(kernel_size: impl PerDim<$d>) -> $name {
                 $options::new(kernel_size.per_dim()).build()
             }
@@ -41,18 +41,18 @@ macro_rules! layer {
 macro_rules! max_pool {
     ($($name:ident $options:ident $d:literal $op:ident),*) => {$(
         options! {
-            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            #[doc = concat!("Options of a [`", stringify!($name), "`] layer.")]
             pub struct $options(
-                /// Size of the window.
+                /// Size of the kernel.
                 kernel_size: [usize; $d],
             ) {
-                /// Steps of the window; its size if not given.
+                /// Stride of the window; the kernel size if not given.
                 stride: Option<[usize; $d]> = None,
-                /// How much is added to both sides of each dimension.
+                /// Padding on both sides of each dimension.
                 padding: [usize; $d] = [0; $d],
-                /// Distance of the window's elements.
+                /// Spacing between kernel elements.
                 dilation: [usize; $d] = [1; $d],
-                /// Whether a window may hang over the end.
+                /// Whether a window may extend past the end.
                 ceil_mode: bool = false,
             }
         }
@@ -69,7 +69,7 @@ max_pool!(
 );
 
 impl MaxPool2d {
-    /// The largest elements, and where in the image they were: what [`MaxUnpool2d`] needs.
+    /// The maxima and their indices in the image, which [`MaxUnpool2d`] needs.
     pub fn with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let o = &self.options;
         let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
@@ -77,7 +77,7 @@ impl MaxPool2d {
     }
 }
 
-/// Puts the largest elements of windows back where [`MaxPool2d::with_indices`] found them, among zeros.
+/// Puts maxima back where [`MaxPool2d::with_indices`] found them; the rest is zero.
 #[derive(Module)]
 pub struct MaxUnpool2d {
     #[module(skip)]
@@ -90,24 +90,24 @@ pub struct MaxUnpool2d {
 }
 
 impl MaxUnpool2d {
-    /// Of windows of this size, side by side.
+    /// For adjacent windows of this size.
     pub fn new(kernel_size: impl PerDim<2>) -> MaxUnpool2d {
         MaxUnpool2d::of(&MaxPool2dOptions::new(kernel_size.per_dim()))
     }
 
-    /// The other way round than a pooling with these options.
+    /// Undoes a pooling with these options.
     pub fn of(o: &MaxPool2dOptions) -> MaxUnpool2d {
         let stride = o.stride.unwrap_or(o.kernel_size);
         MaxUnpool2d { kernel_size: o.kernel_size, stride, padding: o.padding, core: ModuleCore::new() }
     }
 
-    /// To an image of this size, where several would do.
+    /// Sets the size of the output, where several are possible.
     pub fn to_size(&self, x: &Tensor, indices: &Tensor, size: [usize; 2]) -> Result<Tensor> {
         ops::max_unpool2d(x, indices, &sizes(size))
     }
 }
 
-/// Of the elements and their places.
+/// Unpools elements at their indices.
 impl Forward<(Tensor, Tensor)> for MaxUnpool2d {
     type Output = Tensor;
     fn forward(&self, (x, indices): &(Tensor, Tensor)) -> Result<Tensor> {
@@ -125,18 +125,18 @@ impl Forward<(Tensor, Tensor)> for MaxUnpool2d {
 macro_rules! avg_pool {
     ($($name:ident $options:ident $d:literal $op:ident ($($divisor:tt)?)),*) => {$(
         options! {
-            #[doc = concat!("What an [`", stringify!($name), "`] layer is made of.")]
+            #[doc = concat!("Options of an [`", stringify!($name), "`] layer.")]
             pub struct $options(
-                /// Size of the window.
+                /// Size of the kernel.
                 kernel_size: [usize; $d],
             ) {
-                /// Steps of the window; its size if not given.
+                /// Stride of the window; the kernel size if not given.
                 stride: Option<[usize; $d]> = None,
-                /// How much is added to both sides of each dimension.
+                /// Padding on both sides of each dimension.
                 padding: [usize; $d] = [0; $d],
-                /// Whether a window may hang over the end.
+                /// Whether a window may extend past the end.
                 ceil_mode: bool = false,
-                /// Whether padding counts in the mean.
+                /// Whether padding is included in the mean.
                 count_include_pad: bool = true,
             }
         }
@@ -155,22 +155,22 @@ avg_pool!(
 macro_rules! lp_pool {
     ($($name:ident $options:ident $d:literal $op:ident ($($divisor:tt)?)),*) => {$(
         options! {
-            #[doc = concat!("What an [`", stringify!($name), "`] layer is made of.")]
+            #[doc = concat!("Options of an [`", stringify!($name), "`] layer.")]
             pub struct $options(
-                /// Which norm.
+                /// Order of the norm.
                 norm_type: f64,
-                /// Size of the window.
+                /// Size of the kernel.
                 kernel_size: [usize; $d],
             ) {
-                /// Steps of the window; its size if not given.
+                /// Stride of the window; the kernel size if not given.
                 stride: Option<[usize; $d]> = None,
-                /// Whether a window may hang over the end.
+                /// Whether a window may extend past the end.
                 ceil_mode: bool = false,
             }
         }
 
         impl $options {
-            /// The layer.
+            /// Creates the layer.
             pub fn build(self) -> $name {
                 $name { options: self, core: ModuleCore::new() }
             }
@@ -185,7 +185,7 @@ macro_rules! lp_pool {
         }
 
         impl $name {
-            /// Of windows of this size, side by side.
+            /// For adjacent windows of this size.
             pub fn new(norm_type: f64, kernel_size: impl PerDim<$d>) -> $name {
                 $options::new(norm_type, kernel_size.per_dim()).build()
             }
@@ -222,7 +222,7 @@ macro_rules! adaptive {
         }
 
         impl $name {
-            /// As many windows.
+            /// Creates the layer for this output size.
             pub fn new(output_size: impl PerDim<$d>) -> $name {
                 $name { output_size: output_size.per_dim(), core: ModuleCore::new() }
             }

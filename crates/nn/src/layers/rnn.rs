@@ -2,7 +2,7 @@
 //!
 //! Input is `[length, batch, size]`, or `[batch, length, size]` with `batch_first`; the batch may be missing. A call
 //! without a state starts from zeros. Parameters are called `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`,
-//! with `_reverse` behind those of the second direction. `packed_rnn` runs the same layers over packed sequences.
+//! with the suffix `_reverse` for the second direction. `packed_rnn` runs the same layers over packed sequences.
 
 use super::options::{built, options, parameter};
 use crate::init;
@@ -10,24 +10,24 @@ use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor, Paramet
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 options! {
-    /// What a recurrent layer is made of.
+    /// Options of a recurrent layer.
     pub struct RecurrentOptions(
-        /// Size of an element of the sequence.
+        /// Size of each element of the sequence.
         input_size: usize,
         /// Size of the state.
         hidden_size: usize,
     ) {
-        /// Layers on top of each other.
+        /// Number of stacked layers.
         num_layers: usize = 1,
-        /// Whether something is added.
+        /// Whether to add a learnable bias.
         bias: bool = true,
-        /// Whether the batch is the first dimension.
+        /// Whether inputs have the batch as their first dimension.
         batch_first: bool = false,
-        /// Dropout between layers.
+        /// Dropout probability between layers.
         dropout: f64 = 0.0,
-        /// Whether the sequence is also read backwards.
+        /// Whether to also read the sequence backwards.
         bidirectional: bool = false,
-        /// RNN only: rectifier instead of hyperbolic tangent.
+        /// RNN only: ReLU instead of tanh.
         relu: bool = false,
     }
 }
@@ -93,7 +93,7 @@ impl RecurrentOptions {
         if self.batch_first { 0 } else { 1 }
     }
 
-    /// Runs `f` on a batched input, adding and taking away the batch if it is missing.
+    /// Runs `f` on a batched input, adding and removing the batch dimension if it is missing.
     fn batched<const S: usize>(
         &self,
         layer: &'static str,
@@ -138,7 +138,7 @@ macro_rules! recurrent {
                 built($name::with(RecurrentOptions::new(input_size, hidden_size)))
             }
 
-            /// With all options; initial values are drawn from the default generator.
+            /// Creates the layer with all options; initial values come from the default generator.
             pub fn with(options: RecurrentOptions) -> Result<$name> {
                 Ok($name { weights: Weights::new(&options, $gates)?, options, core: ModuleCore::new() })
             }
@@ -165,15 +165,15 @@ macro_rules! recurrent {
     };
 }
 recurrent!(
-    /// `h ← tanh(W x + U h + b)`. Gives outputs and the last state.
+    /// `h ← tanh(W x + U h + b)`. Returns the outputs and the last state.
     RNN, 1
 );
 recurrent!(
-    /// Long short-term memory. Gives outputs and the last state: hidden and cell.
+    /// Long short-term memory. Returns the outputs and the last hidden and cell states.
     LSTM, 4
 );
 recurrent!(
-    /// Gated recurrent unit. Gives outputs and the last state.
+    /// Gated recurrent unit. Returns the outputs and the last state.
     GRU, 3
 );
 

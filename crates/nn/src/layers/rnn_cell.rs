@@ -10,26 +10,26 @@ macro_rules! cell {
         $(#[$doc])*
         #[derive(Module)]
         pub struct $name {
-            /// From the input.
+            /// Weight of the input.
             pub weight_ih: Parameter,
-            /// From the state.
+            /// Weight of the state.
             pub weight_hh: Parameter,
-            /// Added to the input's part.
+            /// Bias of the input's term.
             pub bias_ih: Option<Parameter>,
-            /// Added to the state's part.
+            /// Bias of the state's term.
             pub bias_hh: Option<Parameter>,
             hidden_size: usize,
             core: ModuleCore,
         }
 
         impl $name {
-            /// With biases.
+            /// Creates the layer with biases.
             #[track_caller]
             pub fn new(input_size: usize, hidden_size: usize) -> $name {
                 built($name::with(input_size, hidden_size, true))
             }
 
-            /// With or without biases; initial values are drawn from the default generator.
+            /// Creates the layer with or without biases; initial values come from the default generator.
             pub fn with(input_size: usize, hidden_size: usize, bias: bool) -> Result<$name> {
                 let rows = $gates * hidden_size;
                 let bias = || bias.then(|| parameter(&[rows])).transpose();
@@ -65,7 +65,7 @@ cell!(
     RNNCell, 1
 );
 cell!(
-    /// One step of long short-term memory; gives hidden and cell state.
+    /// One step of long short-term memory; returns the hidden and cell states.
     LSTMCell, 4
 );
 cell!(

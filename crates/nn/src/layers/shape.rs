@@ -1,9 +1,9 @@
-//! Layers that move elements only.
+//! Layers that only rearrange elements.
 
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
 
-/// Several dimensions as one.
+/// Merges several dimensions into one.
 #[derive(Module)]
 pub struct Flatten {
     start_dim: i64,
@@ -12,12 +12,12 @@ pub struct Flatten {
 }
 
 impl Flatten {
-    /// All dimensions but the first.
+    /// Merges all dimensions but the first.
     pub fn new() -> Flatten {
         Flatten::dims(1, -1)
     }
 
-    /// From `start_dim` to `end_dim`, both included.
+    /// Merges `start_dim` to `end_dim`, inclusive.
     pub fn dims(start_dim: i64, end_dim: i64) -> Flatten {
         Flatten { start_dim, end_dim, core: ModuleCore::new() }
     }
@@ -36,7 +36,7 @@ impl Forward for Flatten {
     }
 }
 
-/// One dimension as several.
+/// Splits one dimension into several.
 #[derive(Module)]
 pub struct Unflatten {
     dim: i64,
@@ -45,7 +45,7 @@ pub struct Unflatten {
 }
 
 impl Unflatten {
-    /// Dimension `dim` as dimensions of these sizes; one of them may be -1.
+    /// Splits `dim` into dimensions of these sizes; one of them may be -1.
     pub fn new(dim: i64, sizes: impl Into<Vec<i64>>) -> Unflatten {
         Unflatten { dim, sizes: sizes.into(), core: ModuleCore::new() }
     }
@@ -68,7 +68,7 @@ macro_rules! moves {
         }
 
         impl $name {
-            /// By this number.
+            /// By this factor.
             pub fn new(factor: usize) -> $name {
                 $name { factor, core: ModuleCore::new() }
             }
@@ -83,10 +83,10 @@ macro_rules! moves {
     )*};
 }
 moves! {
-    /// Channels become pixels: a larger image.
+    /// Moves channels into space: a larger image.
     PixelShuffle pixel_shuffle
-    /// Pixels become channels: a smaller image.
+    /// Moves space into channels: a smaller image.
     PixelUnshuffle pixel_unshuffle
-    /// Channels of so many groups are mixed like cards.
+    /// Interleaves the channels of groups.
     ChannelShuffle channel_shuffle
 }

@@ -10,22 +10,22 @@ use firebrand_core::random::{get_rng_state, with_generator};
 use firebrand_core::{Result, Tensor, ops};
 
 options! {
-    /// What a transformer layer is made of.
+    /// Options of a transformer layer.
     pub struct TransformerLayerOptions(
-        /// Size of the elements.
+        /// Size of each element of the sequence.
         d_model: usize,
-        /// Heads of attention.
+        /// Number of attention heads.
         nhead: usize,
     ) {
-        /// Size of the layer in between.
+        /// Size of the feed-forward layer.
         dim_feedforward: usize = 2048,
-        /// Dropout everywhere.
+        /// Dropout probability.
         dropout: f64 = 0.1,
-        /// Exact GELU instead of a rectifier.
+        /// Use exact GELU instead of ReLU.
         gelu: bool = false,
-        /// Keeps denominators of norms from zero.
+        /// Added to the denominators of norms for numerical stability.
         layer_norm_eps: f64 = 1e-5,
-        /// Whether the batch is the first dimension.
+        /// Whether inputs have the batch as their first dimension.
         batch_first: bool = false,
         /// Whether norms come before attention and feed-forward instead of after them.
         norm_first: bool = false,
@@ -47,7 +47,7 @@ impl TransformerLayerOptions {
     }
 }
 
-/// `x` plus a part of it, with the norm before the part or after the sum.
+/// A residual connection, with the norm before the sublayer or after the sum.
 fn residual(x: &Tensor, norm: &LayerNorm, first: bool, part: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     if first {
         return ops::add(x, &part(&norm.try_call(x)?)?, 1.into());
@@ -55,7 +55,7 @@ fn residual(x: &Tensor, norm: &LayerNorm, first: bool, part: impl FnOnce(&Tensor
     norm.try_call(&ops::add(x, &part(x)?, 1.into())?)
 }
 
-/// Attention of a sequence to itself, and a feed-forward network for each element.
+/// Self-attention, then a feed-forward network for each element.
 #[derive(Module)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
@@ -72,13 +72,13 @@ pub struct TransformerEncoderLayer {
 }
 
 impl TransformerEncoderLayer {
-    /// With PyTorch's defaults.
+    /// Creates the layer with PyTorch's defaults.
     #[track_caller]
     pub fn new(d_model: usize, nhead: usize) -> TransformerEncoderLayer {
         built(TransformerEncoderLayer::with(TransformerLayerOptions::new(d_model, nhead)))
     }
 
-    /// With all options; initial values are drawn from the default generator.
+    /// Creates the layer with all options; initial values come from the default generator.
     pub fn with(o: TransformerLayerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: o.attention()?,
@@ -94,7 +94,7 @@ impl TransformerEncoderLayer {
         })
     }
 
-    /// One layer, with masks.
+    /// Runs the layer with masks.
     pub fn encode(&self, x: &Tensor, masks: &AttentionOptions) -> Result<Tensor> {
         let first = self.options.norm_first;
         let x = residual(x, &self.norm1, first, |x| {
@@ -114,7 +114,7 @@ impl Forward for TransformerEncoderLayer {
     }
 }
 
-/// Attention of a sequence to itself and to another one, and a feed-forward network for each element.
+/// Self-attention, attention to another sequence, then a feed-forward network for each element.
 #[derive(Module)]
 pub struct TransformerDecoderLayer {
     self_attn: MultiheadAttention,
@@ -134,13 +134,13 @@ pub struct TransformerDecoderLayer {
 }
 
 impl TransformerDecoderLayer {
-    /// With PyTorch's defaults.
+    /// Creates the layer with PyTorch's defaults.
     #[track_caller]
     pub fn new(d_model: usize, nhead: usize) -> TransformerDecoderLayer {
         built(TransformerDecoderLayer::with(TransformerLayerOptions::new(d_model, nhead)))
     }
 
-    /// With all options; initial values are drawn from the default generator.
+    /// Creates the layer with all options; initial values come from the default generator.
     pub fn with(o: TransformerLayerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: o.attention()?,
@@ -159,7 +159,7 @@ impl TransformerDecoderLayer {
         })
     }
 
-    /// One layer, with masks for the sequence itself and for the memory.
+    /// Runs the layer with masks for the sequence itself and for the memory.
     pub fn decode(
         &self,
         x: &Tensor,
@@ -181,7 +181,7 @@ impl TransformerDecoderLayer {
     }
 }
 
-/// Of a sequence and the memory it attends to.
+/// Runs on a sequence and the memory it attends to.
 impl Forward<(Tensor, Tensor)> for TransformerDecoderLayer {
     type Output = Tensor;
     fn forward(&self, (x, memory): &(Tensor, Tensor)) -> Result<Tensor> {
@@ -189,7 +189,7 @@ impl Forward<(Tensor, Tensor)> for TransformerDecoderLayer {
     }
 }
 
-/// So many layers with the same initial values: PyTorch's stacks copy one layer.
+/// This many layers with the same initial values: PyTorch's stacks copy one layer.
 fn copies<L>(n: usize, make: impl Fn() -> Result<L>) -> Result<Vec<L>> {
     let before = get_rng_state();
     let mut layers = vec![make()?];
@@ -208,13 +208,13 @@ pub struct TransformerEncoder {
 }
 
 impl TransformerEncoder {
-    /// So many layers, all starting from the same values, and perhaps a norm at the end.
+    /// This many layers with the same initial values, and optionally a final norm.
     pub fn with(options: TransformerLayerOptions, num_layers: usize, norm: Option<LayerNorm>) -> Result<Self> {
         let layers = copies(num_layers, || TransformerEncoderLayer::with(options.clone()))?;
         Ok(TransformerEncoder { layers, norm, core: ModuleCore::new() })
     }
 
-    /// All layers, with masks.
+    /// Runs all layers with masks.
     pub fn encode(&self, x: &Tensor, masks: &AttentionOptions) -> Result<Tensor> {
         let mut x = x.clone();
         for layer in &self.layers {
@@ -240,13 +240,13 @@ pub struct TransformerDecoder {
 }
 
 impl TransformerDecoder {
-    /// So many layers, all starting from the same values, and perhaps a norm at the end.
+    /// This many layers with the same initial values, and optionally a final norm.
     pub fn with(options: TransformerLayerOptions, num_layers: usize, norm: Option<LayerNorm>) -> Result<Self> {
         let layers = copies(num_layers, || TransformerDecoderLayer::with(options.clone()))?;
         Ok(TransformerDecoder { layers, norm, core: ModuleCore::new() })
     }
 
-    /// All layers, with masks for the sequence itself and for the memory.
+    /// Runs all layers with masks for the sequence itself and for the memory.
     pub fn decode(
         &self,
         x: &Tensor,

@@ -1,4 +1,4 @@
-//! The whole transformer: an encoder, and a decoder that attends to what it made.
+//! The whole transformer: an encoder, and a decoder that attends to its output.
 
 use super::attention::AttentionOptions;
 use super::options::{built, options};
@@ -8,20 +8,20 @@ use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor};
 
 options! {
-    /// What a [`Transformer`] is made of.
+    /// Options of a [`Transformer`].
     pub struct TransformerOptions(
-        /// Every layer of both stacks.
+        /// Options of each layer of both stacks.
         layer: TransformerLayerOptions,
     ) {
-        /// Layers of the encoder.
+        /// Number of encoder layers.
         num_encoder_layers: usize = 6,
-        /// Layers of the decoder.
+        /// Number of decoder layers.
         num_decoder_layers: usize = 6,
     }
 }
 
 impl TransformerOptions {
-    /// The model; matrices start from Glorot's uniform scale.
+    /// Builds the model; matrices are initialized by Xavier (Glorot) uniform.
     pub fn build(self) -> Result<Transformer> {
         let norm = || self.layer.norm().map(Some);
         let encoder = TransformerEncoder::with(self.layer.clone(), self.num_encoder_layers, norm()?)?;
@@ -37,39 +37,39 @@ impl TransformerOptions {
 /// Masks of a [`Transformer`].
 #[derive(Clone, Debug, Default)]
 pub struct TransformerMasks {
-    /// Of the source for itself.
+    /// For self-attention of the source.
     pub source: AttentionOptions,
-    /// Of the target for itself; usually causal.
+    /// For self-attention of the target; usually causal.
     pub target: AttentionOptions,
-    /// Of what the encoder made, for the target.
+    /// For attention of the target to the encoder's output.
     pub memory: AttentionOptions,
 }
 
 /// An encoder of a source sequence, and a decoder of a target sequence that attends to it.
 #[derive(Module)]
 pub struct Transformer {
-    /// Reads the source.
+    /// Encodes the source.
     pub encoder: TransformerEncoder,
-    /// Writes the target.
+    /// Decodes the target.
     pub decoder: TransformerDecoder,
     core: ModuleCore,
 }
 
 impl Transformer {
-    /// With PyTorch's defaults: six layers each.
+    /// Creates the model with PyTorch's defaults: six layers each.
     #[track_caller]
     pub fn new(d_model: usize, nhead: usize) -> Transformer {
         built(TransformerOptions::new(TransformerLayerOptions::new(d_model, nhead)).build())
     }
 
-    /// Of source and target, with masks.
+    /// Runs on source and target, with masks.
     pub fn transform(&self, source: &Tensor, target: &Tensor, masks: &TransformerMasks) -> Result<Tensor> {
         let memory = self.encoder.encode(source, &masks.source)?;
         self.decoder.decode(target, &memory, &masks.target, &masks.memory)
     }
 }
 
-/// Of source and target.
+/// Runs on source and target.
 impl Forward<(Tensor, Tensor)> for Transformer {
     type Output = Tensor;
     fn forward(&self, (source, target): &(Tensor, Tensor)) -> Result<Tensor> {

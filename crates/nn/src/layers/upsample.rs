@@ -3,20 +3,20 @@
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
-/// How values between elements are found.
+/// Interpolation method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpsampleMode {
     /// The nearest element.
     #[default]
     Nearest,
-    /// Along lines: linear, bilinear or trilinear, by the number of dimensions.
+    /// Linear, bilinear or trilinear, by the number of dimensions.
     Linear {
-        /// Whether the corners of input and output are the same points.
+        /// Whether to align the corners of input and output.
         align_corners: bool,
     },
     /// Bicubic; for images.
     Cubic {
-        /// Whether the corners of input and output are the same points.
+        /// Whether to align the corners of input and output.
         align_corners: bool,
     },
 }
@@ -32,12 +32,12 @@ pub struct Upsample {
 }
 
 impl Upsample {
-    /// By this factor along every dimension.
+    /// Resamples by this factor along every dimension.
     pub fn by(scale_factor: f64, mode: UpsampleMode) -> Upsample {
         Upsample { mode, size: Vec::new(), scale_factor: vec![scale_factor], core: ModuleCore::new() }
     }
 
-    /// To these sizes.
+    /// Resamples to these sizes.
     pub fn to(size: impl Into<Vec<usize>>, mode: UpsampleMode) -> Upsample {
         Upsample { mode, size: size.into(), scale_factor: Vec::new(), core: ModuleCore::new() }
     }
@@ -64,7 +64,7 @@ impl Forward for Upsample {
             }
             (UpsampleMode::Cubic { align_corners }, 2) => ops::upsample_bicubic2d_vec(x, size, align_corners, factors),
             (mode, _) => {
-                let message = format!("{mode:?} does not serve inputs of shape {:?}", x.shape());
+                let message = format!("{mode:?} does not support inputs of shape {:?}", x.shape());
                 Err(Error::argument("Upsample", message))
             }
         }

@@ -2,7 +2,7 @@
 //! over every way to stretch the one to the other.
 //!
 //! Written in ops, by the forward recursion over time for the whole batch at once, so that it has derivatives of any order.
-//! Where PyTorch's own kernel differs: its gradient takes log-probabilities to be normalised, this one does not; after
+//! Where PyTorch's own kernel differs: its gradient takes log-probabilities to be normalized, this one does not; after
 //! `log_softmax` they agree.
 
 use super::{Reduction, reduced};
@@ -32,7 +32,7 @@ impl Default for CTCLoss {
 }
 
 impl CTCLoss {
-    /// With PyTorch's defaults; fields may be changed.
+    /// Creates it with PyTorch's defaults; the fields are public.
     pub fn new() -> CTCLoss {
         CTCLoss { blank: 0, zero_infinity: false, reduction: Reduction::Mean, core: ModuleCore::new() }
     }

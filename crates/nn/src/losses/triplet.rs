@@ -6,16 +6,16 @@ use firebrand_core::{Result, Tensor, ops};
 
 type Distance = dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync;
 
-/// Of anchor, positive and negative: the positive should be nearer by the margin.
+/// Triplet loss of anchor, positive and negative: the positive should be nearer by the margin.
 #[derive(Module)]
 pub struct TripletMarginWithDistanceLoss {
     #[module(skip)]
     distance: Box<Distance>,
     /// The margin.
     pub margin: f64,
-    /// Whether the positive may stand in for the anchor.
+    /// Whether to use the positive in place of the anchor if it is nearer to the negative.
     pub swap: bool,
-    /// What becomes of the losses of single elements.
+    /// How the losses of single elements are reduced.
     #[module(skip)]
     pub reduction: Reduction,
     core: ModuleCore,

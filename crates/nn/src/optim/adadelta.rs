@@ -17,11 +17,11 @@ pub struct AdadeltaOptions {
     pub rho: f64,
     /// Keeps the roots from zero.
     pub eps: f64,
-    /// Pull towards zero, added to the gradient.
+    /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

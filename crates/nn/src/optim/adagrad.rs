@@ -13,17 +13,17 @@ pub type Adagrad = Grouped<AdagradOptions>;
 pub struct AdagradOptions {
     /// Learning rate.
     pub lr: f64,
-    /// How fast the learning rate falls with the number of steps.
+    /// Decay of the learning rate with the number of steps.
     pub lr_decay: f64,
-    /// Pull towards zero, added to the gradient.
+    /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
-    /// What the sums start from.
+    /// Initial value of the sums.
     pub initial_accumulator_value: f64,
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

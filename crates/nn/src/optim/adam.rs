@@ -10,7 +10,7 @@ pub type Adam = Grouped<AdamOptions>;
 /// Adam with decoupled weight decay.
 pub type AdamW = Grouped<AdamWOptions>;
 
-/// What both rules do, given which of them it is.
+/// The rule of both.
 fn update(o: &AdamOptions, decoupled: bool, batch: &Batch) -> Result<()> {
     let grads = effective_grads(batch, o.maximize, if decoupled { 0.0 } else { o.weight_decay })?;
     if decoupled && o.weight_decay != 0.0 {
@@ -67,15 +67,15 @@ macro_rules! adam {
             pub lr: f64,
             /// Decay of the means of gradients and of their squares.
             pub betas: (f64, f64),
-            /// Keeps the denominator from zero.
+            /// Added to the denominator for numerical stability.
             pub eps: f64,
-            /// Pull towards zero.
+            /// Weight-decay coefficient.
             pub weight_decay: f64,
-            /// Whether the denominator never shrinks.
+            /// AMSGrad: use the maximum of past squared gradients.
             pub amsgrad: bool,
-            /// Whether to climb.
+            /// Maximize instead of minimize.
             pub maximize: bool,
-            /// How to compute.
+            /// Which implementation to use.
             pub implementation: Implementation,
         }
 

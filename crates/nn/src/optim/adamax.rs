@@ -1,4 +1,4 @@
-//! Adamax: as Adam, with the largest gradient in the denominator instead of the mean of squares.
+//! Adamax: Adam with the infinity norm of gradients in the denominator instead of the mean of squares.
 
 use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need};
 use super::grouped::Grouped;
@@ -15,13 +15,13 @@ pub struct AdamaxOptions {
     pub lr: f64,
     /// Decay of the mean of gradients and of the largest one.
     pub betas: (f64, f64),
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Pull towards zero, added to the gradient.
+    /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

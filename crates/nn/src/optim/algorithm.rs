@@ -1,4 +1,4 @@
-//! What an optimiser's rule says: which state it keeps, and how a list of parameters moves.
+//! An optimizer's rule: which state it keeps, and how a list of parameters is updated.
 //!
 //! A rule is written once, on lists (`_foreach_*` ops). The single-tensor form is the same rule on lists of one; the fused
 //! form, where there is one, is a kernel that passes over memory once.
@@ -6,13 +6,13 @@
 use super::Settings;
 use firebrand_core::{Error, Result, Tensor, ops};
 
-/// How steps are computed. All give the same numbers up to rounding.
+/// How steps are computed. All give the same results up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Implementation {
     /// The fastest that serves the parameters' dtype.
     #[default]
     Auto,
-    /// Parameter by parameter, op by op: the reference.
+    /// Parameter by parameter, op by op.
     Single,
     /// Op by op, each over all parameters.
     Foreach,
@@ -20,7 +20,7 @@ pub enum Implementation {
     Fused,
 }
 
-/// A tensor that is kept for every parameter.
+/// A tensor of state kept for every parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// PyTorch's name of it.
@@ -36,22 +36,22 @@ pub struct Slot {
 pub enum Extent {
     /// That of the parameter, and its dtype.
     Parameter,
-    /// One number in f32, as the number of steps.
+    /// One f32 value, as the number of steps.
     Number,
 }
 
 impl Slot {
-    /// As large as the parameter, with zeros.
+    /// Shaped like the parameter, initially zeros.
     pub(super) fn zeros(name: &'static str) -> Slot {
         Slot::filled(name, 0.0)
     }
 
-    /// As large as the parameter.
+    /// Shaped like the parameter.
     pub(super) fn filled(name: &'static str, initial: f64) -> Slot {
         Slot { name, initial, extent: Extent::Parameter }
     }
 
-    /// One number.
+    /// One value.
     pub(super) fn number(name: &'static str, initial: f64) -> Slot {
         Slot { name, initial, extent: Extent::Number }
     }
@@ -65,7 +65,7 @@ impl Slot {
     }
 }
 
-/// States of one number each, as numbers.
+/// States of one value each, as numbers.
 pub(super) fn numbers(states: &[Tensor]) -> Result<Vec<f64>> {
     states.iter().map(|s| s.try_item::<f32>().map(f64::from)).collect()
 }
@@ -108,18 +108,18 @@ impl Batch {
     }
 }
 
-/// The rule of an optimiser, with its settings. Values of the type are what a group of parameters is configured with.
+/// The rule of an optimizer. A value holds the settings of a group of parameters.
 pub trait Algorithm: Clone + Send + 'static {
     /// PyTorch's name.
     const NAME: &'static str;
     /// Whether the number of steps is part of the state that is saved.
     const COUNTS: bool;
 
-    /// Refuses settings that make no sense.
+    /// An error if settings are invalid.
     fn validate(&self) -> Result<()>;
     /// The settings by name.
     fn settings(&self) -> Settings;
-    /// Takes settings by name; those that are missing stay as they are.
+    /// Sets settings by name; missing ones stay unchanged.
     fn load_settings(&mut self, from: &Settings) -> Result<()>;
     /// Learning rate.
     fn lr(&self) -> f64;
@@ -131,13 +131,13 @@ pub trait Algorithm: Clone + Send + 'static {
     }
     /// Sets momentum or first beta.
     fn set_momentum(&mut self, _momentum: f64) {}
-    /// Which form is wanted.
+    /// Which implementation is requested.
     fn implementation(&self) -> Implementation;
     /// The state that these settings need.
     fn slots(&self) -> Vec<Slot>;
-    /// Moves the parameters, op by op.
+    /// Updates the parameters, op by op.
     fn update(&self, batch: &Batch) -> Result<()>;
-    /// Moves the parameters in one pass; `None` if the rule has no such form.
+    /// Updates the parameters in one pass; `None` if the rule has no fused form.
     fn update_fused(&self, _batch: &Batch) -> Option<Result<()>> {
         None
     }
@@ -157,7 +157,7 @@ pub(super) fn need(
     Err(Error::argument(name, format!("expected {setting} {range}, found {found:?}")))
 }
 
-/// `-grads` if the rule climbs, plus `weight_decay * params` if there is any; the gradients themselves are not written.
+/// `-grads` if maximizing, plus `weight_decay * params` if there is any; the gradients themselves are not written.
 pub(super) fn effective_grads(batch: &Batch, maximize: bool, weight_decay: f64) -> Result<Vec<Tensor>> {
     let grads = if maximize { ops::foreach_neg(&batch.grads)? } else { batch.grads.clone() };
     if weight_decay == 0.0 { Ok(grads) } else { ops::foreach_add(&grads, &batch.params, weight_decay.into()) }

@@ -1,4 +1,4 @@
-//! Stochastic gradient descent with a falling rate, and the average of the points it visits.
+//! Stochastic gradient descent with a decaying rate, and the average of the points it visits.
 
 use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need, numbers};
 use super::grouped::Grouped;
@@ -11,19 +11,19 @@ pub type ASGD = Grouped<ASGDOptions>;
 /// Settings of [`ASGD`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct ASGDOptions {
-    /// Learning rate at the start.
+    /// Initial learning rate.
     pub lr: f64,
-    /// Pull towards zero, beside the step.
+    /// Decay term, separate from the step.
     pub lambd: f64,
-    /// How fast the rate falls.
+    /// Decay of the learning rate.
     pub alpha: f64,
     /// The step from which points are averaged.
     pub t0: f64,
-    /// Pull towards zero, added to the gradient.
+    /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

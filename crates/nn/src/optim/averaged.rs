@@ -7,7 +7,7 @@ use firebrand_core::{Result, Tensor, ops};
 /// How values are averaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Averaging {
-    /// All values count the same.
+    /// Equal weights.
     Mean,
     /// The average keeps this share of itself at every update.
     Exponential(f64),
@@ -29,7 +29,7 @@ impl Averaged {
         Ok(Averaged { sources, averages, how, updates: 0 })
     }
 
-    /// Takes the present values in. The first update replaces the copies made at the start.
+    /// Adds the current values. The first update replaces the initial copies.
     pub fn update(&mut self) -> Result<()> {
         let weight = match (self.updates, self.how) {
             (0, _) => 1.0,
@@ -55,7 +55,7 @@ impl Averaged {
         &self.averages
     }
 
-    /// Exchanges the values of the tensors with their averages; once more brings them back.
+    /// Swaps the tensors with their averages; calling it again swaps back.
     pub fn swap(&self) -> Result<()> {
         no_grad(|| {
             for (average, source) in self.averages.iter().zip(&self.sources) {

@@ -1,4 +1,4 @@
-//! Clipping of gradients, in place: by their common norm, or element by element.
+//! Gradient clipping, in place: by total norm, or element by element.
 
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{Error, Result, Tensor, ops};
@@ -17,7 +17,7 @@ pub fn total_norm(tensors: &[Tensor], norm_type: f64) -> Result<Tensor> {
     norm(&ops::stack(&norms, 0)?)
 }
 
-/// Scales all gradients down so that their common norm is at most `max_norm`; the norm before comes back.
+/// Scales all gradients down so that their total norm is at most `max_norm`; returns the norm before.
 pub fn clip_grad_norm(
     params: impl IntoIterator<Item = impl AsRef<Tensor>>,
     max_norm: f64,
@@ -35,7 +35,7 @@ pub fn clip_grad_norm(
     })
 }
 
-/// Puts every element of every gradient between `-limit` and `limit`.
+/// Clamps every element of every gradient between `-limit` and `limit`.
 pub fn clip_grad_value(params: impl IntoIterator<Item = impl AsRef<Tensor>>, limit: f64) -> Result<()> {
     if limit < 0.0 || limit.is_nan() {
         return Err(Error::argument("clip_grad_value", format!("expected a limit of at least 0, found {limit}")));

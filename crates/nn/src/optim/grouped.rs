@@ -1,4 +1,4 @@
-//! Groups of parameters with settings of their own and lazily made state: everything an optimiser is besides its rule.
+//! Groups of parameters with their own settings and lazily created state: everything an optimizer is besides its rule.
 
 use super::algorithm::{Algorithm, Batch, Implementation};
 use super::{GroupDict, Optimizer, StateDict};
@@ -6,7 +6,7 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::{DType, Error, Result, Tensor, ops};
 use indexmap::IndexMap;
 
-/// State of one parameter, made at its first step.
+/// State of one parameter, created at its first step.
 struct State {
     /// How many steps it took: f32 without dimensions, as in PyTorch.
     step: Tensor,
@@ -19,12 +19,12 @@ struct Group<A> {
     options: A,
 }
 
-/// An optimiser over groups of parameters, all following one rule.
+/// An optimizer over groups of parameters that share one rule.
 pub struct Grouped<A: Algorithm> {
     groups: Vec<Group<A>>,
 }
 
-/// What an optimiser takes as its parameters: tensors or module parameters, owned or by reference.
+/// What an optimizer accepts as parameters: tensors or module parameters, owned or by reference.
 pub trait IntoParams {
     /// The tensors.
     fn into_params(self) -> Vec<Tensor>;
@@ -41,14 +41,14 @@ where
 }
 
 impl<A: Algorithm> Grouped<A> {
-    /// One group with these settings.
+    /// Creates an optimizer with one group with these settings.
     pub fn new(params: impl IntoParams, options: A) -> Result<Grouped<A>> {
         let mut all = Grouped { groups: Vec::new() };
         all.add_group(params, options)?;
         Ok(all)
     }
 
-    /// Another group, with settings of its own.
+    /// Adds a group with its own settings.
     pub fn add_group(&mut self, params: impl IntoParams, options: A) -> Result<()> {
         options.validate()?;
         let params = params.into_params();
@@ -57,7 +57,7 @@ impl<A: Algorithm> Grouped<A> {
         }
         for (k, p) in params.iter().enumerate() {
             if !p.is_leaf() {
-                let message = format!("parameter {k} was computed by an op; only leaves can be optimised");
+                let message = format!("parameter {k} was computed by an op; only leaves can be optimized");
                 return Err(Error::argument(A::NAME, message));
             }
             if params[..k].iter().chain(self.groups.iter().flat_map(|g| &g.params)).any(|o| o.is_same(p)) {
@@ -74,7 +74,7 @@ impl<A: Algorithm> Grouped<A> {
         &self.groups[group].options
     }
 
-    /// Settings of a group, to change.
+    /// Mutable settings of a group.
     pub fn options_mut(&mut self, group: usize) -> &mut A {
         &mut self.groups[group].options
     }
@@ -130,7 +130,7 @@ impl<A: Algorithm> Group<A> {
 }
 
 fn refused<A: Algorithm>(message: String) -> Error {
-    Error::argument(A::NAME, format!("the state does not fit: {message}"))
+    Error::argument(A::NAME, format!("the state does not match: {message}"))
 }
 
 impl<A: Algorithm> Optimizer for Grouped<A> {

@@ -1,7 +1,7 @@
-//! Steps during backward: every parameter moves as soon as its gradient is complete, and the gradient is dropped at once,
+//! Steps during backward: every parameter is updated as soon as its gradient is complete, and the gradient is freed at once,
 //! so that never more than a few gradients are alive.
 //!
-//! Clipping by norm and accumulation over batches need all gradients, so they do not go together with this.
+//! Clipping by norm and accumulation over batches need all gradients, so they cannot be combined with this.
 
 use super::Optimizer;
 use super::grouped::IntoParams;
@@ -9,13 +9,13 @@ use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::{Result, Tensor};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Optimisers that step during backward; dropping it ends that.
+/// Optimizers that step during backward, until this is dropped.
 pub struct InBackward {
     optimizers: Vec<Arc<Mutex<dyn Optimizer>>>,
     handles: Vec<RemovableHandle>,
 }
 
-/// Makes an optimiser for every parameter and lets it step as soon as the gradient is there.
+/// Creates an optimizer for every parameter that steps as soon as its gradient is ready.
 pub fn step_in_backward<O: Optimizer + 'static>(
     params: impl IntoParams,
     make: impl Fn(&Tensor) -> Result<O>,
@@ -35,7 +35,7 @@ pub fn step_in_backward<O: Optimizer + 'static>(
 }
 
 impl InBackward {
-    /// The optimisers, one for every parameter: for schedules and state.
+    /// The optimizers, one per parameter: for schedules and state.
     pub fn optimizers(&self) -> impl Iterator<Item = MutexGuard<'_, dyn Optimizer + 'static>> {
         self.optimizers.iter().map(|o| o.lock().unwrap_or_else(|e| e.into_inner()))
     }

@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 
 const NAME: &str = "LBFGS";
 
-/// How the length of a step is found.
+/// Line search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineSearch {
-    /// The learning rate.
+    /// None: the step length is the learning rate.
     #[default]
     Fixed,
-    /// A search for the strong Wolfe conditions.
+    /// Strong Wolfe conditions.
     StrongWolfe,
 }
 
@@ -31,15 +31,15 @@ pub struct LBFGSOptions {
     pub lr: f64,
     /// Iterations per step.
     pub max_iter: usize,
-    /// Evaluations of the loss per step; five quarters of `max_iter` if not given.
+    /// Loss evaluations per step; 1.25 · `max_iter` if not given.
     pub max_eval: Option<usize>,
-    /// Stop when no gradient is larger.
+    /// Stop when no gradient element is larger.
     pub tolerance_grad: f64,
-    /// Stop when loss and parameters move less.
+    /// Stop when loss and parameters change less.
     pub tolerance_change: f64,
-    /// How many changes are remembered.
+    /// History size.
     pub history_size: usize,
-    /// How the length of a step is found.
+    /// Line search.
     pub line_search: LineSearch,
 }
 
@@ -73,7 +73,7 @@ struct Memory {
     loss: f64,
 }
 
-/// The optimiser.
+/// The L-BFGS optimizer.
 pub struct LBFGS {
     params: Vec<Tensor>,
     options: LBFGSOptions,
@@ -92,7 +92,7 @@ fn largest(t: &Tensor) -> Result<f64> {
 }
 
 impl LBFGS {
-    /// For these parameters, all of one dtype.
+    /// Creates it for these parameters, all of one dtype.
     pub fn new(params: impl IntoParams, options: LBFGSOptions) -> Result<LBFGS> {
         let params = params.into_params();
         let Some(first) = params.first() else {
@@ -300,10 +300,10 @@ impl Optimizer for LBFGS {
 
     fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
         let [group] = &dict.param_groups[..] else {
-            return Err(Error::argument(NAME, "the state does not fit: expected one group"));
+            return Err(Error::argument(NAME, "the state does not match: expected one group"));
         };
         if group.params.len() != self.params.len() {
-            return Err(Error::argument(NAME, "the state does not fit: the number of parameters differs"));
+            return Err(Error::argument(NAME, "the state does not match: the number of parameters differs"));
         }
         let mut o = self.options;
         load(&group.settings, "lr", &mut o.lr)?;
@@ -322,7 +322,8 @@ impl Optimizer for LBFGS {
         let vector = |name: &str| -> Result<Option<Tensor>> {
             let Some(t) = state.get(name) else { return Ok(None) };
             if t.shape() != [numel] {
-                let message = format!("the state does not fit: `{name}` has shape {:?}, expected [{numel}]", t.shape());
+                let message =
+                    format!("the state does not match: `{name}` has shape {:?}, expected [{numel}]", t.shape());
                 return Err(Error::argument(NAME, message));
             }
             Ok(Some(t.detach().try_to_dtype(self.params[0].dtype())?.try_deep_copy()?))

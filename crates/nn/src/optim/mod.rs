@@ -1,6 +1,6 @@
-//! Optimisers: from gradients to steps.
+//! Optimizers.
 //!
-//! Every optimiser is a rule ([`Algorithm`]) over groups of parameters ([`Grouped`]), or, where a step needs the loss
+//! Every optimizer is a rule ([`Algorithm`]) over groups of parameters ([`Grouped`]), or, where a step needs the loss
 //! several times, a type of its own ([`LBFGS`]). Schedules, clipping and training loops see [`Optimizer`] only.
 //!
 //! ```
@@ -60,13 +60,13 @@ pub use state_dict::{GroupDict, Setting, Settings, StateDict};
 use firebrand_core::autograd::enable_grad;
 use firebrand_core::{Result, Tensor};
 
-/// What moves parameters along their gradients.
+/// Updates parameters from their gradients.
 pub trait Optimizer: Send {
-    /// One step from the gradients that are there; parameters without one stay as they are.
+    /// Takes one step with the current gradients; parameters without a gradient stay unchanged.
     fn step(&mut self) -> Result<()>;
 
-    /// One step that may evaluate the loss itself. The closure clears gradients, computes the loss, runs backward and
-    /// returns the loss; the first loss comes back.
+    /// Takes one step that may evaluate the loss itself. The closure clears gradients, computes the loss, runs backward and
+    /// returns the loss; the first loss is returned.
     fn step_with(&mut self, closure: &mut dyn FnMut() -> Result<Tensor>) -> Result<Tensor> {
         let loss = enable_grad(closure)?;
         self.step()?;
@@ -76,12 +76,12 @@ pub trait Optimizer: Send {
     /// Every parameter, group by group.
     fn parameters(&self) -> Vec<Tensor>;
 
-    /// Forgets all gradients.
+    /// Clears all gradients.
     fn zero_grad(&mut self) {
         self.parameters().iter().for_each(Tensor::zero_grad);
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     fn groups(&self) -> usize;
 
     /// Learning rate of a group.
@@ -90,15 +90,15 @@ pub trait Optimizer: Send {
     /// Sets the learning rate of a group.
     fn set_lr(&mut self, group: usize, lr: f64);
 
-    /// What a one-cycle schedule moves against the learning rate: momentum, or the first beta.
+    /// What a one-cycle schedule changes opposite to the learning rate: momentum, or the first beta.
     fn momentum(&self, group: usize) -> Option<f64>;
 
-    /// Sets what [`Optimizer::momentum`] reads; does nothing where there is none.
+    /// Sets what [`Optimizer::momentum`] returns; does nothing if there is none.
     fn set_momentum(&mut self, group: usize, momentum: f64);
 
     /// Everything needed to continue, with PyTorch's names and positions.
     fn state_dict(&self) -> StateDict;
 
-    /// Continues from a state taken before, of an optimiser over parameters of the same shapes in the same order.
+    /// Restores a saved state of an optimizer over parameters of the same shapes in the same order.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<()>;
 }

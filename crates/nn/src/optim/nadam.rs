@@ -1,11 +1,11 @@
-//! Adam with Nesterov's look ahead: the step uses the momentum that the next gradient will meet.
+//! Adam with Nesterov momentum: the step uses the momentum of the next step.
 
 use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need, numbers};
 use super::grouped::Grouped;
 use super::state_dict::settings;
 use firebrand_core::{Result, Scalar, ops};
 
-/// Adam with Nesterov's momentum.
+/// Adam with Nesterov momentum.
 pub type NAdam = Grouped<NAdamOptions>;
 
 /// Settings of [`NAdam`], with PyTorch's defaults.
@@ -15,17 +15,17 @@ pub struct NAdamOptions {
     pub lr: f64,
     /// Decay of the means of gradients and of their squares.
     pub betas: (f64, f64),
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Pull towards zero.
+    /// Weight-decay coefficient.
     pub weight_decay: f64,
-    /// How fast momentum grows to its full size.
+    /// Decay of the momentum schedule.
     pub momentum_decay: f64,
-    /// Whether the pull shrinks parameters by itself instead of being added to the gradient.
+    /// Whether weight decay is decoupled (as in AdamW) instead of added to the gradient.
     pub decoupled_weight_decay: bool,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

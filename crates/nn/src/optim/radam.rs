@@ -1,4 +1,4 @@
-//! Rectified Adam: the first steps, whose variance is not known yet, are those of plain momentum.
+//! Rectified Adam: the first steps, while the variance is not known yet, use plain momentum.
 
 use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need};
 use super::grouped::Grouped;
@@ -15,15 +15,15 @@ pub struct RAdamOptions {
     pub lr: f64,
     /// Decay of the means of gradients and of their squares.
     pub betas: (f64, f64),
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Pull towards zero.
+    /// Weight-decay coefficient.
     pub weight_decay: f64,
-    /// Whether the pull shrinks parameters by itself instead of being added to the gradient.
+    /// Whether weight decay is decoupled (as in AdamW) instead of added to the gradient.
     pub decoupled_weight_decay: bool,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 
@@ -42,7 +42,7 @@ impl Default for RAdamOptions {
 }
 
 impl RAdamOptions {
-    /// How much of Adam's step is taken at step `n`; none while too few gradients were seen to know their variance.
+    /// The rectification of Adam's step at step `n`; `None` while too few gradients were seen to know their variance.
     fn rectification(&self, n: f64) -> Option<f64> {
         let beta = self.betas.1;
         let most = 2.0 / (1.0 - beta) - 1.0;

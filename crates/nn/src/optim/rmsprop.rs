@@ -15,17 +15,17 @@ pub struct RMSpropOptions {
     pub lr: f64,
     /// Decay of the means.
     pub alpha: f64,
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Pull towards zero, added to the gradient.
+    /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
-    /// Share of the last step that stays.
+    /// Momentum factor.
     pub momentum: f64,
-    /// Whether the mean of gradients is taken out of their squares.
+    /// Whether to normalize by the variance instead of the mean of squares.
     pub centered: bool,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute; there is no fused form.
+    /// Which implementation to use; there is no fused one.
     pub implementation: Implementation,
 }
 

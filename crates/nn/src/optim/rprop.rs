@@ -1,26 +1,26 @@
-//! Resilient propagation: every element has a step of its own, longer while the gradient keeps its sign and shorter when
-//! it changes; how large the gradient is does not matter. For whole data sets, not for batches.
+//! Resilient backpropagation: every element has its own step size, which grows while the gradient keeps its sign and shrinks when
+//! it changes; the gradient's magnitude does not matter. For full-batch training.
 
 use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need};
 use super::grouped::Grouped;
 use super::state_dict::settings;
 use firebrand_core::{Result, ops};
 
-/// Resilient propagation.
+/// Resilient backpropagation.
 pub type Rprop = Grouped<RpropOptions>;
 
 /// Settings of [`Rprop`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct RpropOptions {
-    /// The first step of every element.
+    /// Initial step size of every element.
     pub lr: f64,
-    /// Factors of a step when the gradient has changed its sign, and when it has not.
+    /// Factors of the step size when the gradient's sign has changed, and when it has not.
     pub etas: (f64, f64),
-    /// Shortest and longest step.
+    /// Smallest and largest step size.
     pub step_sizes: (f64, f64),
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

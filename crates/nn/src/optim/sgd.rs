@@ -13,17 +13,17 @@ pub type SGD = Grouped<SGDOptions>;
 pub struct SGDOptions {
     /// Learning rate.
     pub lr: f64,
-    /// Share of the last velocity that stays.
+    /// Momentum factor.
     pub momentum: f64,
-    /// Share of the gradient that is left out of the velocity.
+    /// Dampening of the momentum.
     pub dampening: f64,
-    /// Pull towards zero, added to the gradient.
+    /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
-    /// Whether to look ahead along the velocity.
+    /// Whether to use Nesterov momentum.
     pub nesterov: bool,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// How to compute.
+    /// Which implementation to use.
     pub implementation: Implementation,
 }
 

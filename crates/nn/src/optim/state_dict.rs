@@ -1,4 +1,4 @@
-//! The state of an optimiser as data, in the layout of PyTorch's `state_dict`: state by the position of the parameter,
+//! The state of an optimizer as data, in the layout of PyTorch's `state_dict`: state by the position of the parameter,
 //! and groups with their settings and the positions they own.
 
 use firebrand_core::{Error, Result, Tensor};
@@ -12,19 +12,19 @@ use std::collections::BTreeMap;
 pub enum Setting {
     /// Absent.
     None,
-    /// A switch.
+    /// A bool.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number.
+    /// A float.
     Float(f64),
-    /// Several numbers, such as `betas`.
+    /// Several floats, such as `betas`.
     Floats(Vec<f64>),
-    /// A name.
+    /// A string.
     Text(String),
 }
 
-/// Settings by name, in the order of the optimiser's signature.
+/// Settings by name, in the order of the optimizer's signature.
 pub type Settings = IndexMap<String, Setting>;
 
 /// A group: its settings, and the positions of its parameters.
@@ -37,7 +37,7 @@ pub struct GroupDict {
     pub params: Vec<usize>,
 }
 
-/// What an optimiser needs to continue.
+/// The state of an optimizer, for resuming.
 #[derive(Clone, Debug, Default)]
 pub struct StateDict {
     /// Tensors by position of the parameter and name (`step`, `exp_avg`, …).
@@ -55,7 +55,7 @@ impl StateDict {
         self.state.iter().flat_map(flat).collect()
     }
 
-    /// Puts together what [`StateDict::tensors`] took apart; other names are left alone.
+    /// Reassembles what [`StateDict::tensors`] returned; other names are ignored.
     pub fn from_parts(tensors: &IndexMap<String, Tensor>, param_groups: Vec<GroupDict>) -> Result<StateDict> {
         let mut state: BTreeMap<usize, IndexMap<String, Tensor>> = BTreeMap::new();
         for (name, t) in tensors {

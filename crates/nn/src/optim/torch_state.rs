@@ -1,4 +1,4 @@
-//! The state of an optimiser as `torch.save(optimizer.state_dict(), path)` wrote it.
+//! Optimizer state written by `torch.save(optimizer.state_dict(), path)`.
 //!
 //! The file is read as plain data (`firebrand_io::read_torch_save`): nothing in it is executed. Settings that we do not have,
 //! such as `foreach` or `capturable`, are kept and change nothing.
@@ -52,7 +52,7 @@ fn float(object: &Object) -> Result<f64> {
     }
 }
 
-/// What is kept for one parameter; what is none is not there, and elements of lists have a number each (`old_dirs.0`).
+/// State of one parameter; `None` is left out, and elements of lists are numbered (`old_dirs.0`).
 fn slots(object: &Object) -> Result<IndexMap<String, Tensor>> {
     let mut slots = IndexMap::new();
     for (name, value) in entries(object, "the state of a parameter as a dictionary")? {
@@ -108,13 +108,13 @@ fn group(object: &Object) -> Result<GroupDict> {
 }
 
 impl StateDict {
-    /// Takes PyTorch's `state_dict` apart.
+    /// Converts PyTorch's `state_dict`.
     pub fn from_torch(object: &Object) -> Result<StateDict> {
-        let all = entries(object, "an optimiser's `state_dict` with `state` and `param_groups`")?;
+        let all = entries(object, "an optimizer's `state_dict` with `state` and `param_groups`")?;
         let part = |wanted: &str| {
             let found = all.iter().find(|(name, _)| matches!(name, Object::Str(s) if s == wanted));
             found.map(|(_, value)| value).ok_or_else(|| {
-                Error::argument("StateDict", format!("expected an optimiser's `state_dict`, found no `{wanted}` in it"))
+                Error::argument("StateDict", format!("expected an optimizer's `state_dict`, found no `{wanted}`"))
             })
         };
         let mut state = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Checkpoints: everything a run needs to continue as if it had never stopped, in one file.
+//! Checkpoints: everything a run needs to resume as if it had never stopped, in one file.
 //!
-//! The file is a `.safetensors` file: the model under `model.`, the optimiser's state under `optimizer.`, both random
+//! The file is a `.safetensors` file: the model under `model.`, the optimizer's state under `optimizer.`, both random
 //! states and, as JSON in a byte tensor, [`Progress`]. It is replaced by a rename, so there is always a whole one.
 
 use super::Metrics;
@@ -14,21 +14,21 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Epochs that are complete.
+    /// Completed epochs.
     pub epoch: usize,
-    /// Batches of the present epoch that are done.
+    /// Completed batches of the current epoch.
     pub batch: usize,
-    /// Steps of the optimiser.
+    /// Optimizer steps.
     pub step: u64,
-    /// Where the schedule stands.
+    /// State of the schedule.
     pub schedule: u64,
-    /// What a rate that falls on plateaus remembers.
+    /// State of the reduce-on-plateau schedule.
     #[serde(default)]
     pub plateau: Option<PlateauState>,
-    /// Sum of the losses of the present epoch.
+    /// Sum of the losses of the current epoch.
     pub loss_sum: f64,
     /// The best value of the watched metric so far.
     pub best: Option<f64>,
@@ -53,7 +53,7 @@ fn refused(path: &Path, e: impl std::fmt::Display) -> Error {
     Error::user(format!("{}: {e}", path.display()))
 }
 
-/// Writes a checkpoint. `epoch_start` is the random state before the present epoch's order was drawn.
+/// Writes a checkpoint. `epoch_start` is the random state before the current epoch's order was drawn.
 pub(super) fn save(
     path: &Path,
     model: &dyn Module,
@@ -74,7 +74,7 @@ pub(super) fn save(
     firebrand_io::write_safetensors(path, tensors.iter()).map_err(Error::user)
 }
 
-/// Puts model, optimiser and random stream back; progress and the random state at the start of the epoch come out.
+/// Restores model, optimizer and random stream; returns the progress and the random state at the start of the epoch.
 pub(super) fn load(path: &Path, model: &dyn Module, optimizer: &mut dyn Optimizer) -> Result<(Progress, Generator)> {
     let tensors = firebrand_io::read_safetensors(path).map_err(Error::user)?;
     let saved = Saved::new(&tensors).map_err(|e| refused(path, e))?;
@@ -84,7 +84,7 @@ pub(super) fn load(path: &Path, model: &dyn Module, optimizer: &mut dyn Optimize
     Ok((saved.progress, saved.epoch_start))
 }
 
-/// The tensors whose names begin so, without that.
+/// The tensors with this prefix, with the prefix removed.
 fn part(tensors: &IndexMap<String, Tensor>, prefix: &str) -> IndexMap<String, Tensor> {
     tensors.iter().filter_map(|(name, t)| Some((name.strip_prefix(prefix)?.to_string(), t.clone()))).collect()
 }
@@ -117,7 +117,7 @@ impl Saved {
 }
 
 impl Progress {
-    /// How far the run has come whose checkpoint has this content. The model is not looked at.
+    /// The progress stored in a checkpoint. The model is not read.
     pub fn from_checkpoint(bytes: &[u8]) -> Result<Progress> {
         let tensors = firebrand_io::safetensors::from_bytes(bytes).map_err(Error::user)?;
         Ok(Saved::new(&tensors)?.progress)

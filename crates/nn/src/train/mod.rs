@@ -1,8 +1,8 @@
-//! Training: the loop, exact continuation, metrics and event files.
+//! Training: the loop, exact resumption, metrics and event files.
 //!
 //! A [`Trainer`] runs epochs over a loader: accumulation, clipping, schedule, validation, early stopping, checkpoints.
-//! A checkpoint is one file that appears whole or not at all and holds everything: model, optimiser, schedule, random
-//! streams, position within the epoch. A run that was killed and continued ends with the very weights of one that was not.
+//! A checkpoint is one file, written atomically, that holds everything: model, optimizer, schedule, random
+//! streams, position within the epoch. A run that was killed and resumed ends with exactly the weights of one that was not.
 //!
 //! ```
 //! use firebrand_core::{DType, Tensor, random::manual_seed};

@@ -78,7 +78,7 @@ impl EventWriter {
         Ok(writer)
     }
 
-    /// One number.
+    /// One value.
     pub fn scalar(&mut self, name: &str, step: u64, value: f64) -> Result<()> {
         let mut number = field(1, name.as_bytes());
         number.push(2 << 3 | 5);

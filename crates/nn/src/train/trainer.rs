@@ -1,4 +1,4 @@
-//! The training loop. It knows models, optimisers, loaders and checkpoints; it prints nothing and knows no task: losses
+//! The training loop. It knows models, optimizers, loaders and checkpoints; it prints nothing and knows no task: losses
 //! and validation are the caller's closures.
 
 use super::checkpoint::{self, Progress};
@@ -14,28 +14,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What a [`Trainer`] does besides steps.
+/// Options of a [`Trainer`].
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// How often every sample is seen.
+    /// Number of passes over the data.
     pub epochs: usize,
     /// Batches whose gradients are averaged before a step.
     pub accumulate: usize,
-    /// Largest norm of all gradients together.
+    /// Clip gradients to this total norm.
     pub clip_norm: Option<f64>,
-    /// What products run in (`BF16`, `F16`) while losses are computed; parameters and their gradients stay as they are.
+    /// Autocast dtype (`BF16`, `F16`) of the forward pass; parameters and their gradients keep their dtype.
     pub autocast: Option<DType>,
-    /// Whether the schedule moves with every step, rather than with every epoch.
+    /// Whether to advance the schedule every step instead of every epoch.
     pub schedule_every_step: bool,
-    /// Where checkpoints go; after every epoch, and when the run is stopped.
+    /// File for checkpoints, written after every epoch and when the run is stopped.
     pub checkpoint: Option<PathBuf>,
-    /// Steps between further checkpoints.
+    /// Also write a checkpoint every this many steps.
     pub checkpoint_every: Option<u64>,
-    /// Epochs without a better watched metric after which the run ends.
+    /// Early stopping: epochs without improvement of the watched metric.
     pub patience: Option<usize>,
-    /// The watched metric of validation, and whether less of it is better.
+    /// The watched validation metric, and whether lower is better.
     pub watch: (String, bool),
-    /// Set from outside (by Ctrl-C, for instance), it stops the run after the present step.
+    /// A flag that stops the run after the current step when set (by Ctrl-C, for instance).
     pub stop: Arc<AtomicBool>,
 }
 
@@ -61,7 +61,7 @@ impl Default for TrainOptions {
 pub struct Step {
     /// The epoch, from 1.
     pub epoch: usize,
-    /// The optimiser's steps so far.
+    /// Optimizer steps so far.
     pub step: u64,
     /// Loss of the step's last batch.
     pub loss: f64,
@@ -69,13 +69,13 @@ pub struct Step {
     pub lr: f64,
 }
 
-/// Watches a run.
+/// Callbacks of a training run.
 pub trait Callback {
-    /// After every step.
+    /// Called after every step.
     fn step(&mut self, _step: &Step) -> Result<()> {
         Ok(())
     }
-    /// After every epoch, with `train_loss` and what validation gave. The last epoch's metrics come last.
+    /// Called after every epoch with the metrics of all epochs so far: `train_loss` and those of validation.
     fn epoch(&mut self, _epoch: usize, _history: &[Metrics]) -> Result<()> {
         Ok(())
     }
@@ -86,13 +86,13 @@ pub trait Callback {
 pub enum Finish {
     /// All epochs were done.
     Done,
-    /// The watched metric did not get better any more.
+    /// The watched metric stopped improving.
     Early,
-    /// It was stopped from outside; the checkpoint, if there is one, holds this moment.
+    /// It was stopped by the flag; the checkpoint, if there is one, is up to date.
     Stopped,
 }
 
-/// Runs epochs.
+/// The training loop.
 pub struct Trainer<'a> {
     model: &'a dyn Module,
     optimizer: Box<dyn Optimizer>,
@@ -101,12 +101,12 @@ pub struct Trainer<'a> {
     callbacks: Vec<Box<dyn Callback + 'a>>,
     options: TrainOptions,
     progress: Progress,
-    /// The random state before the present epoch's order was drawn.
+    /// The random state before the current epoch's order was drawn.
     epoch_start: Generator,
 }
 
 impl<'a> Trainer<'a> {
-    /// Trains a model's parameters with an optimiser that holds them.
+    /// Creates a trainer for a model and an optimizer over its parameters.
     pub fn new(model: &'a dyn Module, optimizer: impl Optimizer + 'static, options: TrainOptions) -> Trainer<'a> {
         Trainer {
             model,
@@ -120,20 +120,20 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// With a schedule of the learning rate.
+    /// Sets the learning-rate schedule.
     pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Trainer<'a> {
         self.scheduler = Some(LRScheduler::new(schedule, &mut *self.optimizer));
         self
     }
 
-    /// With a rate that falls when the watched metric does not get better; whether less is better is as with that metric.
+    /// Reduces the learning rate when the watched metric stops improving.
     pub fn reduce_on_plateau(mut self, options: PlateauOptions) -> Trainer<'a> {
         let goal = if self.options.watch.1 { Goal::Min } else { Goal::Max };
         self.plateau = Some(ReduceLROnPlateau::new(PlateauOptions { goal, ..options }));
         self
     }
 
-    /// With somebody who watches.
+    /// Adds a callback.
     pub fn watch(mut self, callback: impl Callback + 'a) -> Trainer<'a> {
         self.callbacks.push(Box::new(callback));
         self
@@ -144,7 +144,7 @@ impl<'a> Trainer<'a> {
         &self.progress
     }
 
-    /// Continues from the checkpoint, if there is one; whether there was.
+    /// Resumes from the checkpoint if there is one; returns whether there was.
     pub fn resume(&mut self) -> Result<bool> {
         let Some(path) = self.options.checkpoint.as_ref().filter(|p| p.exists()) else { return Ok(false) };
         (self.progress, self.epoch_start) = checkpoint::load(path, self.model, &mut *self.optimizer)?;
@@ -196,7 +196,7 @@ impl<'a> Trainer<'a> {
         Ok(Finish::Done)
     }
 
-    /// One epoch, or what is left of it; false if stopped.
+    /// Runs one epoch, or the rest of it; returns false if stopped.
     fn train_epoch<D: Dataset>(
         &mut self,
         loader: &DataLoader<D>,
@@ -237,7 +237,7 @@ impl<'a> Trainer<'a> {
         Ok(true)
     }
 
-    /// Runs forward work, in the narrow dtype if one is set. Backward follows the dtypes that forward used.
+    /// Runs the forward pass, under autocast if set. Backward follows the dtypes that forward used.
     fn computing<R>(&self, work: impl FnOnce() -> R) -> R {
         match self.options.autocast {
             Some(dtype) => autocast(dtype, work),
@@ -282,7 +282,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Writes the epoch down; whether the run should end early.
+    /// Records the epoch; returns whether the run should end early.
     fn finish_epoch(&mut self, metrics: Metrics) -> bool {
         if !self.options.schedule_every_step {
             self.advance_schedule();

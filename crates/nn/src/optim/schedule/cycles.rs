@@ -1,4 +1,4 @@
-//! Schedules that come and go: cosine annealing, warm restarts, triangles, one cycle.
+//! Cyclic schedules: cosine annealing, warm restarts, triangles, one cycle.
 
 use super::Schedule;
 use std::f64::consts::PI;
@@ -8,12 +8,12 @@ fn cosine(a: f64, b: f64, share: f64) -> f64 {
     b + (a - b) / 2.0 * (1.0 + (PI * share).cos())
 }
 
-/// Down to `eta_min` in `t_max` epochs (and up again in the next).
+/// Cosine annealing: down to `eta_min` in `t_max` epochs (and up again in the next).
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingLR {
-    /// Epochs of the way down.
+    /// Epochs of the descent.
     pub t_max: u64,
-    /// The lowest rate.
+    /// The minimum learning rate.
     pub eta_min: f64,
 }
 
@@ -23,14 +23,14 @@ impl Schedule for CosineAnnealingLR {
     }
 }
 
-/// From the rate of the run before to the constant rate under which weights are averaged.
+/// Anneals to the constant rate for stochastic weight averaging.
 #[derive(Clone, Copy, Debug)]
 pub struct SWALR {
     /// The constant rate.
     pub swa_lr: f64,
-    /// Epochs of the way there.
+    /// Epochs of annealing.
     pub anneal_epochs: u64,
-    /// Along which curve.
+    /// Shape of the annealing.
     pub anneal: Anneal,
 }
 
@@ -47,14 +47,14 @@ impl Schedule for SWALR {
     }
 }
 
-/// Down to `eta_min`, then from the top again, each way down `t_mult` times as long as the one before.
+/// Cosine annealing with warm restarts; each descent is `t_mult` times as long as the one before.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingWarmRestarts {
-    /// Epochs of the first way down.
+    /// Epochs of the first descent.
     pub t_0: u64,
-    /// How much longer the next one is.
+    /// Factor between the lengths of descents.
     pub t_mult: u64,
-    /// The lowest rate.
+    /// The minimum learning rate.
     pub eta_min: f64,
 }
 
@@ -75,7 +75,7 @@ impl Schedule for CosineAnnealingWarmRestarts {
 /// How the triangles of [`CyclicLR`] change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum CyclicMode {
-    /// They do not.
+    /// Constant height.
     #[default]
     Triangular,
     /// Each is half as high as the one before.
@@ -84,16 +84,16 @@ pub enum CyclicMode {
     ExpRange(f64),
 }
 
-/// Up and down between two rates, along lines; momentum goes the other way. Stepped once per batch.
+/// Cycles linearly between two rates; momentum goes the opposite way. Stepped once per batch.
 #[derive(Clone, Copy, Debug)]
 pub struct CyclicLR {
-    /// The lowest rate.
+    /// The minimum learning rate.
     pub base_lr: f64,
-    /// The highest rate.
+    /// The maximum learning rate.
     pub max_lr: f64,
-    /// Steps of the way up.
+    /// Steps of the ascent.
     pub step_size_up: u64,
-    /// Steps of the way down.
+    /// Steps of the descent.
     pub step_size_down: u64,
     /// How the triangles change.
     pub mode: CyclicMode,
@@ -141,13 +141,13 @@ impl Schedule for CyclicLR {
     }
 }
 
-/// The shape of the way between two rates.
+/// The shape of the change between two rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anneal {
-    /// Half a cosine.
+    /// Half-cosine.
     #[default]
     Cosine,
-    /// A line.
+    /// Linear.
     Linear,
 }
 
@@ -161,24 +161,24 @@ impl Anneal {
     }
 }
 
-/// Up to a high rate, then far down; momentum goes the other way. Stepped once per batch.
+/// The one-cycle policy: up to a high rate, then far down; momentum goes the opposite way. Stepped once per batch.
 #[derive(Clone, Copy, Debug)]
 pub struct OneCycleLR {
-    /// The highest rate.
+    /// The maximum learning rate.
     pub max_lr: f64,
     /// Steps of the whole cycle.
     pub total_steps: u64,
-    /// Share of the way up.
+    /// Fraction of the cycle spent increasing the rate.
     pub pct_start: f64,
-    /// Shape of both ways.
+    /// Shape of both phases.
     pub anneal: Anneal,
     /// Lowest and highest momentum; `None` leaves momentum alone.
     pub momentum: Option<(f64, f64)>,
-    /// The first rate is the highest over this.
+    /// The first rate is the maximum divided by this.
     pub div_factor: f64,
-    /// The last rate is the first over this.
+    /// The last rate is the first divided by this.
     pub final_div_factor: f64,
-    /// Whether the way down first mirrors the way up.
+    /// Whether to use three phases, the second mirroring the first.
     pub three_phase: bool,
 }
 

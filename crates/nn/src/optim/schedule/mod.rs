@@ -1,7 +1,7 @@
 //! Learning-rate schedules: the rate as a function of the epoch (or step) and of the rate at the start.
 //!
 //! A [`Schedule`] is a pure function, so continuing a run needs its epoch only; [`LRScheduler`] counts and writes the rate
-//! into an optimiser. What depends on a metric is [`ReduceLROnPlateau`].
+//! into an optimizer. [`ReduceLROnPlateau`] is the one that depends on a metric.
 //!
 //! ```
 //! use firebrand_core::Tensor;
@@ -53,7 +53,7 @@ impl Schedule for Box<dyn Schedule> {
     }
 }
 
-/// Counts epochs and writes the schedule's rate into an optimiser.
+/// Counts epochs and writes the schedule's rate into an optimizer.
 pub struct LRScheduler {
     schedule: Box<dyn Schedule>,
     base: Vec<f64>,
@@ -61,7 +61,7 @@ pub struct LRScheduler {
 }
 
 impl LRScheduler {
-    /// Takes the optimiser's present rates as the start and sets those of epoch 0.
+    /// Takes the optimizer's current rates as the base and sets those of epoch 0.
     pub fn new(schedule: impl Schedule + 'static, optimizer: &mut dyn Optimizer) -> LRScheduler {
         let base = (0..optimizer.groups()).map(|g| optimizer.lr(g)).collect();
         let scheduler = LRScheduler { schedule: Box::new(schedule), base, epoch: 0 };
@@ -78,17 +78,17 @@ impl LRScheduler {
         }
     }
 
-    /// The next epoch.
+    /// Advances to the next epoch.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) {
         self.set_epoch(self.epoch + 1, optimizer);
     }
 
-    /// Which epoch it is, from 0: all the state there is.
+    /// The current epoch, from 0, which is the whole state.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Goes to an epoch, for instance of a run that is continued.
+    /// Jumps to an epoch, for instance of a resumed run.
     pub fn set_epoch(&mut self, epoch: u64, optimizer: &mut dyn Optimizer) {
         self.epoch = epoch;
         self.write(optimizer);

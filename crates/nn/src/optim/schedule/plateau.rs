@@ -1,46 +1,46 @@
-//! A rate that falls when a metric has stopped improving.
+//! Reduces the learning rate when a metric has stopped improving.
 
 use super::super::Optimizer;
 use serde::{Deserialize, Serialize};
 
-/// Whether less or more is better.
+/// Whether lower or higher is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Goal {
-    /// Less is better: a loss.
+    /// Lower is better: a loss.
     #[default]
     Min,
-    /// More is better: an accuracy.
+    /// Higher is better: an accuracy.
     Max,
 }
 
 /// What an improvement is measured against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThresholdMode {
-    /// A share of the best.
+    /// Relative to the best value.
     #[default]
     Relative,
-    /// A fixed amount.
+    /// An absolute amount.
     Absolute,
 }
 
 /// Settings of [`ReduceLROnPlateau`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct PlateauOptions {
-    /// Whether less or more is better.
+    /// Whether lower or higher is better.
     pub goal: Goal,
     /// The factor of a reduction.
     pub factor: f64,
-    /// How many epochs without improvement are tolerated.
+    /// Epochs without improvement before a reduction.
     pub patience: u64,
-    /// How much is an improvement.
+    /// Threshold of an improvement.
     pub threshold: f64,
     /// What it is measured against.
     pub threshold_mode: ThresholdMode,
-    /// Epochs of rest after a reduction.
+    /// Cooldown epochs after a reduction.
     pub cooldown: u64,
-    /// The lowest rate.
+    /// The minimum learning rate.
     pub min_lr: f64,
-    /// Reductions by less are not made.
+    /// Smallest reduction to apply.
     pub eps: f64,
 }
 
@@ -59,18 +59,18 @@ impl Default for PlateauOptions {
     }
 }
 
-/// What a run needs to continue.
+/// State for resuming.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlateauState {
     /// The best metric so far; `None` before the first.
     pub best: Option<f64>,
     /// Epochs without improvement.
     pub bad_epochs: u64,
-    /// Epochs of rest that are left.
+    /// Remaining cooldown epochs.
     pub cooldown: u64,
 }
 
-/// Multiplies the rate when a metric has not improved for a while.
+/// Reduces the learning rate when a metric has not improved for a while.
 #[derive(Clone, Debug)]
 pub struct ReduceLROnPlateau {
     options: PlateauOptions,
@@ -96,7 +96,7 @@ impl ReduceLROnPlateau {
         }
     }
 
-    /// Takes the metric of an epoch, and reduces the rate if it is time.
+    /// Takes the metric of an epoch and reduces the rate if due.
     pub fn step(&mut self, metric: f64, optimizer: &mut dyn Optimizer) {
         if self.improves(metric) {
             self.state.best = Some(metric);
@@ -122,12 +122,12 @@ impl ReduceLROnPlateau {
         self.state.bad_epochs = 0;
     }
 
-    /// What a run needs to continue.
+    /// State for resuming.
     pub fn state(&self) -> PlateauState {
         self.state
     }
 
-    /// Continues from a state taken before.
+    /// Restores a saved state.
     pub fn load_state(&mut self, state: PlateauState) {
         self.state = state;
     }

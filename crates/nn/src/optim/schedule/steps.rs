@@ -2,7 +2,7 @@
 
 use super::Schedule;
 
-/// Times `gamma` every `step_size` epochs.
+/// Multiplies the rate by `gamma` every `step_size` epochs.
 #[derive(Clone, Copy, Debug)]
 pub struct StepLR {
     /// Epochs between two changes.
@@ -17,7 +17,7 @@ impl Schedule for StepLR {
     }
 }
 
-/// Times `gamma` at every milestone.
+/// Multiplies the rate by `gamma` at every milestone.
 #[derive(Clone, Debug)]
 pub struct MultiStepLR {
     /// Epochs of the changes, in order; one that occurs twice counts twice.
@@ -32,7 +32,7 @@ impl Schedule for MultiStepLR {
     }
 }
 
-/// Times `gamma` every epoch.
+/// Multiplies the rate by `gamma` every epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct ExponentialLR {
     /// The factor of each epoch.
@@ -45,14 +45,14 @@ impl Schedule for ExponentialLR {
     }
 }
 
-/// A factor that moves from one value to another along a line: a warm-up, for instance.
+/// A factor that changes linearly from one value to another: a warm-up, for instance.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearLR {
     /// The factor at the start.
     pub start_factor: f64,
     /// The factor from `total_iters` on.
     pub end_factor: f64,
-    /// How long it moves.
+    /// Epochs of the change.
     pub total_iters: u64,
 }
 
@@ -74,7 +74,7 @@ impl Schedule for LinearLR {
 pub struct ConstantLR {
     /// The factor.
     pub factor: f64,
-    /// How long it holds.
+    /// Epochs it applies to.
     pub total_iters: u64,
 }
 
@@ -90,10 +90,10 @@ impl Schedule for ConstantLR {
     }
 }
 
-/// Down to zero along a power of what is left.
+/// Polynomial decay to zero.
 #[derive(Clone, Copy, Debug)]
 pub struct PolynomialLR {
-    /// How long it takes.
+    /// Epochs until zero.
     pub total_iters: u64,
     /// The power.
     pub power: f64,
@@ -112,7 +112,7 @@ impl Schedule for PolynomialLR {
     }
 }
 
-/// Times whatever a function of epoch and group says.
+/// Multiplies the base rate by a function of epoch and group.
 pub struct LambdaLR<F>(pub F);
 
 impl<F: Fn(u64, usize) -> f64 + Send> Schedule for LambdaLR<F> {
@@ -121,7 +121,7 @@ impl<F: Fn(u64, usize) -> f64 + Send> Schedule for LambdaLR<F> {
     }
 }
 
-/// Times what a function of the epoch says, again and again.
+/// Multiplies the rate by a function of the epoch, cumulatively.
 pub struct MultiplicativeLR<F>(pub F);
 
 impl<F: Fn(u64) -> f64 + Send> Schedule for MultiplicativeLR<F> {
@@ -132,7 +132,7 @@ impl<F: Fn(u64) -> f64 + Send> Schedule for MultiplicativeLR<F> {
 
 /// Several schedules at once: their factors are multiplied.
 ///
-/// This is what PyTorch's gives for schedules that multiply the rate, which all do but those with a lowest rate.
+/// This equals PyTorch's for schedules that multiply the rate, that is, all but those with a minimum rate.
 pub struct ChainedScheduler {
     schedules: Vec<Box<dyn Schedule>>,
 }
@@ -159,7 +159,7 @@ pub struct SequentialLR {
 }
 
 impl SequentialLR {
-    /// `first`, and from `milestone` on `then`.
+    /// `first`, then `then` from `milestone` on.
     pub fn new(first: impl Schedule + 'static, milestone: u64, then: impl Schedule + 'static) -> SequentialLR {
         SequentialLR { schedules: vec![(0, Box::new(first))] }.then(milestone, then)
     }
