@@ -1,4 +1,4 @@
-//! How kernels compute where there is a choice: settings of the whole process.
+//! Process-wide choices of kernel implementations.
 //!
 //! ```
 //! use firebrand_core::backends;

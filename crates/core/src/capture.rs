@@ -1,7 +1,7 @@
 //! Capture of functions: what happens where a function under capture does something that is not an op.
 //!
 //! A compiler runs a function once on meta tensors. Ops reach it through [`dispatch`]; reads of
-//! numbers, hooks, gradients, cells and custom functions reach it here. Without a tracer nothing is asked: the test is the
+//! values, hooks, gradients, cells and custom functions reach it here. Without a tracer nothing is asked: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
@@ -20,10 +20,10 @@ pub type PostAccumulateFn = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 /// Where a call came from.
 pub type Caller = &'static Location<'static>;
 
-/// Why numbers are read.
+/// Why values are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// One number.
+    /// One value.
     Item,
     /// All of them.
     Data,
@@ -35,17 +35,17 @@ pub enum Read {
 
 /// A place that holds a tensor and may be given another one.
 pub trait TensorCell: Send + Sync {
-    /// The tensor in it.
+    /// Its tensor.
     fn load(&self) -> Tensor;
-    /// Puts another tensor in it.
+    /// Replaces its tensor.
     fn store(&self, t: Tensor);
 }
 
 /// What a capture does beside recording ops and conditionals, which reach it as they reach every layer.
 pub trait Tracer: Interpreter {
-    /// Itself, for whoever began the capture and knows its type.
+    /// Itself, for the code that began the capture and knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-    /// The tensor with memory behind `t`, whose numbers are about to be read.
+    /// The real tensor behind the meta tensor `t`, whose values are about to be read.
     fn materialize(&self, t: &Tensor, why: Read, at: Caller) -> Result<Tensor>;
     /// A hook on the gradient of `t`.
     fn register_hook(&self, t: &Tensor, hook: TensorHookFn, at: Caller) -> Result<RemovableHandle>;
@@ -57,7 +57,7 @@ pub trait Tracer: Interpreter {
     fn grad(&self, t: &Tensor) -> Option<Tensor>;
     /// Another gradient is stored in `t`.
     fn set_grad(&self, t: &Tensor, grad: Option<&Tensor>) -> Result<()>;
-    /// A tensor was made of host data. Every call of the function makes its own.
+    /// A tensor was made from host data. Every call of the function makes its own.
     fn made(&self, t: &Tensor);
     /// A cell is read.
     fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor;
@@ -69,15 +69,15 @@ pub trait Tracer: Interpreter {
     fn registered(&self, handle: &RemovableHandle, again: Arc<dyn Fn() -> RemovableHandle + Send + Sync>);
     /// A custom function is applied.
     fn apply(&self, function: Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
-    /// The size of a tensor with varying sizes.
+    /// The size of a tensor with dynamic sizes.
     fn size(&self, t: &Tensor, dim: usize) -> SymInt;
-    /// The sizes of a tensor with varying sizes are read as plain integers.
+    /// The sizes of a tensor with dynamic sizes are read as plain integers.
     fn observe_sizes(&self, t: &Tensor);
     /// The value of a host number that may be an input of the graph is read; `number` is its outline.
     fn observe_number(&self, number: &Tensor);
     /// The memory order of such a tensor is looked at.
     fn observe_strides(&self, t: &Tensor);
-    /// The number of a handle that [`Tracer::register_hook`] or another method here gave is asked for.
+    /// The id of a handle that [`Tracer::register_hook`] or another method here returned is requested.
     fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64;
 }
 
@@ -105,7 +105,7 @@ pub struct CaptureScope {
 }
 
 impl CaptureScope {
-    /// Begins a capture. Nodes that ops make inside it keep no tensors: nobody runs them.
+    /// Begins a capture. Nodes recorded inside it keep no tensors, because they never run.
     pub fn new<T: Tracer + 'static>(tracer: Arc<T>) -> CaptureScope {
         let nothing = SavedHooks::new(
             |_| Ok(()),
@@ -169,7 +169,7 @@ pub fn saved_hooks_id() -> usize {
     state::stacks(|s| s.saved_hooks.last().map_or(0, |h| Arc::as_ptr(h).addr()))
 }
 
-/// Targets of `backward` and `grad` as the tracer knows them: with memory.
+/// Targets of `backward` and `grad` as the tracer knows them: the real tensors.
 pub(crate) fn real_targets(tracer: &dyn Tracer, targets: &[Target], at: Caller) -> Result<Vec<Target>> {
     let real = |t: &Target| match t {
         Target::Tensor(t) => tracer.materialize(t, Read::Backward, at).map(Target::Tensor),

@@ -1,4 +1,4 @@
-//! Reading tensors back: single numbers, vectors, the data without history.
+//! Reading tensors back: single values, vectors, the data without history.
 
 use crate::capture::{self, Caller, Read};
 use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, races};
@@ -6,7 +6,7 @@ use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
 
 impl Tensor {
-    /// The elements, row by row, converted to `T`.
+    /// The elements in row-major order, converted to `T`.
     #[track_caller]
     pub fn try_to_vec<T: Element + Default>(&self) -> Result<Vec<T>> {
         self.try_read(Read::Data, Location::caller())
@@ -32,7 +32,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The elements, row by row, converted to `T`.
+    /// The elements in row-major order, converted to `T`.
     ///
     /// # Panics
     /// On the meta device.
@@ -41,7 +41,7 @@ impl Tensor {
         self.try_to_vec().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// The one element, converted to `T`.
+    /// The only element, converted to `T`.
     #[track_caller]
     pub fn try_item<T: Element + Default>(&self) -> Result<T> {
         if self.numel() != 1 {
@@ -55,7 +55,7 @@ impl Tensor {
         Ok(self.try_read(Read::Item, Location::caller())?[0])
     }
 
-    /// The one element, converted to `T`.
+    /// The only element, converted to `T`.
     ///
     /// # Panics
     /// If there is not exactly one.
@@ -64,7 +64,7 @@ impl Tensor {
         self.try_item().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// The one element as a number of its own kind.
+    /// The only element as a [`Scalar`](crate::Scalar).
     #[track_caller]
     pub fn try_scalar_value(&self) -> Result<Scalar> {
         Ok(match self.dtype() {
@@ -77,7 +77,7 @@ impl Tensor {
         })
     }
 
-    /// An alias over the same memory, without history and with a version counter of its own: writes through it are not
+    /// An alias over the same memory, without history and with its own version counter: writes through it are not
     /// seen by any check.
     pub fn data(&self) -> Tensor {
         if capture::is_capturing() {
@@ -87,9 +87,9 @@ impl Tensor {
         Tensor::from_parts(self.storage().clone(), spec, 0).counting_alone()
     }
 
-    /// Puts the data of another tensor in the place of this one's, of any shape and dtype. Flags, hooks and version stay;
-    /// views made before keep the old data and go on counting versions with this tensor. Refused are integers for a tensor
-    /// that requires grad, and data on another device.
+    /// Replaces the data with that of another tensor, of any shape and dtype. Flags, hooks and version stay;
+    /// earlier views keep the old data and keep counting versions with this tensor. It is an error to set integers on a tensor
+    /// that requires grad, or data on another device.
     pub fn try_set_data(&self, other: &Tensor) -> Result<()> {
         if self.device() != other.device() {
             return Err(ErrorKind::SetDataDevice { expected: self.device(), found: other.device() }.into());
@@ -104,13 +104,13 @@ impl Tensor {
     /// As [`Tensor::try_set_data`].
     ///
     /// # Panics
-    /// If the data is refused.
+    /// If [`Tensor::try_set_data`] returns an error.
     #[track_caller]
     pub fn set_data(&self, other: &Tensor) {
         crate::error::expect_ok(self.try_set_data(other))
     }
 
-    /// A copy of a leaf with its gradient; computed tensors are refused.
+    /// A copy of a leaf with its gradient; an error for computed tensors.
     pub fn try_deep_copy(&self) -> Result<Tensor> {
         if !self.is_leaf() {
             return Err(crate::ErrorKind::DeepCopyNonLeaf.into());

@@ -1,4 +1,4 @@
-//! Making tensors: from numbers, filled, ranges. Random ones are in `random`.
+//! Creating tensors: from values, filled, empty.
 
 use crate::capture;
 use crate::sym::{IntoSizes, checked_sizes};
@@ -6,14 +6,14 @@ use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
 use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, ops, state};
 use firebrand_kernels::{fill, write_slice};
 
-/// Dtype and device of a new tensor, and whether it wants gradients.
+/// Dtype and device of a new tensor, and whether it requires grad.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TensorOptions {
     /// Element type; the default dtype if not given.
     pub dtype: Option<DType>,
     /// Device; CPU if not given.
     pub device: Option<Device>,
-    /// Whether the new leaf wants gradients.
+    /// Whether the new tensor requires grad.
     pub requires_grad: bool,
 }
 
@@ -34,19 +34,19 @@ impl From<(DType, Device)> for TensorOptions {
 }
 
 impl Tensor {
-    /// A tensor filled with one number.
+    /// A tensor filled with one value.
     pub(crate) fn try_full_spec(sizes: &[usize], value: Scalar, dtype: DType) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu)?)?;
         fill(t.write()?.view_mut(), value.into());
         Ok(t)
     }
 
-    /// A 0-dim tensor of the number's own dtype.
+    /// A 0-dim tensor of the scalar's own dtype.
     pub(crate) fn try_scalar(value: Scalar) -> Result<Tensor> {
         Tensor::try_full_spec(&[], value, value.dtype())
     }
 
-    /// A number as an operand: a 0-dim tensor that is weak in type promotion.
+    /// A scalar as an operand: a 0-dim tensor that is weak in type promotion.
     #[inline]
     pub fn wrapped_number(value: Scalar) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(&[], value.dtype_of_kind(), Device::Cpu)?)?;
@@ -55,19 +55,19 @@ impl Tensor {
         Ok(t)
     }
 
-    /// What stands for a number of this kind while a function is captured: no value, weak in type promotion.
+    /// A meta tensor for a scalar of this kind while a function is captured; weak in type promotion.
     pub fn wrapped_number_outline(like: Scalar) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(&[], like.dtype_of_kind(), Device::Meta)?)?;
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
     }
 
-    /// A tensor with these elements, row by row.
+    /// A tensor with these elements, in row-major order.
     pub fn try_from_vec<T: Element>(data: Vec<T>, sizes: impl IntoSizes) -> Result<Tensor> {
         Tensor::try_from_slice(&data, sizes)
     }
 
-    /// A tensor with a copy of these elements, row by row.
+    /// A tensor with a copy of these elements, in row-major order.
     pub fn try_from_slice<T: Element>(data: &[T], sizes: impl IntoSizes) -> Result<Tensor> {
         let sizes = checked_sizes("from_slice", &sizes.into_sizes())?;
         let n = crate::layout::checked_numel(&sizes);
@@ -83,10 +83,10 @@ impl Tensor {
         Ok(t)
     }
 
-    /// A tensor with a copy of these elements, row by row.
+    /// A tensor with a copy of these elements, in row-major order.
     ///
     /// # Panics
-    /// If the shape has another number of elements.
+    /// If the shape does not have as many elements.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], sizes: impl IntoSizes) -> Tensor {
         Tensor::try_from_slice(data, sizes).unwrap_or_else(|e| panic!("{e}"))
@@ -104,7 +104,7 @@ impl Tensor {
         Tensor::from_slice(&[value], ())
     }
 
-    /// Filled with a number.
+    /// A tensor filled with one value.
     pub fn try_full(
         sizes: impl IntoSizes,
         value: impl Into<Scalar>,
@@ -125,13 +125,13 @@ impl Tensor {
         if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) }
     }
 
-    /// Filled with a number.
+    /// A tensor filled with one value.
     #[track_caller]
     pub fn full(sizes: impl IntoSizes, value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Tensor {
         Tensor::try_full(sizes, value, options).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Zeros.
+    /// A tensor of zeros.
     #[track_caller]
     pub fn zeros(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
         let mut o = options.into();
@@ -139,7 +139,7 @@ impl Tensor {
         Tensor::full(sizes, 0i64, o)
     }
 
-    /// Ones.
+    /// A tensor of ones.
     #[track_caller]
     pub fn ones(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
         let mut o = options.into();
@@ -147,7 +147,7 @@ impl Tensor {
         Tensor::full(sizes, 1i64, o)
     }
 
-    /// Unspecified content (never uninitialised; bools are false).
+    /// A tensor with unspecified values (never uninitialized memory; bools are false).
     #[track_caller]
     pub fn empty(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
         let o: TensorOptions = options.into();
@@ -162,13 +162,13 @@ impl Tensor {
 
     // ---- the leaf flag
 
-    /// Turns the wish for gradients on or off.
+    /// Sets whether the tensor requires grad.
     pub fn try_requires_grad_(self, on: bool) -> Result<Tensor> {
         self.try_set_requires_grad(on)?;
         Ok(self)
     }
 
-    /// Wants gradients from now on.
+    /// Makes the tensor require grad, and returns it.
     ///
     /// # Panics
     /// If the dtype cannot have gradients.
@@ -177,7 +177,7 @@ impl Tensor {
         self.try_requires_grad_(true).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Turns the wish for gradients on or off.
+    /// Sets whether the tensor requires grad.
     pub fn try_set_requires_grad(&self, on: bool) -> Result<()> {
         if on && self.is_inference() && !state::is(state::INFERENCE) {
             return Err(ErrorKind::InferenceRequiresGrad.into());

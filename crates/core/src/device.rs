@@ -1,12 +1,12 @@
-//! Where a tensor lives.
+//! Devices.
 
-/// A device. `Meta` tensors have shape and dtype but no data: shape functions run, kernels do not.
+/// Where a tensor's data is. `Meta` tensors have shape and dtype but no data: shape functions run, kernels do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Device {
     /// Host memory.
     #[default]
     Cpu,
-    /// No memory.
+    /// No data.
     Meta,
 }
 

@@ -34,11 +34,11 @@ pub enum Value {
     Tensor(Tensor),
     /// A list of tensors.
     Tensors(Vec<Tensor>),
-    /// A list of tensors with gaps.
+    /// A list of optional tensors.
     OptTensors(Vec<Option<Tensor>>),
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
-    /// Numbers.
+    /// Scalars.
     Scalars(Vec<Scalar>),
     /// An integer or size.
     Int(SymInt),
@@ -48,9 +48,9 @@ pub enum Value {
     Float(f64),
     /// Floats.
     Floats(Vec<f64>),
-    /// A truth value.
+    /// A bool.
     Bool(bool),
-    /// Truth values.
+    /// Bools.
     Bools(Vec<bool>),
     /// Text.
     Str(String),
@@ -58,7 +58,7 @@ pub enum Value {
     DType(DType),
     /// A device.
     Device(Device),
-    /// How elements should be ordered in memory.
+    /// A memory format.
     MemoryFormat(MemoryFormat),
 }
 
@@ -213,7 +213,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a tensor"),
         }
     }
-    /// A tensor or none.
+    /// An optional tensor.
     pub fn opt_tensor(&self, k: usize, name: &str) -> Result<Option<&'a Tensor>> {
         if self.is_none(k) { Ok(None) } else { self.tensor(k, name).map(Some) }
     }
@@ -227,7 +227,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a list of tensors"),
         }
     }
-    /// A list of tensors with gaps.
+    /// A list of optional tensors.
     pub fn opt_tensors(&self, k: usize, name: &str) -> Result<Vec<Option<Tensor>>> {
         match self.at(k) {
             Value::OptTensors(t) => Ok(t.clone()),
@@ -235,7 +235,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a list of optional tensors"),
         }
     }
-    /// A number.
+    /// A scalar.
     pub fn scalar(&self, k: usize, name: &str) -> Result<Scalar> {
         match self.at(k) {
             Value::Scalar(s) => Ok(*s),
@@ -245,7 +245,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a number"),
         }
     }
-    /// A number or none.
+    /// An optional scalar.
     pub fn opt_scalar(&self, k: usize, name: &str) -> Result<Option<Scalar>> {
         if self.is_none(k) { Ok(None) } else { self.scalar(k, name).map(Some) }
     }
@@ -258,7 +258,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "an integer"),
         }
     }
-    /// A size or none.
+    /// An optional size.
     pub fn opt_sym_int(&self, k: usize, name: &str) -> Result<Option<SymInt>> {
         if self.is_none(k) { Ok(None) } else { self.sym_int(k, name).map(Some) }
     }
@@ -266,11 +266,11 @@ impl<'a> Args<'a> {
     pub fn int(&self, k: usize, name: &str) -> Result<i64> {
         self.sym_int(k, name).map(SymInt::int)
     }
-    /// An integer or none.
+    /// An optional integer.
     pub fn opt_int(&self, k: usize, name: &str) -> Result<Option<i64>> {
         Ok(self.opt_sym_int(k, name)?.map(SymInt::int))
     }
-    /// Sizes. One number stands for a list of one.
+    /// Sizes. A single size is a list of one.
     pub fn sym_ints(&self, k: usize, name: &str) -> Result<SymInts> {
         match self.at(k) {
             Value::Ints(v) => Ok(v.clone()),
@@ -280,15 +280,15 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a list of integers"),
         }
     }
-    /// Sizes or none.
+    /// Optional sizes.
     pub fn opt_sym_ints(&self, k: usize, name: &str) -> Result<Option<SymInts>> {
         if self.is_none(k) { Ok(None) } else { self.sym_ints(k, name).map(Some) }
     }
-    /// Integers. One number stands for a list of one.
+    /// Integers. A single integer is a list of one.
     pub fn ints(&self, k: usize, name: &str) -> Result<Vec<i64>> {
         Ok(self.sym_ints(k, name)?.iter().map(|i| i.int()).collect())
     }
-    /// Integers or none.
+    /// Optional integers.
     pub fn opt_ints(&self, k: usize, name: &str) -> Result<Option<Vec<i64>>> {
         if self.is_none(k) { Ok(None) } else { self.ints(k, name).map(Some) }
     }
@@ -301,7 +301,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a float"),
         }
     }
-    /// A float or none.
+    /// An optional float.
     pub fn opt_float(&self, k: usize, name: &str) -> Result<Option<f64>> {
         if self.is_none(k) { Ok(None) } else { self.float(k, name).map(Some) }
     }
@@ -313,11 +313,11 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a list of floats"),
         }
     }
-    /// Floats or none.
+    /// Optional floats.
     pub fn opt_floats(&self, k: usize, name: &str) -> Result<Option<Vec<f64>>> {
         if self.is_none(k) { Ok(None) } else { self.floats(k, name).map(Some) }
     }
-    /// Numbers.
+    /// Scalars.
     pub fn scalars(&self, k: usize, name: &str) -> Result<Vec<Scalar>> {
         match self.at(k) {
             Value::Scalars(v) => Ok(v.clone()),
@@ -326,7 +326,7 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a list of numbers"),
         }
     }
-    /// A truth value.
+    /// A bool.
     pub fn bool(&self, k: usize, name: &str) -> Result<bool> {
         match self.at(k) {
             Value::Bool(b) => Ok(*b),
@@ -335,11 +335,11 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a bool"),
         }
     }
-    /// A truth value or none.
+    /// An optional bool.
     pub fn opt_bool(&self, k: usize, name: &str) -> Result<Option<bool>> {
         if self.is_none(k) { Ok(None) } else { self.bool(k, name).map(Some) }
     }
-    /// A fixed number of truth values.
+    /// A fixed number of bools.
     pub fn bools<const N: usize>(&self, k: usize, name: &str) -> Result<[bool; N]> {
         match self.at(k) {
             Value::Bools(v) if v.len() == N => Ok(std::array::from_fn(|i| v[i])),
@@ -353,11 +353,11 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a string"),
         }
     }
-    /// Text or none.
+    /// Optional text.
     pub fn opt_str(&self, k: usize, name: &str) -> Result<Option<&'a str>> {
         if self.is_none(k) { Ok(None) } else { self.str(k, name).map(Some) }
     }
-    /// A dtype or none.
+    /// An optional dtype.
     pub fn opt_dtype(&self, k: usize, name: &str) -> Result<Option<DType>> {
         match self.at(k) {
             Value::None => Ok(None),
@@ -369,7 +369,7 @@ impl<'a> Args<'a> {
     pub fn dtype(&self, k: usize, name: &str) -> Result<DType> {
         self.opt_dtype(k, name)?.map_or_else(|| self.wrong(k, name, "a dtype"), Ok)
     }
-    /// A device or none.
+    /// An optional device.
     pub fn opt_device(&self, k: usize, name: &str) -> Result<Option<Device>> {
         match self.at(k) {
             Value::None => Ok(None),
@@ -385,7 +385,7 @@ impl<'a> Args<'a> {
     pub fn memory_format(&self, k: usize, name: &str) -> Result<MemoryFormat> {
         self.opt_memory_format(k, name)?.map_or_else(|| self.wrong(k, name, "a memory format"), Ok)
     }
-    /// A memory format or none.
+    /// An optional memory format.
     pub fn opt_memory_format(&self, k: usize, name: &str) -> Result<Option<MemoryFormat>> {
         match self.at(k) {
             Value::None => Ok(None),
@@ -407,7 +407,7 @@ pub trait Interpreter: Send + Sync {
     }
 }
 
-/// One side of a conditional.
+/// One branch of a conditional.
 pub type Branch<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
 
 /// A call of a conditional.
@@ -415,13 +415,13 @@ pub type Branch<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
 pub struct Cond<'a> {
     /// One element.
     pub pred: &'a Tensor,
-    /// What runs if it holds, and what if not.
+    /// The branches for true and false.
     pub sides: [Branch<'a>; 2],
-    /// What the sides take.
+    /// The arguments of the branches.
     pub operands: &'a [&'a Tensor],
 }
 
-/// Shows a conditional to the layers above autograd, topmost first; `None` if none of them records it.
+/// Offers a conditional to the layers above autograd, topmost first; `None` if none of them records it.
 pub fn cond(call: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
     if !state::is(state::LAYERS) {
         return None;
@@ -437,7 +437,7 @@ pub struct Next<'a> {
 }
 
 impl Next<'_> {
-    /// Runs the op on the layers below, and finally for real.
+    /// Runs the op on the layers below, and finally the kernel.
     pub fn call(&self, op: Op, args: &[Value]) -> Result<Outputs> {
         match self.below.split_last() {
             Some((top, rest)) => top.call(op, args, Next { below: rest, inner: self.inner }),
@@ -475,7 +475,7 @@ pub(crate) fn call_inner(op: Op, args: &[Value]) -> Result<Outputs> {
     call_stack(true, op, args)
 }
 
-/// Calls an op with boxed arguments, through every layer: what a loaded program or an interpreter does.
+/// Calls an op with boxed arguments, through every layer, as a loaded program or an interpreter does.
 pub fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     let info = op.info();
     if state::is(state::LAYERS) {

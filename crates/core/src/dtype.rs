@@ -19,7 +19,7 @@ pub fn default_dtype() -> DType {
     }
 }
 
-/// Changes the default float dtype. Integer dtypes are refused by ignoring the call.
+/// Changes the default float dtype. Integer dtypes are ignored.
 pub fn set_default_dtype(d: DType) {
     DEFAULT.store(
         match d {
@@ -57,7 +57,7 @@ fn category(d: DType) -> u8 {
     }
 }
 
-/// What promotion asks of an operand.
+/// What promotion needs to know about an operand.
 pub trait Operand {
     /// Its dtype.
     fn dtype(&self) -> DType;

@@ -19,13 +19,13 @@ impl Error {
         &self.0
     }
 
-    /// An error of the user's own, from a hook or a custom function; the engine passes it through unchanged.
+    /// A user error, from a hook or a custom function; the engine passes it through unchanged.
     pub fn user(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         ErrorKind::User(e.into()).into()
     }
 
     /// Panics with this message: what the forms without `try_` do on error. The end of a recomputation
-    /// ([`ErrorKind::CheckpointEarlyStop`]) is no failure; it unwinds without a message to the checkpoint that recomputes.
+    /// ([`ErrorKind::CheckpointEarlyStop`]) is not a failure; it unwinds without a message to the checkpoint that recomputes.
     #[cold]
     #[track_caller]
     pub fn raise(self) -> ! {
@@ -64,7 +64,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The reference's class of an error, for layers that map errors to other languages.
+/// PyTorch's class of an error, for layers that map errors to other languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A run-time error.
@@ -73,7 +73,7 @@ pub enum Class {
     Value,
     /// An argument of a bad type.
     Type,
-    /// A broken promise of the caller.
+    /// A failed assertion about the caller's input.
     Assertion,
     /// Something that has no implementation.
     NotImplemented,
@@ -88,7 +88,7 @@ fn made_by(op: &Option<(String, usize)>) -> String {
 /// The kinds of error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // fields are named after what the message says of them
+#[allow(missing_docs)] // the messages explain the fields
 pub enum ErrorKind {
     // ---- arguments of ops
     #[error("{op}: {message}")]
@@ -111,17 +111,14 @@ pub enum ErrorKind {
         "{op}: in-place result has shape {result:?}, but the tensor written has shape {target:?}; in-place ops never change the shape of their target"
     )]
     InplaceShape { op: &'static str, result: Vec<usize>, target: Vec<usize> },
-    #[error(
-        "a tensor of shape {shape:?} has more elements than memory can hold; at most {} are possible",
-        crate::limits::MAX_ELEMENTS
-    )]
+    #[error("a tensor of shape {shape:?} has too many elements; the maximum is {}", crate::limits::MAX_ELEMENTS)]
     SizeOverflow { shape: Vec<usize> },
-    #[error("a tensor of {ndim} dimensions has too many; at most {} are possible", crate::limits::MAX_DIMS)]
+    #[error("a tensor cannot have {ndim} dimensions; the maximum is {}", crate::limits::MAX_DIMS)]
     TooManyDims { ndim: usize },
-    #[error("{sizes} sizes and {strides} strides do not make a layout; give one stride for each size")]
+    #[error("a layout needs one stride per size, found {sizes} sizes and {strides} strides")]
     LayoutRank { sizes: usize, strides: usize },
     #[error(
-        "sizes {sizes:?} with strides {strides:?} from element {offset} on reach further than memory can; make them smaller"
+        "sizes {sizes:?} with strides {strides:?} and offset {offset} exceed the addressable memory; make them smaller"
     )]
     LayoutOverflow { sizes: Vec<usize>, strides: Vec<usize>, offset: usize },
     #[error("cannot allocate {bytes} bytes; free tensors or call empty_cache()")]
@@ -132,8 +129,8 @@ pub enum ErrorKind {
     DeviceMismatch { op: &'static str, argument: String, device: Device, reference: String, expected: Device },
     #[error(
         "{op} {role} its operand {operand} while {other} {other_role} the same memory (its {other_operand}) on another thread: \
-         elements may be written only while nobody else uses them. Join the thread, send a message or hold a lock first, or \
-         give each thread memory of its own with clone_tensor()"
+         elements may be written only while no other thread uses them. Join the thread, send a message or hold a lock first, or \
+         give each thread its own memory with clone_tensor()"
     )]
     DataRace {
         op: &'static str,
@@ -145,7 +142,7 @@ pub enum ErrorKind {
     },
     #[error("{op}: a tensor on the meta device has no data to read")]
     MetaData { op: &'static str },
-    #[error("{op}: no op has this name; `firebrand ops` lists them")]
+    #[error("{op}: unknown op; `firebrand ops` lists all ops")]
     UnknownOp { op: String },
     #[error("cannot register `{schema}`: {message}")]
     Registration { schema: String, message: String },
@@ -172,12 +169,12 @@ pub enum ErrorKind {
     #[error("{op}: a view of a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
     LeafViewInplace { op: &'static str },
     #[error(
-        "{op}: several elements of the tensor written share one memory location (it was expanded?); clone() it first"
+        "{op}: several elements of the tensor to write share one memory location (was it expanded?); call clone_tensor() first"
     )]
     OverlappingWrite { op: &'static str },
-    #[error("{op}: the tensor written overlaps an input partly; clone() the input first")]
+    #[error("{op}: the tensor to write partially overlaps an input; call clone_tensor() on the input first")]
     PartialOverlap { op: &'static str },
-    #[error("a tensor needed for the gradient was modified by an in-place operation: {dtype} {shape:?}{}, is at version {found}; expected version {expected}. Anomaly mode (set_detect_anomaly(true)) shows the forward call whose gradient failed", made_by(.producer))]
+    #[error("a tensor needed for the gradient was modified by an in-place operation: {dtype} {shape:?}{}, is at version {found}; expected version {expected}. Run the forward under detect_anomaly(true) to see the call whose gradient failed", made_by(.producer))]
     SavedVersionMismatch {
         dtype: DType,
         shape: Vec<usize>,
@@ -186,7 +183,7 @@ pub enum ErrorKind {
         found: u32,
     },
     #[error(
-        "the saved values of {node} were freed: the graph was run backward a second time, or its saved values were read after it ran. Pass retain_graph=true to the first run to keep them"
+        "the saved values of {node} were freed: the graph was run backward a second time, or its saved values were read after it ran. Set retain_graph in the options of the first run to keep them"
     )]
     GraphFreed { node: String },
     #[error("{}", view_inplace("is one of several views that a function such as unbind, split or chunk returns", *.indirect))]
@@ -197,7 +194,7 @@ pub enum ErrorKind {
     InferenceViewInplace { indirect: bool },
     #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
     CustomFnViewInplace { indirect: bool },
-    #[error("{}", view_inplace("shows the parts of complex numbers (or complex numbers made of parts)", *.indirect))]
+    #[error("{}", view_inplace("is a real view of a complex tensor, or the other way round", *.indirect))]
     OtherDtypeViewInplace { indirect: bool },
     #[error("detach_ on a view would cut its base off as well; use detach() instead")]
     DetachViewInplace,
@@ -213,7 +210,7 @@ pub enum ErrorKind {
     HookNoGrad,
     #[error("post-accumulate-grad hooks can only be registered on leaf tensors")]
     PostAccNonLeaf,
-    #[error("only leaf tensors can be deep-copied; use clone() or detach() for a computed one")]
+    #[error("only leaf tensors can be deep-copied; use clone_tensor() or detach() for a computed one")]
     DeepCopyNonLeaf,
 
     // ---- engine (C)
@@ -242,7 +239,7 @@ pub enum ErrorKind {
     BatchedGradShape { index: usize, expected: Vec<usize>, found: Vec<usize> },
     #[error("the list of inputs is empty: name at least one tensor to differentiate with respect to")]
     EmptyInputs,
-    #[error("input {index} was not used in the graph; pass allow_unused=true if that is meant")]
+    #[error("input {index} was not used in the graph; set allow_unused if that is intended")]
     UnusedInput { index: usize },
     #[error("input {index} does not require grad")]
     InputNoGrad { index: usize },
@@ -256,10 +253,10 @@ pub enum ErrorKind {
     MaterializeNeedsUnused,
     #[error("queue_callback can only be called while a backward pass runs")]
     CallbackOutsideBackward,
-    #[error("this can only be asked while a backward pass runs")]
+    #[error("this is only available while a backward pass runs")]
     NotInBackward,
     #[error(
-        "the node of a leaf has no place in a grad() call: its gradient is captured, not accumulated; use backward(inputs=..)"
+        "the node of a leaf does not run in a grad() call: its gradient is captured, not accumulated; use backward with inputs"
     )]
     LeafInGradCall,
     #[error(
@@ -295,10 +292,10 @@ pub enum ErrorKind {
     )]
     MixedModuleHooks { module: &'static str },
     #[error(
-        "a full backward hook of module {module} replaced gradients of inputs, but no input requires grad; return none"
+        "a full backward hook of module {module} replaced gradients of inputs, but no input requires grad; return None"
     )]
     ModuleHookNoInput { module: &'static str },
-    #[error("the state dictionary does not fit module {module}: {message}")]
+    #[error("the state dictionary does not match module {module}: {message}")]
     StateDict { module: &'static str, message: String },
 
     // ---- saved tensors (E)
@@ -313,9 +310,9 @@ pub enum ErrorKind {
     SavedHooksTwice,
     #[error("hooks cannot be set on a saved tensor whose graph was freed")]
     SavedHooksAfterFree,
-    #[error("hooks cannot be set on a saved value that is none")]
+    #[error("hooks cannot be set on a saved value that is None")]
     SavedHooksOnNone,
-    #[error("the pack hook wrote into the tensor it was given; it must not")]
+    #[error("the pack hook modified its input in place, which is not allowed")]
     PackMutatesInput,
     #[error("allow_mutation_on_saved_tensors does not nest")]
     MutationCtxNested,
@@ -326,8 +323,8 @@ pub enum ErrorKind {
     #[error("checkpoint: a recomputed value was read twice in one backward run; it is dropped after the first")]
     CheckpointDoubleUnpack,
     #[error(
-        "checkpoint: this recomputation has all that backward needs and ends here. Pass the error on: the checkpoint that \
-         recomputes takes it for success"
+        "checkpoint: this recomputation has everything backward needs and stops here. Propagate the error: the checkpoint that \
+         recomputes treats it as success"
     )]
     CheckpointEarlyStop,
     #[error("none of output has requires_grad=True, this checkpoint() is not necessary")]
@@ -349,7 +346,7 @@ pub enum ErrorKind {
     #[error("{function}: jvp returned {found} tangents, expected {expected}: one for each output of forward")]
     JvpCount { function: String, expected: usize, found: usize },
     #[error(
-        "{function}: jvp returned a tangent for output {position}, which is not differentiable; return none at that place"
+        "{function}: jvp returned a tangent for output {position}, which is not differentiable; return None for it"
     )]
     JvpNotDifferentiable { function: String, position: usize },
     #[error("{function}: the tangent of output {position} has shape {found:?}, the output has shape {expected:?}")]
@@ -367,22 +364,24 @@ pub enum ErrorKind {
     #[error("{function}: saved tensors are cleared on their first read, and were read before")]
     SavedTensorsOnce { function: String },
     #[error(
-        "{function}: under a function transform a custom function keeps its tensors in setup_context, so that forward can run at every level; define it, and let has_setup_context say so"
+        "{function}: under a function transform, a custom function must save its tensors in setup_context, so that forward can run at every level; define setup_context and return true from has_setup_context"
     )]
     NeedsSetupContext { function: String },
     #[error("{function}: set_output_grad_dtype: {message}")]
     OutputGradDtype { function: String, message: String },
     #[error("{function}: input_grad_buffers: {message}")]
     InputGradBuffers { function: String, message: &'static str },
-    #[error("{function} defines no {what}")]
+    #[error("{function} does not define {what}")]
     FunctionNotImplemented { function: String, what: &'static str },
 
     // ---- modes (F)
-    #[error("inference tensors cannot be saved for backward; clone() it outside inference mode to get a normal tensor")]
+    #[error(
+        "inference tensors cannot be saved for backward; call clone_tensor() outside inference mode to get a normal tensor"
+    )]
     InferenceSaved,
-    #[error("{op}: an inference tensor is written in place outside inference mode; clone() it first")]
+    #[error("{op}: an inference tensor is written in place outside inference mode; call clone_tensor() first")]
     InferenceInplace { op: &'static str },
-    #[error("an inference tensor cannot require grad outside inference mode; clone() it first")]
+    #[error("an inference tensor cannot require grad outside inference mode; call clone_tensor() first")]
     InferenceRequiresGrad,
     #[error("inference tensors do not track versions")]
     InferenceVersion,
@@ -399,7 +398,7 @@ pub enum ErrorKind {
     #[error("forward mode needs floating point or complex tensors, found {dtype}")]
     DualDtype { dtype: DType },
     #[error(
-        "{op}: the numbers of a tensor inside vmap cannot be read: they stand for those of every sample. Use tensor operations (where_ instead of a branch)"
+        "{op}: cannot read the values of a batched tensor inside vmap, which differ between samples. Use tensor operations (where_self instead of a branch)"
     )]
     BatchedData { op: &'static str },
     #[error(
@@ -407,7 +406,7 @@ pub enum ErrorKind {
     )]
     CapturedMutation { op: &'static str },
     #[error(
-        "{op}: a value that differs from sample to sample (inside vmap) is written in place into a tensor that is one for all; make the tensor from a batched one (zeros_like, new_zeros), or use the form without underscore"
+        "{op}: inside vmap, a batched value is written in place into a tensor that is not batched; create the target from a batched tensor (zeros_like, new_zeros), or use the out-of-place form"
     )]
     UnbatchedWrite { op: String },
     #[error("vmap: {message}")]
@@ -428,7 +427,7 @@ pub enum ErrorKind {
     VSize { function: &'static str, expected: Vec<usize>, found: Vec<usize> },
     #[error("region_activation_memory_budget works in compiled code only")]
     EagerBudget,
-    #[error("the memory budget {value} is outside 0 to 1")]
+    #[error("the memory budget must be between 0 and 1, found {value}")]
     BudgetRange { value: f64 },
 
     // ---- checking (H)
@@ -438,7 +437,7 @@ pub enum ErrorKind {
     GradcheckUsage { message: String },
     #[error("gradcheck: {message}")]
     GradcheckAssertion { message: &'static str },
-    #[error("gradcheck: input {index} has elements that share memory (a zero stride); clone() it")]
+    #[error("gradcheck: input {index} has elements that share memory (a zero stride); call clone_tensor() first")]
     OverlappingInput { index: usize },
 
     // ---- replacing data
@@ -458,15 +457,15 @@ pub enum ErrorKind {
 /// What the tangent of an output that shares memory with an input must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JvpRule {
-    /// The output is a view: so is its tangent.
+    /// The output is a view, so its tangent must be one.
     View,
     /// The tangent is a view of the input's tangent.
     ViewOfTangent,
-    /// It shows the same elements of it.
+    /// It views the same elements of it.
     SameRegion,
-    /// The input was written in place: so is its tangent.
+    /// The input was written in place, so its tangent must be too.
     WrittenInPlace,
-    /// The tangent that was written is returned itself.
+    /// The tangent that was written must be returned itself.
     ReturnedAsIs,
 }
 
@@ -479,16 +478,14 @@ fn jvp_rule(rule: &JvpRule) -> &'static str {
         JvpRule::ViewOfTangent => {
             "forward returns a view, but jvp does not return a view of the tangent of the input it shows"
         }
-        JvpRule::SameRegion => {
-            "forward returns a view, but jvp returns other elements of the tangent than the view shows"
-        }
+        JvpRule::SameRegion => "forward returns a view, but jvp returns a view of different elements of the tangent",
         JvpRule::WrittenInPlace => {
             "forward writes an input in place, but jvp does not write its tangent in place. Write the tangent that jvp \
-             is given, and return it"
+             receives, and return it"
         }
         JvpRule::ReturnedAsIs => {
-            "forward writes an input in place, but jvp does not return the tangent it wrote. Return the very tensor that \
-             jvp was given"
+            "forward writes an input in place, but jvp does not return the tangent it wrote. Return the same tensor that \
+             jvp received"
         }
     }
 }
@@ -504,16 +501,16 @@ fn named(hook: &Option<String>) -> String {
 fn view_inplace(why: &str, indirect: bool) -> String {
     if indirect {
         format!(
-            "the base of a view, or a sibling view, was modified in place, and the view used now {why}: its history cannot \
-             be rebuilt. Clone the view, or modify the base before making it"
+            "the base of a view, or a sibling view, was modified in place, and the view used here {why}: its history cannot \
+             be rebuilt. Clone the view, or modify the base before you create the view"
         )
     } else {
-        format!("a view is modified in place that {why}, so its history cannot be rebased. Clone it first")
+        format!("a view that {why} is modified in place, and its history cannot be rebased. Clone it first")
     }
 }
 
 impl ErrorKind {
-    /// The reference's class of this kind.
+    /// PyTorch's class of this kind.
     pub fn class(&self) -> Class {
         use ErrorKind::*;
         match self {
@@ -531,7 +528,7 @@ impl ErrorKind {
     }
 }
 
-/// The value, or a panic with the error's message at the caller's place: what the methods of tensors do.
+/// The value, or a panic with the error's message at the caller's line: what the methods of tensors do.
 #[track_caller]
 #[inline]
 pub(crate) fn expect_ok<T>(result: Result<T>) -> T {
@@ -550,9 +547,9 @@ impl From<firebrand_kernels::OutOfMemory> for Error {
 /// What an op does with an operand's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It only looks.
+    /// Reads only.
     Reads,
-    /// It changes elements.
+    /// Writes elements.
     Writes,
 }
 

@@ -1,4 +1,4 @@
-//! Tensors by formula or chance, and conversions: short forms of the ops.
+//! Ranges, random tensors and conversions: short forms of the ops.
 //!
 //! Random ones draw from the thread's generator, bit for bit as PyTorch's do after the same `manual_seed`.
 
@@ -15,31 +15,31 @@ fn expect(made: Result<Tensor>) -> Tensor {
 }
 
 impl Tensor {
-    /// Uniform in [0, 1).
+    /// Uniform random values in [0, 1).
     pub fn try_rand(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let o = options.into();
         leaf(ops::rand(&sizes.into_sizes(), o.dtype, o.device), o)
     }
 
-    /// Uniform in [0, 1).
+    /// Uniform random values in [0, 1).
     #[track_caller]
     pub fn rand(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
         expect(Tensor::try_rand(sizes, options))
     }
 
-    /// Standard normal.
+    /// Random values from the standard normal distribution.
     pub fn try_randn(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let o = options.into();
         leaf(ops::randn(&sizes.into_sizes(), o.dtype, o.device), o)
     }
 
-    /// Standard normal.
+    /// Random values from the standard normal distribution.
     #[track_caller]
     pub fn randn(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
         expect(Tensor::try_randn(sizes, options))
     }
 
-    /// Integers from `low` to below `high`; i64 unless options say otherwise.
+    /// Random integers from `low` to `high`, exclusive; i64 by default.
     #[track_caller]
     pub fn randint(
         low: impl Into<SymInt>,
@@ -51,14 +51,14 @@ impl Tensor {
         expect(leaf(ops::randint_low(low.into(), high.into(), &sizes.into_sizes(), o.dtype, o.device), o))
     }
 
-    /// The numbers 0 to `n` - 1 in random order; i64 unless options say otherwise.
+    /// A random permutation of 0 to `n` - 1; i64 by default.
     #[track_caller]
     pub fn randperm(n: impl Into<SymInt>, options: impl Into<TensorOptions>) -> Tensor {
         let o = options.into();
         expect(leaf(ops::randperm(n.into(), o.dtype, o.device), o))
     }
 
-    /// `start`, `start + step`, … to before `end`. Integers give i64, floats the default dtype.
+    /// `start`, `start + step`, … up to `end`, exclusive. Integers give i64, floats the default dtype.
     #[track_caller]
     pub fn arange(
         start: impl Into<Scalar>,
@@ -70,7 +70,7 @@ impl Tensor {
         expect(leaf(ops::arange_start_step(start.into(), end.into(), step.into(), o.dtype, o.device), o))
     }
 
-    /// `steps` numbers from `start` to `end` inclusive, in equal distances.
+    /// `steps` equally spaced values from `start` to `end`, inclusive.
     #[track_caller]
     pub fn linspace(
         start: impl Into<Scalar>,
@@ -82,7 +82,7 @@ impl Tensor {
         expect(leaf(ops::linspace(start.into(), end.into(), steps, o.dtype, o.device), o))
     }
 
-    /// Ones on the diagonal of a square matrix, zeros elsewhere.
+    /// The identity matrix.
     #[track_caller]
     pub fn eye(n: impl Into<SymInt>, options: impl Into<TensorOptions>) -> Tensor {
         let o = options.into();
@@ -91,53 +91,53 @@ impl Tensor {
 
     // ---- conversions
 
-    /// The tensor in another dtype; itself if it has it.
+    /// Converts to another dtype; the tensor itself if it has that dtype.
     pub fn try_to_dtype(&self, dtype: DType) -> Result<Tensor> {
         ops::to_dtype(self, dtype, false, false, None)
     }
 
-    /// The tensor in another dtype; itself if it has it.
+    /// Converts to another dtype; the tensor itself if it has that dtype.
     #[track_caller]
     pub fn to_dtype(&self, dtype: DType) -> Tensor {
         expect(self.try_to_dtype(dtype))
     }
 
-    /// The tensor on another device; itself if it is there.
+    /// Moves to another device; the tensor itself if it is there.
     pub fn try_to_device(&self, device: Device) -> Result<Tensor> {
         ops::to_dtype_layout(self, None, Some(device), false, false, None)
     }
 
-    /// The tensor on another device; itself if it is there.
+    /// Moves to another device; the tensor itself if it is there.
     #[track_caller]
     pub fn to_device(&self, device: Device) -> Tensor {
         expect(self.try_to_device(device))
     }
 
-    /// In f32.
+    /// Converts to f32.
     #[track_caller]
     pub fn float(&self) -> Tensor {
         self.to_dtype(DType::F32)
     }
 
-    /// In f64.
+    /// Converts to f64.
     #[track_caller]
     pub fn double(&self) -> Tensor {
         self.to_dtype(DType::F64)
     }
 
-    /// In f16.
+    /// Converts to f16.
     #[track_caller]
     pub fn half(&self) -> Tensor {
         self.to_dtype(DType::F16)
     }
 
-    /// In bf16.
+    /// Converts to bf16.
     #[track_caller]
     pub fn bfloat16(&self) -> Tensor {
         self.to_dtype(DType::BF16)
     }
 
-    /// In i64.
+    /// Converts to i64.
     #[track_caller]
     pub fn long(&self) -> Tensor {
         self.to_dtype(DType::I64)

@@ -9,7 +9,7 @@ use crate::func::vmap::joined;
 use crate::func::{self, Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, ops};
 
-/// How a vectorised Jacobian is computed.
+/// How a vectorized Jacobian is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// A row for every output element.
@@ -19,7 +19,7 @@ pub enum Strategy {
     ForwardMode,
 }
 
-/// Options of all functions here; those that a function does not know it ignores.
+/// Options of all functions here; each ignores those that do not apply to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Results can be differentiated.
@@ -36,7 +36,7 @@ fn wrong<T>(function: &'static str, message: impl Into<String>) -> Result<T> {
     Err(ErrorKind::Functional { function, message: message.into() }.into())
 }
 
-/// The inputs as the function sees them: aliases with history if results shall have one, else fresh leaves.
+/// The inputs as the function sees them: aliases with history if results need one, else fresh leaves.
 fn prepared<A: TensorTree>(inputs: &A, create_graph: bool) -> Result<A> {
     inputs.replace(&mut |t| if create_graph { ops::alias(t) } else { t.detach().try_requires_grad_(true) })
 }
@@ -145,7 +145,7 @@ pub fn jacobian<A: TensorTree, R: Outcome>(
     })
 }
 
-/// One backward a row; every row is checked if `strict`.
+/// One backward per row; every row is checked if `strict`.
 fn row_by_row(y: &Tensor, inputs: &[Tensor], options: &Options) -> Result<Vec<Tensor>> {
     let flat = ops::reshape(y, &[(-1).into()])?;
     let mut rows: Vec<Vec<Tensor>> = vec![Vec::new(); inputs.len()];
@@ -187,7 +187,7 @@ fn all_rows(y: &Tensor, inputs: &[Tensor], create_graph: bool) -> Result<Vec<Ten
     found.into_iter().zip(inputs).map(block).collect()
 }
 
-/// One element, as a tensor of no dimensions.
+/// One element, as a 0-dim tensor.
 fn scalar<T: TensorTree>(function: &'static str, output: &T) -> Result<Tensor> {
     match &output.leaves()[..] {
         [y] if y.numel() == 1 => ops::reshape(y, &[]),
@@ -305,7 +305,7 @@ pub fn hvp<A: TensorTree, R: Outcome>(
     Ok((finished(y, options.create_graph)?, finished(inputs.with_leaves(found)?, options.create_graph)?))
 }
 
-/// The value and `v` times the Hessian: the same numbers as [`hvp`], for less work.
+/// The value and `v` times the Hessian: the same result as [`hvp`], for less work.
 pub fn vhp<A: TensorTree, R: Outcome>(
     f: impl Fn(&A) -> R,
     inputs: &A,

@@ -1,4 +1,4 @@
-//! What a compiler asks of tensors: what a pointwise op means, and work on memory it has planned itself.
+//! What a compiler needs from tensors: the meaning of pointwise ops, and kernels on memory it has planned itself.
 //!
 //! [`formula`] runs the eager kernel of an op with recording on, so a compiled op means what the eager one does, to the bit.
 //! [`run`] runs a program on parts of tensors. Nothing here records gradients; the caller is below autograd.
@@ -26,8 +26,8 @@ pub struct Formula {
 /// Instructions above which an op is left to its own kernel.
 const LONGEST: usize = 128;
 
-/// What a pointwise op computes for each element, or none if it does not say so to the recorder: it is not pointwise,
-/// takes lists, or looks at numbers to refuse some. Tensors among the arguments may be without memory.
+/// What a pointwise op computes for each element, or `None` if it cannot be recorded: it is not pointwise,
+/// takes lists, or checks values. Tensors among the arguments may be meta tensors.
 pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
     let info = op.info();
     // The kernel of an op registered at run time is anyone's code: it is not called on made-up tensors.
@@ -109,7 +109,7 @@ pub struct Part<'a> {
 pub enum Input<'a> {
     /// Elements.
     Part(Part<'a>),
-    /// One number for all.
+    /// One value for all.
     Number(Scalar),
 }
 
@@ -143,14 +143,14 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) -> Res
     Ok(())
 }
 
-/// The part as a tensor of its own over the same memory: without history, with the same version. An error if it reaches
+/// The part as a separate tensor over the same memory: without history, with the same version. An error if it reaches
 /// further than memory can.
 pub fn alias(part: Part<'_>) -> Result<Tensor> {
     let offset = part.tensor.storage_offset() + part.layout.offset();
     Ok(part.tensor.alias_with(part.layout.with_offset(offset)?))
 }
 
-/// Whether nobody else has the tensor or sees its memory, so that it may be written without anybody knowing.
+/// Whether nothing else holds the tensor or shares its memory, so that it may be overwritten unobserved.
 pub fn is_sole_owner(t: &mut Tensor) -> bool {
     t.is_sole_owner()
 }

@@ -1,4 +1,4 @@
-//! Layout: sizes, strides and offset of a tensor, and every question one can ask of them.
+//! Layout: sizes, strides and offset of a tensor, and queries on them.
 //!
 //! A layout in existence is valid: as many strides as sizes, at most [`MAX_DIMS`] of them, and neither the number of
 //! elements nor the place of the last one exceeds [`MAX_ELEMENTS`], so that no later arithmetic on them overflows, in bytes
@@ -66,9 +66,9 @@ impl Layout {
         Layout::strided(sizes, &contiguous_strides(sizes), 0)
     }
 
-    /// Any sizes, strides and offset; an error if some element would lie where no memory can be.
+    /// Any sizes, strides and offset; an error if an element would lie outside addressable memory.
     ///
-    /// A stride along which there is no second element means nothing; an absurd one is cut to [`MAX_ELEMENTS`].
+    /// The stride of a dimension of size 1 or 0 is irrelevant; an absurd one is clamped to [`MAX_ELEMENTS`].
     pub fn strided(sizes: &[usize], strides: &[usize], offset: usize) -> Result<Layout> {
         if sizes.len() != strides.len() {
             return Err(ErrorKind::LayoutRank { sizes: sizes.len(), strides: strides.len() }.into());
@@ -197,7 +197,7 @@ impl Layout {
             && (self.contiguous && other.contiguous || self.strides() == other.strides())
     }
 
-    /// Elements from the start of the storage to behind the last element; 0 if empty.
+    /// Elements from the start of the storage to just past the last element; 0 if empty.
     pub fn end(&self) -> usize {
         if self.sizes().contains(&0) {
             return 0;
@@ -227,7 +227,7 @@ impl Layout {
     }
 
     /// Two indices may reach one element. Exact for zero strides and for layouts made by slicing dense memory;
-    /// on doubt it answers no, as the reference does.
+    /// if in doubt it answers no, as PyTorch does.
     pub fn has_internal_overlap(&self) -> bool {
         if self.is_non_overlapping_and_dense() {
             return false;
@@ -273,7 +273,7 @@ impl Layout {
         Layout::strided(self.sizes(), &strides, 0).expect("sizes of a layout fit memory in any dense order")
     }
 
-    /// Strides with which the same elements show as `sizes`, without a copy; None if that needs one.
+    /// Strides that view the same elements as `sizes`; `None` if that needs a copy.
     pub fn view_strides(&self, sizes: &[usize]) -> Option<Dims> {
         if self.contiguous {
             return Some(contiguous_strides(sizes));
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(checked_numel(&[1 << 40, 0, 1 << 10]), Some(0));
     }
 
-    /// Whatever is asked for, there is a layout whose arithmetic fits or an error.
+    /// Any request gives a layout whose arithmetic does not overflow, or an error.
     #[test]
     fn layouts_beyond_memory_are_refused() {
         const HUGE: usize = usize::MAX;

@@ -1,7 +1,7 @@
-//! How large a tensor can be.
+//! Limits on the size of tensors.
 
-/// Dimensions a tensor can have, as in PyTorch.
+/// Maximum number of dimensions of a tensor, as in PyTorch.
 pub const MAX_DIMS: usize = 64;
 
-/// No layout counts or reaches more elements: as many of the largest type fill the address space.
+/// Maximum number of elements of a layout, and its reach: with the largest element type they fill the address space.
 pub use firebrand_kernels::MAX_ELEMENTS;

@@ -1,4 +1,4 @@
-//! Number: a host number that a compiled function takes as an input once it has seen two values of it.
+//! Number: a host scalar that becomes an input of a compiled function once it has had two values.
 //!
 //! Plain `f64` and `i64` arguments are compiled into the graph, one graph per value. A `Number` is compiled in at first
 //! and becomes an input of the graph when it changes. It is used as a tensor is: `x * &k`. Asking for its [`value`]
@@ -6,7 +6,7 @@
 
 use crate::{Scalar, Tensor, capture};
 
-/// A number outside tensors; weak in type promotion, as plain numbers are.
+/// A host scalar; weak in type promotion, as plain numbers are.
 #[derive(Clone)]
 pub struct Number {
     value: Scalar,
@@ -20,12 +20,12 @@ impl Number {
         Number { value, tensor: Tensor::wrapped_number(value).expect("one number fits in memory") }
     }
 
-    /// One whose value is known only at run time, for a capture; `value` is what it is in the call that is captured.
+    /// One whose value is known only at run time, for a capture; `value` is that of the captured call.
     pub fn outline(value: Scalar) -> crate::Result<Number> {
         Ok(Number { value, tensor: Tensor::wrapped_number_outline(value)? })
     }
 
-    /// The value. Inside a captured function the graph holds for this value only.
+    /// The value. Inside a captured function, reading it specializes the graph to this value.
     pub fn value(&self) -> Scalar {
         if self.tensor.is_meta()
             && let Some(tracer) = capture::tracer()
@@ -40,7 +40,7 @@ impl Number {
         self.value
     }
 
-    /// The number as an operand.
+    /// The scalar as an operand.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }

@@ -1,4 +1,4 @@
-//! Printing tensors the way PyTorch does: four digits, one format for all elements, long tensors summarised.
+//! Printing tensors the way PyTorch does: four digits, one format for all elements, long tensors summarized.
 
 use crate::capture::{self, Read};
 use crate::layout::Layout;
@@ -85,7 +85,7 @@ fn shown(n: usize, summarise: bool) -> Vec<Option<usize>> {
     }
 }
 
-/// Numbers and their format.
+/// Values and their format.
 struct Column {
     values: Vec<f64>,
     format: Format,
@@ -94,7 +94,7 @@ struct Column {
 struct Printer<'a> {
     layout: &'a Layout,
     dtype: DType,
-    /// The numbers, or their real parts.
+    /// The values, or their real parts.
     real: Column,
     /// Imaginary parts of complex numbers.
     imag: Option<Column>,

@@ -1,14 +1,14 @@
 //! The default random generator: bit for bit PyTorch's CPU generator.
 //!
-//! One generator serves the whole process, as in PyTorch. [`with_generator`] and [`fork_rng`] give a thread one of its
-//! own for a while, which is also how tests stay independent of each other.
+//! One generator serves the whole process, as in PyTorch. [`with_generator`] and [`fork_rng`] give a thread its
+//! own temporarily, which is also how tests stay independent of each other.
 
 use crate::slot::Slot;
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub use firebrand_kernels::random::{Generator, InvalidState};
 
-/// The generator that code here uses instead of the process's. A stream goes on where the work goes on, so it is shared.
+/// The generator this thread uses instead of the process's. It is shared with threads that continue its work.
 static OWN: Slot<Option<Arc<Mutex<Generator>>>> = Slot::new(|| None);
 
 fn shared() -> &'static Mutex<Generator> {
@@ -16,40 +16,40 @@ fn shared() -> &'static Mutex<Generator> {
     DEFAULT.get_or_init(|| Mutex::new(Generator::new(67280421310721))) // PyTorch's default seed
 }
 
-/// Runs `f` on the generator that this thread uses now.
+/// Runs `f` on this thread's current generator.
 pub(crate) fn draw<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     let own = OWN.get();
     let generator = own.as_deref().unwrap_or_else(|| shared());
     f(&mut generator.lock().unwrap_or_else(|e| e.into_inner()))
 }
 
-/// Starts the stream anew from a seed.
+/// Seeds the generator.
 pub fn manual_seed(seed: u64) {
     draw(|g| g.manual_seed(seed))
 }
 
-/// The seed the stream was started from.
+/// The seed of the generator.
 pub fn initial_seed() -> u64 {
     draw(|g| g.initial_seed())
 }
 
-/// The generator with its position in the stream.
+/// The state of the generator.
 pub fn get_rng_state() -> Generator {
     draw(|g| g.clone())
 }
 
-/// Continues from a state taken before.
+/// Restores a saved state.
 pub fn set_rng_state(state: Generator) {
     draw(|g| *g = state)
 }
 
-/// Runs `f` with a generator of this thread's own; it is dropped afterwards.
+/// Runs `f` with a separate generator for this thread, which is dropped afterwards.
 pub fn with_generator<R>(generator: Generator, f: impl FnOnce() -> R) -> R {
     let _scope = OWN.enter(Some(Arc::new(Mutex::new(generator))));
     f()
 }
 
-/// Runs `f` on a copy of the current generator, so that the stream outside does not move.
+/// Runs `f` on a copy of the current generator, so that the outer stream does not advance.
 pub fn fork_rng<R>(f: impl FnOnce() -> R) -> R {
     with_generator(get_rng_state(), f)
 }

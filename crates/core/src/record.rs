@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 pub use crate::ops::generated::schema::Op;
 
-/// What is known of one op.
+/// The record of one op.
 pub struct OpInfo {
     /// `aten::add.Tensor`.
     pub name: &'static str,
@@ -31,19 +31,19 @@ pub struct OpInfo {
     pub out: Option<Op>,
     /// Tags.
     pub tags: Tags,
-    /// How gradients come about.
+    /// How it is differentiated.
     pub derivative: Derivative,
     /// Whether forward mode is defined.
     pub forward: bool,
-    /// What a region of autocast does with it.
+    /// What autocast does with it.
     pub autocast: Autocast,
     /// How it runs on a batch.
     pub(crate) vmap: Rule,
-    /// What computing it a second time costs.
+    /// The cost of recomputing it.
     pub cost: Cost,
-    /// What it becomes when a program is decomposed.
+    /// What it decomposes into.
     pub decomposition: Decomposition,
-    /// The position of the flag that says whether it trains, which a change of a program's mode turns over.
+    /// The position of its training flag, which switching a program's mode flips.
     pub training: Option<u8>,
     /// Which operands may be on other devices than the rest.
     pub(crate) devices: Devices,
@@ -103,10 +103,10 @@ pub enum Derivative {
     NonDifferentiable,
 }
 
-/// What a region of autocast does with the arguments of an op: PyTorch's lists for the CPU.
+/// What autocast does with the arguments of an op: PyTorch's lists for the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Autocast {
-    /// Nothing; a composite op is opened, so that the ops it is made of are looked at.
+    /// Nothing; a composite op is decomposed, so that autocast sees its parts.
     AsIs,
     /// Casts floats to the region's dtype.
     Lower,
@@ -114,18 +114,18 @@ pub enum Autocast {
     Full,
     /// Casts them to the widest dtype among them.
     Widest,
-    /// Nothing, and the op is not opened: PyTorch's has no products inside.
+    /// Nothing, and the op is not decomposed: PyTorch's has no products inside.
     Whole,
 }
 
-/// What computing an op a second time costs.
+/// The cost of recomputing an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Nothing: the result is a view.
     Free,
     /// Little more than reading the inputs.
     Cheap,
-    /// Enough to keep the result instead.
+    /// Enough that saving the result is better.
     Heavy,
 }
 
@@ -140,7 +140,7 @@ pub enum Decomposition {
     Parts,
     /// What its functional form becomes.
     Functional,
-    /// It is refused: its parts depend on values.
+    /// An error: its parts depend on values.
     Refused,
 }
 
@@ -240,7 +240,7 @@ impl Op {
         self.info().tags.has(tags)
     }
 
-    /// Every op of this build; those registered at run time (`library`) are not listed.
+    /// All built-in ops, without those registered at run time (`library`).
     pub fn all() -> impl Iterator<Item = Op> {
         (0..Op::generated() as u32).map(Op)
     }
@@ -250,7 +250,7 @@ impl Op {
         TABLE.len()
     }
 
-    /// The op with this name, such as `aten::add.Tensor`, also if it was registered at run time; `.default` may be
+    /// The op with this name, such as `aten::add.Tensor`, including those registered at run time; `.default` may be
     /// written or left out.
     pub fn from_name(name: &str) -> Option<Op> {
         let name = name.strip_suffix(".default").unwrap_or(name);

@@ -3,10 +3,10 @@
 use crate::DType;
 use firebrand_kernels::{Complex, bf16, f16};
 
-/// A number argument of an op.
+/// A scalar argument of an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
-    /// A truth value.
+    /// A bool.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -17,7 +17,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// As a float: of a complex number the real part.
+    /// As a float; the real part of a complex number.
     #[inline]
     pub fn to_f64(self) -> f64 {
         match self {

@@ -7,7 +7,7 @@ use crate::DType;
 use crate::dispatch::MemoryFormat;
 use crate::record::Op;
 
-/// The kind of an argument or result, without "or none".
+/// The type of an argument or result, without its optionality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // each is named after its schema type
 pub enum Type {
@@ -53,9 +53,9 @@ pub struct SchemaArg {
     pub name: &'static str,
     /// What it is.
     pub ty: Type,
-    /// Whether it may be none.
+    /// Whether it is optional.
     pub optional: bool,
-    /// What it is if it is left out; none if it must be given. One number for a list stands for as many as it takes.
+    /// Its default; `None` if it is required. One number for a list is repeated as often as needed.
     pub default: Option<Constant>,
     /// Whether it can only be given by name.
     pub kwarg_only: bool,

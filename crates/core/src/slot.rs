@@ -1,9 +1,9 @@
 //! Slots: typed places in the state of a thread, one per scope that its owner declares.
 //!
-//! A scope is something the user has switched on for a while (a generator of one's own, a warnings collector, a capture).
+//! A scope is something the user has switched on for a while (a generator, a warnings collector, a capture).
 //! Its owner declares a `static` [`Slot`], in whatever crate it lives; what is in the slots is part of
 //! [`ThreadState`](crate::state::ThreadState), so it goes along wherever that goes: to the thread on which the engine
-//! continues a deep backward pass, and to threads of the user's. What both threads write is shared (an `Arc`), what only
+//! continues a deep backward pass, and to the user's threads. What both threads write is shared (an `Arc`), what only
 //! concerns the code that runs is copied.
 //!
 //! Nothing here is on the path of an op: an op tests the mode word, and looks at a slot only where it has to.
@@ -55,7 +55,7 @@ impl Clone for Slots {
 }
 
 thread_local! {
-    /// Never held while user code runs, nor while a value of the user's is dropped.
+    /// Never held while user code runs, nor while a user's value is dropped.
     static SLOTS: RefCell<Slots> = const { RefCell::new(Slots(Vec::new())) };
 }
 
@@ -65,14 +65,14 @@ impl Slots {
         SLOTS.with_borrow(Slots::clone)
     }
 
-    /// Puts these in place of what is in the slots of this thread, and returns that.
+    /// Replaces the slots of this thread, and returns the old ones.
     pub(crate) fn swap_in(self) -> Slots {
         SLOTS.with_borrow_mut(|slots| std::mem::replace(slots, self))
     }
 }
 
 impl<T: Clone + Send + Sync + 'static> Slot<T> {
-    /// A slot that holds `empty()` on a thread where nobody has entered it.
+    /// A slot that holds `empty()` on a thread that has not set it.
     pub const fn new(empty: fn() -> T) -> Slot<T> {
         Slot { key: OnceLock::new(), empty }
     }

@@ -1,4 +1,4 @@
-//! What a thread is doing: one word of mode bits that every op tests, and the rarely used stacks behind it.
+//! Thread state: one word of mode bits that every op tests, and the rarely used stacks behind it.
 //!
 //! A bit in the word says that a stack behind it is not empty, so an op that finds the word in its usual state never
 //! looks further. Scopes that ops do not ask for, and those of the crates above, are in [`Slot`]s that their owners declare.
@@ -30,7 +30,7 @@ pub(crate) const DUAL: u32 = 1 << 2;
 pub(crate) const LAYERS: u32 = 1 << 3;
 /// Layers below autograd are active.
 pub(crate) const INNER: u32 = 1 << 4;
-/// New nodes remember where they were made.
+/// New nodes remember where they were created (anomaly mode).
 pub(crate) const ANOMALY: u32 = 1 << 5;
 /// The engine looks for NaN.
 pub(crate) const CHECK_NAN: u32 = 1 << 6;
@@ -52,7 +52,7 @@ pub(crate) const MUTATION_WATCH: u32 = 1 << 12;
 /// it, not the levels below, unlike `no_grad`.
 pub(crate) const ENGINE_OFF: u32 = 1 << 13;
 
-/// Somebody else may make the engine's runs (`autograd::runner`).
+/// A runner may execute the engine's runs (`autograd::runner`).
 pub(crate) const RUNNER: u32 = 1 << 14;
 
 /// How many function transforms (`func`) are active. A tensor's flags keep the number it was born under, at the same bits.
@@ -70,9 +70,9 @@ struct State {
 }
 
 thread_local! {
-    // Const-initialised and without a destructor: reading it is one segment-relative load.
+    // Const-initialized and without a destructor: reading it is one segment-relative load.
     static STATE: State = const { State { word: Cell::new(GRAD), sequence: Cell::new(0), engine_level: Cell::new(0) } };
-    /// Never held while user code runs, nor while a value of the user's is dropped.
+    /// Never held while user code runs, nor while a user's value is dropped.
     static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
 }
 
@@ -84,18 +84,18 @@ pub(crate) struct Stacks {
     pub(crate) saved_hooks: Vec<Arc<SavedHooks>>,
     pub(crate) saved_hooks_disabled: Option<String>,
     pub(crate) creation_hooks: Vec<CreationHook>,
-    /// Tensors that got a tangent at the active dual level; none outside one.
+    /// Tensors that got a tangent at the active dual level; `None` outside one.
     pub(crate) dual: Option<DualTensors>,
     /// The depth (as in [`DEPTH`]) of the innermost transform that forbids writing what was born outside it.
     pub(crate) frozen_below: u32,
     pub(crate) autocast: Region,
     /// Tensors that ops get instead of others (`func::functional_call`).
     pub(crate) replacements: Option<Replacements>,
-    /// Who captures what this thread does.
+    /// The tracer that captures what this thread does.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
-    /// Who makes the engine's runs in its place.
+    /// The runner that executes the engine's runs in its place.
     pub(crate) runner: Option<Arc<dyn BackwardRunner>>,
-    /// The level that wraps tensors here and the state below it; none at the bottom.
+    /// The level that wraps tensors here and the state below it; `None` at the bottom.
     pub(crate) level: Option<Box<Below>>,
 }
 
@@ -296,7 +296,7 @@ pub(crate) fn level() -> Option<Arc<Level>> {
     stacks(|s| s.level.as_ref().map(|f| f.level.clone()))
 }
 
-/// A copy of everything the user has switched on here, to continue on another thread.
+/// A copy of all modes and scopes that are active on this thread, to continue on another one.
 #[derive(Clone)]
 pub struct ThreadState {
     word: u32,
@@ -316,12 +316,12 @@ impl ThreadState {
         }
     }
 
-    /// The state of a thread on which nothing is switched on.
+    /// The state of a thread with no active modes or scopes.
     fn fresh() -> ThreadState {
         ThreadState { word: GRAD, engine_level: 0, stacks: Stacks::new(), slots: Slots::default() }
     }
 
-    /// Runs `f` as on a thread of its own: nothing that is switched on here takes part in it.
+    /// Runs `f` as on a new thread: no mode or scope of this one applies.
     ///
     /// ```
     /// use firebrand_core::autograd::{is_grad_enabled, no_grad};
@@ -351,7 +351,7 @@ impl ThreadState {
         f()
     }
 
-    /// Puts this in place of the state of this thread, and returns that.
+    /// Replaces the state of this thread, and returns the old one.
     fn swap_in(self) -> ThreadState {
         let ThreadState { word: new_word, engine_level, stacks: new_stacks, slots } = self;
         let before = ThreadState {

@@ -1,4 +1,4 @@
-//! Tensors over existing memory, and states that are written apart.
+//! Tensors over existing memory, and copies of whole states.
 //!
 //! A loader makes storages (often mapped files) and places tensors in them with [`Tensor::try_from_storage`]; a writer
 //! asks for the memory behind a tensor with [`Tensor::untyped_storage`]. [`Fork`] copies a family of tensors so that those
@@ -9,7 +9,7 @@ use crate::{DType, Device, Error, Result, Spec, Tensor};
 use firebrand_kernels::{Storage, mapped};
 
 impl Tensor {
-    /// A tensor whose elements lie in `storage` as `layout` says. It shares the memory with every other tensor over it.
+    /// A tensor over `storage` with this layout. It shares the memory with every other tensor over it.
     /// It is where its storage is: a meta storage, which has no memory, gives a meta tensor.
     pub fn try_from_storage(storage: &Storage, dtype: DType, layout: Layout) -> Result<Tensor> {
         let refuse = |m: String| Err(Error::argument("from_storage", m));
@@ -24,7 +24,7 @@ impl Tensor {
         }
         let device = if storage.is_meta() { Device::Meta } else { Device::Cpu };
         let t = Tensor::from_parts(storage.clone(), Spec { layout, dtype, device }, 0);
-        // Kernels take any byte but 0 for true; a file that says so otherwise is damaged, or was written by somebody else.
+        // Kernels treat any byte but 0 as true; a file with other bytes is damaged, or was written by another program.
         if dtype == DType::Bool && !t.is_meta() && t.bytes_of_bools().into_iter().any(|b| b > 1) {
             return refuse("bytes other than 0 and 1 stand for bools".into());
         }
@@ -52,7 +52,7 @@ impl Tensor {
     }
 }
 
-/// Copies tensors into a state that is written on its own; tensors that share memory still share it in the copy.
+/// Copies tensors into a separate state; tensors that share memory still share it in the copy.
 ///
 /// Memory of a mapped file that was never written is mapped again instead of copied, and costs nothing until it is
 /// written. Writes through [`Tensor::data`] hide from the version that tells: do not fork after them.
@@ -60,7 +60,7 @@ impl Tensor {
 pub struct Fork(mapped::Fork);
 
 impl Fork {
-    /// The copy of a tensor: a leaf with the same layout, and the same wish for gradients.
+    /// The copy of a tensor: a leaf with the same layout and the same `requires_grad`.
     pub fn tensor(&mut self, t: &Tensor) -> Result<Tensor> {
         let copy = Tensor::from_parts(self.0.storage(&t.storage())?, t.spec().clone(), 0);
         copy.try_set_requires_grad(t.requires_grad())?;

@@ -1,4 +1,4 @@
-//! SymInt: a size that is an integer today and may be an expression under capture.
+//! SymInt: a size that is an integer, and under capture may be a symbolic expression.
 //!
 //! `Copy`: the value it has now, and beside it the place of an expression in the table of the capture that runs on this
 //! thread, if it is one. So every `i64` is an integer and no integer can pass for an expression, and sizes flow through
@@ -25,20 +25,20 @@ pub struct SymInt {
 /// A list of sizes.
 pub type SymInts = SmallVec<[SymInt; 5]>;
 
-/// How two sizes are combined.
+/// Binary operations on sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SymOp {
     Add,
     Sub,
     Mul,
-    /// Rounds towards zero, as integers do.
+    /// Rounds toward zero, as integer division does.
     Div,
     Rem,
 }
 
 impl SymOp {
-    /// The result for integers; none if it divides by zero or overflows.
+    /// The result for integers; `None` if it divides by zero or overflows.
     pub fn apply(self, a: i64, b: i64) -> Option<i64> {
         match self {
             SymOp::Add => a.checked_add(b),
@@ -53,7 +53,7 @@ impl SymOp {
 /// What an expression is made of.
 #[derive(Clone, Copy, Debug)]
 pub enum SymNode {
-    /// A value that may be another one in the next call; the number is the capture's own name for it.
+    /// A value that may differ in the next call; the number identifies it within the capture.
     Symbol(u32),
     /// A function of two others.
     Binary(SymOp, SymInt, SymInt),
@@ -70,7 +70,7 @@ pub enum SymRelation {
 }
 
 impl SymRelation {
-    /// Whether two integers compare so.
+    /// Whether this comparison holds for two integers.
     pub fn holds(self, a: i64, b: i64) -> bool {
         match self {
             SymRelation::Less => a < b,
@@ -81,7 +81,7 @@ impl SymRelation {
     }
 }
 
-/// What a captured function has found out about sizes: the left one compares so to the right one.
+/// A fact about sizes that a captured function depends on: how the left one compares to the right one.
 #[derive(Clone, Copy, Debug)]
 pub struct SymFact {
     /// The left side.
@@ -155,7 +155,7 @@ impl SymInt {
         recording(|r| r.nodes.get(place).map(|(node, _)| *node)).flatten()
     }
 
-    /// The value it has now; nothing is recorded.
+    /// The current value; nothing is recorded.
     #[inline]
     pub fn hint(self) -> i64 {
         self.value
@@ -170,7 +170,7 @@ impl SymInt {
         self.value
     }
 
-    /// As an index or length; negative values are the caller's to refuse.
+    /// As an index or length; the caller must reject negative values.
     #[inline]
     pub fn to_usize(self) -> Option<usize> {
         usize::try_from(self.int()).ok()
@@ -367,7 +367,7 @@ impl std::iter::Sum for SymInt {
     }
 }
 
-/// What a size argument accepts: arrays, slices, vectors and tuples of integers or [`SymInt`]s, or one number.
+/// What a size argument accepts: arrays, slices, vectors and tuples of integers or [`SymInt`]s, or one integer.
 pub trait IntoSizes {
     /// The sizes.
     fn into_sizes(self) -> SymInts;

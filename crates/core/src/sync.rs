@@ -1,4 +1,4 @@
-//! The synchronisation that the autograd state machines are built on: the standard library's, or with the feature
+//! The synchronization that the autograd state machines are built on: the standard library's, or with the feature
 //! `shuttle` a model of it that a test drives through thousands of schedules.
 //!
 //! Only types that are tested that way use it: hook tables, arrivals, gradient slots and stamps. With the feature on,

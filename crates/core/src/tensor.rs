@@ -1,7 +1,7 @@
 //! Tensor: one counted pointer to a description, plus lazily made extras.
 //!
-//! What is read by every op (storage, layout, dtype, first history) is immutable and lies in the tensor itself; what few
-//! tensors need (gradient, hooks, view information, history after an in-place op, replaced data) lies in [`Extras`], and
+//! What every op reads (storage, layout, dtype, first history) is immutable and stored in the tensor itself; what few
+//! tensors need (gradient, hooks, view information, history after an in-place op, replaced data) is in [`Extras`], and
 //! a flag bit says which of them to look at. So reading a plain tensor takes no lock.
 //! This file knows storage and identity; history is in `autograd`, arithmetic in `ops`.
 
@@ -21,29 +21,29 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock, RwLock};
 
-/// The leaf flag: gradients are wanted.
+/// The leaf flag: requires grad.
 pub(crate) const REQUIRES_GRAD: u32 = 1;
 /// A tracked view: `extras.view` is set.
 pub(crate) const VIEW: u32 = 1 << 1;
-/// History was replaced: `extras.history` counts, not `grad_fn`.
+/// History was replaced: `extras.history` applies, not `grad_fn`.
 pub(crate) const REBASED: u32 = 1 << 2;
-/// Data was replaced: `extras.replaced` counts.
+/// Data was replaced: `extras.replaced` applies.
 pub(crate) const REPLACED: u32 = 1 << 3;
 /// Made in inference mode.
 pub(crate) const INFERENCE: u32 = 1 << 4;
-/// A number made into a tensor; weak in type promotion.
+/// A scalar wrapped as a tensor; weak in type promotion.
 pub(crate) const WRAPPED_NUMBER: u32 = 1 << 5;
 /// Carries a tangent.
 pub(crate) const TANGENT: u32 = 1 << 6;
 /// Counts versions on its own (`data()`).
 pub(crate) const OWN_VERSION: u32 = 1 << 7;
-/// Stores its gradient although it is no leaf.
+/// Retains its gradient although it is not a leaf.
 pub(crate) const RETAINS_GRAD: u32 = 1 << 8;
 /// Stands for a tensor one level down: `extras.wrapped` is set, and its own memory must not be read.
 pub(crate) const WRAPPED: u32 = 1 << 9;
-/// Its sizes vary from call to call of the function that is captured just now.
+/// Its sizes are dynamic in the function that is being captured.
 pub(crate) const SYMBOLIC: u32 = 1 << 10;
-/// Cut off its history in place, and not given a new one since.
+/// Its history was detached in place, and it has no new one.
 pub(crate) const DETACHED: u32 = 1 << 11;
 /// On which device it is, one bit each, at the place of the device's number: ops compare these (`ops::devices`).
 pub(crate) const DEVICES: u32 = 3 << 12;
@@ -54,14 +54,14 @@ const fn device_bit(device: Device) -> u32 {
 /// The transforms a tensor was born under, at the bits of the mode word (`state::DEPTH`, `state::LEVEL`).
 const BIRTH: u32 = state::DEPTH | state::LEVEL;
 
-/// Shape, memory order, dtype and device: all of a tensor but its numbers.
+/// Shape, memory order, dtype and device: everything about a tensor but its values.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Sizes and strides.
     pub layout: Layout,
     /// Element type.
     pub dtype: DType,
-    /// Where it lives.
+    /// Its device.
     pub device: Device,
 }
 
@@ -79,12 +79,12 @@ impl Spec {
     }
 }
 
-/// What a shape function says of a result. Naming an operand that it equals spares the description's way over the stack,
-/// which small ops would feel.
+/// What a shape function returns for a result. Naming an operand that it equals avoids copying the spec through the stack,
+/// which would slow down small ops.
 pub enum Shape<'a> {
     /// A new row-major tensor of these sizes, dtype and device.
     Like(&'a Spec),
-    /// As told.
+    /// This spec.
     New(Spec),
 }
 
@@ -123,12 +123,12 @@ impl Shape<'_> {
 /// is. But each is kept once, however often it comes back, and the memory of what was replaced is let go.
 pub(crate) struct Replaced {
     now: RwLock<Now>,
-    /// The number of the description that counts, for those who ask for it alone.
+    /// The index of the current description.
     at: AtomicUsize,
     specs: Descriptions,
 }
 
-/// The memory that counts and the number of its description.
+/// The current memory and the index of its description.
 struct Now {
     storage: Storage,
     at: usize,
@@ -209,12 +209,12 @@ pub(crate) struct Extras {
     pub(crate) wrapped: OnceLock<Wrapped>,
 }
 
-/// What counts the writes to a tensor that does not count with its memory.
+/// What counts the writes to a tensor that does not share its memory's version counter.
 #[derive(Clone)]
 pub(crate) enum VersionCounter {
     /// A counter of its own (`data()`), shared with aliases made of it.
     Own(std::sync::Arc<AtomicU32>),
-    /// The memory it had before its data was replaced, with which views made before go on counting.
+    /// The memory it had before its data was replaced; earlier views keep counting with it.
     Memory(Storage),
 }
 
@@ -243,7 +243,7 @@ impl VersionCounter {
     }
 }
 
-/// What a wrapper stands for: a tensor one level down, and which of its dimensions is the batch (none: the same for all).
+/// What a wrapper wraps: a tensor one level down, and which of its dimensions is the batch (`None`: unbatched).
 #[derive(Clone)]
 pub(crate) struct Wrapped {
     pub(crate) value: Tensor,
@@ -274,7 +274,7 @@ impl Drop for Inner {
     }
 }
 
-/// A multi-dimensional array with history. Cloning the handle shares the tensor; `clone_tensor` copies the data.
+/// A multi-dimensional array with autograd history. `clone` gives another handle to the same tensor; `clone_tensor` copies the data.
 ///
 /// # Threads
 /// Handles may be sent to and shared with other threads, and reading a tensor from many of them at once is fine. In-place
@@ -282,7 +282,7 @@ impl Drop for Inner {
 /// against all other reads and writes of it**, through whichever tensor or view they come. Debug builds, and release builds
 /// with the feature `race-checks`, refuse an op that meets another one on the same elements ([`ErrorKind::DataRace`]); elsewhere
 /// two threads that race get unspecified values (never an access outside the storage). `.grad` accumulation, hooks and
-/// version counters are synchronised.
+/// version counters are synchronized.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
 
@@ -301,7 +301,7 @@ impl WeakTensor {
         self.0.strong_count() > 0
     }
 
-    /// Whether both handles mean the same tensor object.
+    /// Whether both handles refer to the same tensor.
     pub(crate) fn is_same(&self, other: &WeakTensor) -> bool {
         Weak::ptr_eq(&self.0, &other.0)
     }
@@ -398,7 +398,7 @@ impl Tensor {
         }))
     }
 
-    /// New memory of unspecified content (never uninitialised; a bool is some byte, and any but 0 is true).
+    /// New memory with unspecified content (never uninitialized; a bool may be any byte, and all but 0 are true).
     #[inline]
     pub fn try_empty<'a>(shape: impl Into<Shape<'a>>) -> Result<Tensor> {
         match shape.into() {
@@ -414,8 +414,8 @@ impl Tensor {
         }
     }
 
-    /// As [`Tensor::try_empty`], for a tensor that is shown as it is. Truth values are false then: kernels would take any
-    /// byte, but what is shown may also be saved.
+    /// As [`Tensor::try_empty`], for a tensor that users see. Bools are false then: kernels accept any
+    /// byte, but what users see may also be saved.
     pub(crate) fn try_unwritten<'a>(shape: impl Into<Shape<'a>>) -> Result<Tensor> {
         let t = Tensor::try_empty(shape)?;
         if t.dtype() == DType::Bool && !t.is_meta() {
@@ -435,7 +435,7 @@ impl Tensor {
 
     // ---- description
 
-    /// Whoever sees a flag sees what was stored before it was set.
+    /// A reader that sees a flag also sees what was stored before it was set.
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
         self.0.flags.load(Acquire)
@@ -487,7 +487,7 @@ impl Tensor {
         self.layout().sizes()
     }
 
-    /// Tells whoever captures that code here depends on the sizes.
+    /// Tells a capture that code here depends on the sizes.
     #[cold]
     fn observe_sizes(&self) {
         if let Some(tracer) = crate::capture::tracer() {
@@ -495,7 +495,7 @@ impl Tensor {
         }
     }
 
-    /// Makes [`Tensor::size`] ask the tracer; for the tensors of a capture whose sizes vary.
+    /// Makes [`Tensor::size`] ask the tracer; for tensors with dynamic sizes in a capture.
     pub fn mark_symbolic(&self) {
         self.set_flag(SYMBOLIC)
     }
@@ -509,7 +509,7 @@ impl Tensor {
         self.layout().sizes().iter().map(|&n| n.into()).collect()
     }
 
-    /// The size of one dimension (negative dims count from the end), as a size argument.
+    /// The size of one dimension (negative dims count from the end). Under capture it may be symbolic.
     ///
     /// # Panics
     /// If there is no such dimension.
@@ -530,7 +530,7 @@ impl Tensor {
         self.layout().sizes()[d].into()
     }
 
-    /// Steps between neighbours along each dimension, in elements.
+    /// Stride of each dimension, in elements.
     #[inline]
     pub fn strides(&self) -> &[usize] {
         self.observe_strides();
@@ -560,13 +560,13 @@ impl Tensor {
         self.spec().dtype
     }
 
-    /// Where it lives.
+    /// Its device.
     #[inline]
     pub fn device(&self) -> Device {
         self.spec().device
     }
 
-    /// Whether it has no data.
+    /// Whether it is a meta tensor, which has no data.
     #[inline]
     pub fn is_meta(&self) -> bool {
         self.flags() & device_bit(Device::Meta) != 0
@@ -606,19 +606,19 @@ impl Tensor {
         self.flags() & INFERENCE != 0
     }
 
-    /// Whether it stands for a plain number in type promotion.
+    /// Whether it is a wrapped scalar, which is weak in type promotion.
     #[inline]
     pub fn is_wrapped_number(&self) -> bool {
         self.flags() & WRAPPED_NUMBER != 0
     }
 
-    /// Whether both handles mean the same tensor object.
+    /// Whether both handles refer to the same tensor.
     #[inline]
     pub fn is_same(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A number that no other living tensor has.
+    /// A number that is unique among living tensors.
     pub fn id(&self) -> usize {
         Arc::addr(&self.0)
     }
@@ -669,19 +669,19 @@ impl Tensor {
     /// The memory, for a kernel that reads it. An error if another thread is writing it, where that is checked ([`races`]).
     ///
     /// # Panics
-    /// For the wrappers of a transform: their numbers are those of many tensors.
+    /// For a transform's wrappers, which have no data of their own.
     #[inline]
     pub(crate) fn read(&self) -> Result<Access<'_>> {
         Ok(self.access(races::hold(self, Role::Reads)?))
     }
 
-    /// As [`Tensor::read`], for a kernel that writes: nobody else may use the memory at the same time.
+    /// As [`Tensor::read`], for a kernel that writes: nothing else may use the memory at the same time.
     #[inline]
     pub(crate) fn write(&self) -> Result<AccessMut<'_>> {
         Ok(AccessMut(self.access(races::hold(self, Role::Writes)?)))
     }
 
-    /// The memory, for a program that uses parts of it (as [`Access::part`] counts).
+    /// The memory, for code that uses parts of it (in the sense of [`Access::part`]).
     #[inline]
     pub(crate) fn read_part(&self, part: &Layout) -> Result<Access<'_>> {
         Ok(self.access(races::hold_part(self, part, Role::Reads)?))
@@ -697,7 +697,7 @@ impl Tensor {
     fn access(&self, hold: Hold) -> Access<'_> {
         assert!(
             self.flags() & WRAPPED == 0 || self.is_one_for_all(),
-            "the numbers of a tensor made inside vmap were read outside of it"
+            "the values of a tensor created inside vmap were read outside of it"
         );
         if self.flags() & REPLACED == 0 {
             return Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec, _hold: hold };
@@ -706,7 +706,7 @@ impl Tensor {
         Access { storage: StorageRef::Owned(storage), spec, _hold: hold }
     }
 
-    /// Puts other data in the place of this tensor's: storage, layout and dtype. Version, hooks and flags stay.
+    /// Replaces this tensor's storage, layout and dtype. Version, hooks and flags stay.
     pub(crate) fn replace_data(&self, storage: Storage, spec: Spec) {
         // The version belongs to the tensor and its views, not to the new storage.
         self.extras().own_version.get_or_init(|| VersionCounter::Memory(self.0.storage.clone()));
@@ -774,7 +774,7 @@ impl Tensor {
         }
     }
 
-    /// Makes a tensor that nobody else has seen count versions for itself, whoever shares its memory.
+    /// Gives a tensor that has not been shared yet its own version counter.
     pub(crate) fn counting_alone(self) -> Tensor {
         let _ = self.extras().own_version.set(VersionCounter::Own(Default::default()));
         self.set_flag(OWN_VERSION);
@@ -783,7 +783,7 @@ impl Tensor {
 
     // ---- history at birth
 
-    /// Gives a tensor that nobody else has seen its history.
+    /// Gives a tensor that has not been shared yet its history.
     #[inline(always)]
     pub(crate) fn set_birth_history(&mut self, edge: Edge) {
         match Arc::get_mut(&mut self.0) {
@@ -840,25 +840,25 @@ impl Tensor {
         self.flags() & BIRTH
     }
 
-    /// What it stands for, if it is a wrapper.
+    /// What it wraps, if it is a wrapper.
     #[inline]
     pub(crate) fn wrapped(&self) -> Option<&Wrapped> {
         if self.flags() & WRAPPED == 0 { None } else { self.extras().wrapped.get() }
     }
 
-    /// Whether no level below gives it a batch: then its memory is its own.
+    /// Whether it is unbatched at every level below, so that its memory is its own.
     #[cold]
     fn is_one_for_all(&self) -> bool {
         self.wrapped().is_none_or(|w| w.bdim.is_none() && w.value.is_one_for_all())
     }
 
-    /// Makes it stand for another tensor from now on.
+    /// Makes it wrap another tensor from now on.
     pub(crate) fn set_wrapped(&self, wrapped: Wrapped) {
         let _ = self.extras().wrapped.set(wrapped);
         self.set_flag(WRAPPED);
     }
 
-    /// A tensor of the active level with the given outside that stands for `wrapped`.
+    /// A wrapper of `wrapped` at the active level, with this spec.
     pub(crate) fn wrapper(wrapped: Wrapped, layout: Layout) -> Tensor {
         let value = &wrapped.value;
         let spec = Spec { layout, dtype: value.dtype(), device: value.device() };

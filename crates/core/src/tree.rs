@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub enum Leaf<'a> {
     /// A tensor.
     Tensor(&'a Tensor),
-    /// A tensor that says where things are: nobody differentiates it or maps over it.
+    /// A tensor of positions: it is neither differentiated nor mapped over.
     Index(&'a Tensor),
     /// A host number that may become an input of a graph.
     Number(&'a Number),
@@ -46,13 +46,13 @@ pub struct SharedRef {
 /// A host value, or part of the structure around the leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Host<'a> {
-    /// A truth value.
+    /// A bool.
     Bool(bool),
     /// An integer.
     Int(i64),
     /// A float, by its bits.
     Float(u64),
-    /// Text, also the name of an enum's variant.
+    /// A string; also the name of an enum's variant.
     Text(std::borrow::Cow<'a, str>),
     /// How many elements follow.
     Len(usize),
@@ -95,7 +95,7 @@ impl std::fmt::Display for Host<'_> {
 pub trait Rebuild {
     /// For a tensor.
     fn tensor(&mut self, t: &Tensor) -> Tensor;
-    /// For a tensor that says where things are.
+    /// For a tensor of positions.
     fn index(&mut self, t: &Tensor) -> Tensor {
         self.tensor(t)
     }
@@ -122,7 +122,7 @@ pub trait Rebuild {
     label = "use tensors, Numbers, host values, handles and Shared cells, in tuples, arrays, Vec, Option or IndexMap"
 )]
 pub trait TensorTree: Clone + 'static {
-    /// The same structure with something else in the place of each tensor.
+    /// The same structure with another type in place of each tensor.
     type With<X>;
 
     /// Shows every leaf, in order.
@@ -330,7 +330,7 @@ tuples! {
     A 0, B 1, C 2, D 3, E 4, F 5;
 }
 
-/// What a function may return where firebrand looks into it: a tree, or a tree or an error.
+/// What a function may return where firebrand looks into it: a tree, or a `Result` of one.
 pub trait Outcome {
     /// The tree.
     type Tree: TensorTree;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 /// Where warnings go instead of the log.
 static COLLECTOR: Slot<Option<Arc<Mutex<Vec<String>>>>> = Slot::new(|| None);
 
-/// Reports something the user should know and the program can live with.
+/// Issues a warning.
 pub fn warn(message: impl Into<String>) {
     let message = message.into();
     match COLLECTOR.get() {

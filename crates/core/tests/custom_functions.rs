@@ -1,6 +1,6 @@
 //! Custom functions: section 7 of docs/behaviour/autograd.md.
 //!
-//! Some cases are refused by the compiler instead of at run time: an argument that is no tensor (G-5), a gradient that
+//! Some cases are refused by the compiler instead of at run time: an argument that is not a tensor (G-5), a gradient that
 //! is no tensor (G-6), a function called as such (G-29). The documentation of `Function` and `Context` shows them as
 //! examples that must not compile. Complex gradients wait for complex tensors.
 #![allow(clippy::unwrap_used)]
@@ -561,7 +561,7 @@ fn a_batching_rule_of_its_own() {
     assert_eq!(*seen.lock().unwrap(), Some((3, vec![Some(0)])));
 }
 
-/// G-25: values that are no tensors are fields of the function, before and after.
+/// G-25: values that are not tensors are fields of the function, before and after.
 #[test]
 fn functions_that_record_nothing() {
     let x = leaf(2.0);

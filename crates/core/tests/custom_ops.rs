@@ -131,13 +131,13 @@ fn refuses_bad_schemas() {
     let table = [
         ("no schema", "expected `namespace::name(arguments) -> results`"),
         ("cube(Tensor x) -> Tensor", "needs a namespace"),
-        ("my lib::f(Tensor x) -> Tensor", "'my lib' is no name"),
+        ("my lib::f(Tensor x) -> Tensor", "'my lib' is not a valid name"),
         ("aten::f(Tensor x) -> Tensor", "the namespace 'aten' is taken"),
         ("test::f(Tensor) -> Tensor", "should be a type and a name"),
         ("test::f(Tensor x, int x) -> Tensor", "two arguments are called 'x'"),
         ("test::f(Tensor(a!) x) -> Tensor", "without alias annotations"),
         ("test::f(Tensor x, Thing y) -> Tensor", "argument 'y' has a type"),
-        ("test::f(Tensor x, int k=one) -> Tensor", "'one' is no default"),
+        ("test::f(Tensor x, int k=one) -> Tensor", "'one' is not a valid default"),
         ("test::f(Tensor x) -> Tensor[]", "expected one or more results of type Tensor"),
         ("test::f(Tensor x) -> ()", "expected one or more results of type Tensor"),
     ];
@@ -168,7 +168,7 @@ fn calls_say_what_is_wrong() {
         y.try_backward(&BackwardOptions::default())
             .unwrap_err()
             .to_string()
-            .contains("test::half_done defines no backward")
+            .contains("test::half_done does not define backward")
     );
     let liar = define("test::liar(Tensor x) -> Tensor")
         .shape(like)

@@ -124,7 +124,7 @@ fn what_vmap_refuses() {
     let item = |x: &Tensor| -> Result<Tensor> { Ok(x * x.try_item::<f64>()?) };
     assert_err!(vmap(item).call(&three), BatchedData { .. });
     let branch = |x: &Tensor| -> Result<Tensor> { if ops::is_nonzero(x)? { Ok(x * 2.0) } else { Ok(x.clone()) } };
-    expect!["vmap: aten::is_nonzero: its result depends on the numbers of each sample, which vmap cannot look at; use where_, masks of fixed size, or loop over the samples"].assert_eq(&vmap(branch).call(&three).unwrap_err().to_string());
+    expect!["vmap: aten::is_nonzero: its result depends on the values of each sample, which vmap cannot read; use where_self, masks of fixed size, or loop over the samples"].assert_eq(&vmap(branch).call(&three).unwrap_err().to_string());
     let noise = |x: &Tensor| -> Result<Tensor> { Ok(x + ops::randn(&[2.into()], Some(DType::F64), None)?) };
     assert_err!(vmap(noise).call(&three), VmapRandomness { .. });
     let write = |x: &Tensor| -> Result<Tensor> {

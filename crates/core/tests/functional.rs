@@ -90,7 +90,7 @@ fn products() {
     }
 }
 
-/// F-24: (an input that is no tensor is refused by the compiler).
+/// F-24: (an input that is not a tensor is refused by the compiler).
 #[test]
 fn what_products_need() {
     let x = con(&[1.0, 2.0]);

@@ -66,7 +66,7 @@ fn gradients_flow_through_views_and_in_place_writes() -> Result<()> {
 fn a_result_that_was_overwritten_is_noticed() {
     let y = leaf(&[1.0, 2.0]).exp();
     y.mul_scalar_(2);
-    expect!["a tensor needed for the gradient was modified by an in-place operation: float64 [2], which is output 0 of ExpBackward0, is at version 1; expected version 0. Anomaly mode (set_detect_anomaly(true)) shows the forward call whose gradient failed"].assert_eq(&y.sum().try_backward(&Default::default()).unwrap_err().to_string());
+    expect!["a tensor needed for the gradient was modified by an in-place operation: float64 [2], which is output 0 of ExpBackward0, is at version 1; expected version 0. Run the forward under detect_anomaly(true) to see the call whose gradient failed"].assert_eq(&y.sum().try_backward(&Default::default()).unwrap_err().to_string());
 }
 
 #[test]

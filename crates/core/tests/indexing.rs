@@ -87,7 +87,7 @@ fn an_index_in_the_memory_it_writes_is_refused() {
     let index = x.i(..2);
     assert!(ops::index_fill_(&x, 0, &index, 7.into()).is_ok(), "a part goes through a temporary");
     let x = Tensor::new(&[0i64, 1]);
-    expect!["scatter: the index shares memory with the tensor it is used to write; clone() it first"]
+    expect!["scatter: the index shares memory with the tensor to write; call clone_tensor() on it first"]
         .assert_eq(&ops::scatter_(&x, 0, &x, &Tensor::new(&[1i64, 0])).unwrap_err().to_string());
     assert_eq!(x.to_vec::<i64>(), [0, 1]);
     // A bad index leaves everything as it was.

@@ -160,7 +160,7 @@ fn modes_and_gradients() {
     assert!(m.b.weight.requires_grad() && m.b.weight.is_leaf());
 }
 
-/// The object of a parameter stays, so an optimiser that holds it goes on; its gradient is converted with it.
+/// The object of a parameter stays, so an optimizer that holds it goes on; its gradient is converted with it.
 #[test]
 fn conversion_keeps_objects() {
     let m = Linear::new(2);
@@ -207,7 +207,7 @@ fn state_dict_that_does_not_fit() {
     let e = m.load_state_dict(&state, true).unwrap_err();
     assert_eq!(
         e.to_string(),
-        "the state dictionary does not fit module Linear: missing keys: bias; unexpected keys: extra"
+        "the state dictionary does not match module Linear: missing keys: bias; unexpected keys: extra"
     );
     assert_eq!(vals(&m.weight), [2.0, 2.0]);
     let state = StateDict::from([("weight".to_string(), con(&[9.0])), ("bias".to_string(), con(&[9.0, 9.0]))]);

@@ -49,7 +49,7 @@ fn integers_divide_to_floats_and_refuse_zero_when_they_round() {
         assert!(refused.contains("zero"), "{refused}");
     }
     let target = Tensor::new(&[7i64, -7]);
-    expect!["remainder: integers are divided by zero; convert to a float dtype if infinities are meant"]
+    expect!["remainder: integer division by zero; convert to a float dtype to get infinities"]
         .assert_eq(&ops::remainder_(&target, &zero).unwrap_err().to_string());
     assert_eq!((target.to_vec::<i64>(), target.version()), (vec![7, -7], 0), "nothing was written");
     expect![

@@ -90,7 +90,7 @@ fn conflicts_name_both_ops() {
     assert!(ops::neg_(&t).is_ok(), "C-62: what was held is free again");
 }
 
-/// C-63: what is no conflict.
+/// C-63: what is not a conflict.
 #[test]
 fn readers_and_disjoint_writers_do_not_meet() {
     let t = x();
@@ -153,8 +153,8 @@ fn backward_reports_conflicts() {
     let x = Tensor::new(&[1.0f64, 1.0]).requires_grad_();
     let y = (&x * &w).sum();
     let keep = firebrand_core::autograd::BackwardOptions { retain_graph: Some(true), ..Default::default() };
-    let found = while_used("optimiser", Role::Writes, std::slice::from_ref(&w), || race(y.try_backward(&keep)));
-    assert_eq!(found.as_deref(), Some("mul reads other; optimiser writes tensors[0]"));
+    let found = while_used("optimizer", Role::Writes, std::slice::from_ref(&w), || race(y.try_backward(&keep)));
+    assert_eq!(found.as_deref(), Some("mul reads other; optimizer writes tensors[0]"));
     y.backward();
     assert_eq!(x.grad().unwrap().to_vec::<f64>(), [2.0, 3.0]);
 }

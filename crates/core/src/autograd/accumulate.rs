@@ -60,7 +60,7 @@ impl Tensor {
             }
             other
         };
-        // Another thread was faster: nobody has seen ours.
+        // Another thread was faster; ours has not been shared.
         if let Some(other) = other {
             return Ok(other);
         }
@@ -114,13 +114,13 @@ impl Tensor {
     /// Assigns the gradient; `None` clears it.
     ///
     /// # Panics
-    /// If shape, dtype or device do not fit.
+    /// If shape, dtype or device do not match.
     #[track_caller]
     pub fn set_grad(&self, grad: Option<&Tensor>) {
         self.try_set_grad(grad).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Forgets the gradient.
+    /// Clears the gradient.
     pub fn zero_grad(&self) {
         if let Some(tracer) = capture::tracer() {
             let _ = tracer.set_grad(self, None); // clearing cannot fail
@@ -131,7 +131,7 @@ impl Tensor {
         }
     }
 
-    /// The dtype gradients must have; `None` if any will do.
+    /// The required dtype of gradients; `None` if any is accepted.
     pub fn grad_dtype(&self) -> Option<DType> {
         match self.extras_if_any().and_then(|e| *e.grad_dtype.lock().unwrap_or_else(|e| e.into_inner())) {
             Some(choice) => choice,
@@ -139,7 +139,7 @@ impl Tensor {
         }
     }
 
-    /// Asks for gradients of another dtype than the tensor's own; `None` takes them as they come.
+    /// Sets the required dtype of gradients; `None` accepts any.
     pub fn set_grad_dtype(&self, dtype: Option<DType>) {
         let before = self.grad_dtype();
         *self.extras().grad_dtype.lock().unwrap_or_else(|e| e.into_inner()) = Some(dtype);
@@ -177,7 +177,7 @@ impl Tensor {
         }
     }
 
-    /// The first gradient as it is kept: itself if nobody else can see it, else a copy.
+    /// The first gradient as it is stored: itself if nothing else can see it, else a copy.
     fn first_grad(&self, mut g: Tensor, grad_mode: bool) -> Result<Tensor> {
         let free = state::is(state::FREE_GRAD_LAYOUT);
         let fits = free || {
@@ -217,7 +217,7 @@ impl Tensor {
         self.accumulate_retained(grad)
     }
 
-    /// Keeps the gradient of a computed tensor in its `.grad`. Nothing happens on leaves, which keep theirs anyway.
+    /// Retains the gradient of a computed tensor in its `.grad`. Does nothing on leaves, which store theirs anyway.
     pub fn try_retain_grad(&self) -> Result<()> {
         if !self.requires_grad() {
             return Err(ErrorKind::RetainGradNoGrad.into());
@@ -233,7 +233,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// As [`Tensor::try_retain_grad`].
+    /// Retains the gradient of a computed tensor in its `.grad`.
     ///
     /// # Panics
     /// If the tensor does not require grad.
@@ -242,7 +242,7 @@ impl Tensor {
         self.try_retain_grad().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Whether a computed tensor keeps its gradient.
+    /// Whether a computed tensor retains its gradient.
     pub fn retains_grad(&self) -> bool {
         self.flags() & RETAINS_GRAD != 0
     }
@@ -255,7 +255,7 @@ fn is_watched(recording: bool) -> bool {
     if word & (state::LEVEL | hooks) != 0 {
         return true;
     }
-    // Autocast alone is no user code.
+    // Autocast alone is not user code.
     let layered = |s: &mut state::Stacks| !s.layers.is_empty() || !s.inner.is_empty() || s.tracer.is_some();
     word & (state::LAYERS | state::INNER) != 0 && state::stacks(layered)
 }
@@ -273,16 +273,16 @@ where
     }
 }
 
-/// A view of all of a tensor that nobody else holds, as a tensor of its own; any other tensor as it is.
+/// A view of a whole tensor that nothing else holds, as a separate tensor; any other tensor as it is.
 ///
-/// The gradient of a linear layer's weight is such a view: it was transposed twice. Taking it over spares a copy.
+/// The gradient of a linear layer's weight is such a view: it was transposed twice. Taking it over avoids a copy.
 fn without_base(g: Tensor) -> Tensor {
     let whole = |b: &&Tensor| b.numel() == g.numel() && b.dtype() == g.dtype();
     let Some(base) = g.base().filter(whole).cloned() else { return g };
     if state::word() & (state::LAYERS | state::LEVEL) != 0 {
         return g;
     }
-    // Handles: the view's own, and this one; if there are more, somebody would see what is written to the gradient.
+    // Handles: the view's own, and this one; if there are more, writes to the gradient would be visible elsewhere.
     if base.handles() > 2 || g.handles() > 1 {
         return g;
     }

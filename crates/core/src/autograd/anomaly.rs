@@ -1,4 +1,4 @@
-//! Anomaly mode: nodes remember where they were made, and NaN gradients are errors.
+//! Anomaly mode: nodes remember where they were created, and NaN gradients are errors.
 
 use super::node::Node;
 use crate::slot::Slot;
@@ -8,7 +8,7 @@ use crate::warnings::warn;
 /// The node that is executed here, for `parent_` of nodes built meanwhile.
 static EXECUTING: Slot<Option<Node>> = Slot::new(|| None);
 
-/// A scope in which failures of backward show the forward call they belong to. Slow; warns when entered.
+/// A scope in which errors in backward show the forward call they come from. Slow; warns when entered.
 pub fn detect_anomaly(check_nan: bool) -> ModeGuard {
     warn("anomaly detection is on: recording and backward get slower; use it for debugging only");
     set_detect_anomaly(true, check_nan)

@@ -136,7 +136,7 @@ fn seeded(t: &Target, index: usize) -> Result<Seeded> {
     }
 }
 
-/// A gradient where it is expected; as in PyTorch, one of no dimensions is moved. `node` gave it, or the caller did.
+/// A gradient on the expected device; as in PyTorch, a 0-dim one is moved. It comes from `node`, or from the caller.
 pub(super) fn on_device(g: &Tensor, expected: Device, node: Option<&Node>, index: usize) -> Result<Tensor> {
     // A layer below autograd may show tensors on another device than those it computes with.
     if g.device() == expected || state::is(state::INNER) {

@@ -1,4 +1,4 @@
-//! Who has arrived: the counters of multi-grad hooks, one per backward run.
+//! The counters of multi-grad hooks, one per backward run.
 //!
 //! A run is known by an object that it alone owns, held weakly: what a failed run left behind is found dead by the next
 //! one and dropped. The lock guards the counters only; the user's closure runs outside it. Gradients are of any type

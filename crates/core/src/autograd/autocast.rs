@@ -1,8 +1,8 @@
-//! Autocast on the CPU: inside a region, products run in bf16 or f16 and what loses by that runs in f32.
+//! Autocast on the CPU: inside a region, products run in bf16 or f16, and ops that need the precision run in f32.
 //!
 //! It acts above autograd, so the casts are recorded and gradients come back in the dtype of the parameters. Which op
 //! does what is a column of its record, which follows PyTorch's lists for the CPU (`golden/autocast.json` proves it). A
-//! composite op that is on no list is opened: the ops inside it are looked at.
+//! composite op that is on no list is decomposed, and the rules apply to its parts.
 //! Casts of parameters are kept until the outermost region ends, so that a weight used ten times is cast once.
 
 use crate::dispatch::{Autocast, Derivative, Op, OpInfo, Outputs, Tags, Value};
@@ -21,7 +21,7 @@ type Cache = Arc<Mutex<HashMap<usize, (WeakTensor, Tensor)>>>;
 pub(crate) struct Region {
     enabled: bool,
     dtype: DType,
-    /// Casts of parameters; none: they are not kept.
+    /// Casts of parameters; `None` if they are not cached.
     cache: Option<Cache>,
 }
 
@@ -36,7 +36,7 @@ impl Region {
 /// Options of a region.
 #[derive(Clone, Copy, Debug)]
 pub struct AutocastOptions {
-    /// Off: a part of a region that runs as usual.
+    /// Whether autocast is on; false disables it within an outer region.
     pub enabled: bool,
     /// `BF16` or `F16`.
     pub dtype: DType,
@@ -107,12 +107,12 @@ pub fn is_autocast_enabled() -> bool {
     state::stacks(|s| s.autocast.enabled)
 }
 
-/// What products run in inside a region.
+/// The dtype of products inside a region.
 pub fn autocast_dtype() -> DType {
     state::stacks(|s| s.autocast.dtype)
 }
 
-/// Floats up to f32: f64 is never touched.
+/// Floats up to f32; f64 is never cast.
 fn is_eligible(t: &Tensor) -> bool {
     t.is_floating_point() && t.dtype() != DType::F64
 }
@@ -160,12 +160,12 @@ fn target(op: Op, args: &[Value], lower: DType) -> Option<DType> {
     })
 }
 
-/// Whether an op is looked into. Ops on lists are not: none of those they run is on a list of autocast.
+/// Whether an op is decomposed. Ops on lists are not: none of the ops they run is on a list of autocast.
 fn opens(info: &OpInfo) -> bool {
     info.autocast == Autocast::AsIs && info.derivative == Derivative::Composite && !info.tags.has(Tags::FOREACH)
 }
 
-/// Opens a composite op: what it is made of comes back here.
+/// Decomposes a composite op: its parts come back here.
 fn open(op: Op, args: &[Value]) -> Result<Outputs> {
     let _on = ModeGuard::new(state::LAYERS, 0);
     op.info().below(args)
@@ -198,7 +198,7 @@ fn cast(t: &Tensor, to: DType, region: &Region) -> Result<Tensor> {
     if let Some(kept) = found {
         return Ok(kept);
     }
-    // Recorded even under no_grad: a later use in the region may want gradients.
+    // Recorded even under no_grad: a later use in the region may require grad.
     let made = {
         let _on = crate::autograd::EnableGrad::new();
         ops::formulas::cast(t, to)?

@@ -1,6 +1,6 @@
-//! Checkpointing: values saved for backward are thrown away and recomputed when backward asks for them.
+//! Checkpointing: values saved for backward are dropped and recomputed when backward needs them.
 //!
-//! *Non-reentrant* (the better one): the function runs once as usual, but saved tensors are replaced by placeholders; the
+//! *Non-reentrant* (recommended): the function runs once as usual, but saved tensors are replaced by placeholders; the
 //! first placeholder that is read reruns the function, which fills them in order, and stops at the last one it needs.
 //! *Reentrant*: the function runs unrecorded inside a custom function whose backward reruns it and starts a nested run.
 //! Both rerun under the random state and the autocast options the function first saw.
@@ -44,7 +44,7 @@ pub enum DeterminismCheck {
 /// Options of [`checkpoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct CheckpointOptions {
-    /// Which variant; leaving it open warns and means reentrant, as in PyTorch.
+    /// Which variant; `None` warns and means reentrant, as in PyTorch.
     pub use_reentrant: Option<bool>,
     /// Rerun under the random state of the first run.
     pub preserve_rng_state: bool,
@@ -77,7 +77,7 @@ pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
     EarlyStopGuard(EARLY_STOP.enter(Some(on)))
 }
 
-/// Runs `f` without keeping what its backward needs; it is computed again when backward gets there.
+/// Runs `f` without saving what its backward needs; it is recomputed during backward.
 pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     let reentrant = options.use_reentrant.unwrap_or_else(|| {
         warn("checkpoint: use_reentrant is not given and means true; false is recommended");
@@ -146,7 +146,7 @@ impl Placeholder {
         let mut values = frame.rerun()?;
         let mine = values[self.index].take().ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack))?;
         let mut list = frame.recomputed.lock().unwrap_or_else(|e| e.into_inner());
-        // Runs that ended left only what nobody read; it is dropped outside the lock.
+        // Finished runs left only unread values; they are dropped outside the lock.
         let ended: Vec<_> = list.extract_if(.., |(id, _)| *id <= run - 64).collect();
         if run >= 0 {
             list.push((run, values));

@@ -20,7 +20,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc as StdArc, Mutex};
 
-/// Nested runs on one stack before the next continues on another thread.
+/// Maximum number of nested runs on one stack before the next one moves to another thread.
 const MAX_DEPTH: u32 = 60;
 
 /// What a run is for.
@@ -33,7 +33,7 @@ pub(crate) enum Wanted {
     Captures(Vec<Edge>),
 }
 
-/// One run to be made.
+/// One run to execute.
 pub(crate) struct Run {
     pub(crate) roots: Vec<(Edge, Tensor)>,
     pub(crate) keep_graph: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Run {
 
 type Callback = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// What queries from inside hooks may know of the current run.
+/// What hooks can ask about the current run.
 pub(crate) struct TaskInfo {
     claims: Claims,
     is_capture: bool,
@@ -51,7 +51,7 @@ pub(crate) struct TaskInfo {
     state: Vec<u8>,
     roots: Vec<Node>,
     keep_graph: bool,
-    /// The index of the node that runs just now; `u32::MAX` if none does.
+    /// The index of the running node; `u32::MAX` if none is.
     executing: AtomicU32,
     callbacks: Mutex<Vec<Callback>>,
 }
@@ -63,7 +63,7 @@ const CAPTURE: u8 = 2;
 static CURRENT: Slot<Vec<StdArc<TaskInfo>>> = Slot::new(Vec::new);
 
 thread_local! {
-    /// How many runs this thread's stack holds; unlike a scope it stays behind where work moves to another stack.
+    /// Number of runs on this thread's stack; unlike a scope it does not move with the work to another stack.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -77,12 +77,12 @@ pub fn current_graph_task_id() -> i64 {
     current().map_or(-1, |t| i64::from(t.claims.run()))
 }
 
-/// Whether the backward run this thread is in keeps saved values for another; true outside a run, as in PyTorch.
+/// Whether the backward run this thread is in retains the graph; true outside a run, as in PyTorch.
 pub fn current_graph_task_keep_graph() -> bool {
     current().is_none_or(|t| t.keep_graph)
 }
 
-/// The node that the backward run of this thread executes just now, for its hooks and for ops that it calls; none outside.
+/// The node that the backward run of this thread is executing, for its hooks and for ops that it calls; `None` outside.
 pub fn current_node() -> Option<Node> {
     let task = current()?;
     let wanted = Some(task.executing.load(Relaxed)).filter(|i| *i != u32::MAX)?;
@@ -265,7 +265,7 @@ impl<'g> Table<'g> {
 }
 
 impl Table<'_> {
-    /// The gradients collected so far for the inputs of a node, where nobody else can see them.
+    /// The gradients accumulated so far for the inputs of a node, not visible elsewhere.
     fn buffers(&mut self, node: &Node) -> Vec<Option<Tensor>> {
         let places: Vec<_> = node
             .edges()
@@ -287,7 +287,7 @@ impl Drop for Table<'_> {
     }
 }
 
-/// Makes a run; returns the captured gradients in the order of `Wanted::Captures`.
+/// Executes a run; returns the captured gradients in the order of `Wanted::Captures`.
 pub(crate) fn run(run: Run) -> Result<Vec<Option<Tensor>>> {
     struct Depth;
     impl Drop for Depth {
@@ -524,7 +524,7 @@ fn deliver(entry: &mut Entry<'_>, slot: u32, g: Option<Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// The sum, in the memory of the first if nobody else can see it and no graph is wanted.
+/// The sum, in the memory of the first if nothing else can see it and no graph is needed.
 fn add_into(mut old: Tensor, g: Tensor) -> Result<Tensor> {
     if !state::is(state::GRAD | state::LAYERS | state::INNER | state::DUAL)
         && old.shape() == g.shape()

@@ -12,14 +12,14 @@ use crate::{DType, Device, Layout, Result, Scalar, Spec, SymInt, Tensor};
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// `apply(node, saved, grads, needs, gradients)`: stores the gradients that are needed. Some of `grads` is there.
+/// `apply(node, saved, grads, needs, gradients)`: stores the gradients that are needed. At least one of `grads` is defined.
 type Apply<T> = fn(&Node, T, &[Option<Tensor>], &Needs<'_>, &mut [Option<Tensor>]) -> Result<()>;
 
 /// One derivative.
 pub(crate) struct Formula<T: 'static> {
     /// `MulBackward0`.
     pub(crate) name: &'static str,
-    /// What the kept values are called, in order.
+    /// The names of the saved values, in order.
     pub(crate) names: &'static [&'static str],
     pub(crate) apply: Apply<T>,
 }
@@ -113,9 +113,9 @@ impl<T: Fields + Clone> Backward for Plain<T> {
     }
 }
 
-/// A kept value, whatever its type.
+/// A saved value of any type.
 pub(crate) trait Field: Visit {
-    /// As users see it; none if there is no form for it.
+    /// As users see it; `None` if it has no public form.
     fn show(&self, node: &Node) -> Result<Option<SavedValue>>;
     /// The tensors in it.
     fn tensors(&mut self) -> &mut [SavedTensor] {
@@ -127,7 +127,7 @@ pub(crate) trait Field: Visit {
     }
 }
 
-/// The kept values of a node.
+/// The saved values of a node.
 pub(crate) trait Fields: Send + Sync + 'static {
     fn count(&self) -> usize;
     fn field(&self, k: usize) -> &dyn Field;

@@ -95,7 +95,7 @@ fn like_primal(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
     if same || p.has_internal_overlap() {
         return Ok(tangent.clone());
     }
-    // The memory of a wrapper is not what it shows, and whoever writes down what happens sees ops only.
+    // The memory of a wrapper is not what it shows, and a tracer sees ops only.
     let opaque = (primal.flags() | tangent.flags()) & WRAPPED != 0 || state::is(state::LEVEL | state::INNER);
     if opaque {
         let dense = p.is_non_overlapping_and_dense() && !same_strides;
@@ -151,7 +151,7 @@ pub(crate) fn tangent_or_zeros(t: &Tensor) -> Result<Tensor> {
     tangent(t).map_or_else(|| ops::formulas::zeros_like_primal(t), Ok)
 }
 
-/// The tangent of an optional tensor, or zeros; none if there is no tensor.
+/// The tangent of an optional tensor, or zeros; `None` if there is no tensor.
 pub(crate) fn opt_tangent_or_zeros(t: Option<&Tensor>) -> Result<Option<Tensor>> {
     t.map(tangent_or_zeros).transpose()
 }

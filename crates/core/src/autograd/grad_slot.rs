@@ -16,7 +16,7 @@ struct Place<T> {
     readers: usize,
     /// Whether an addition writes the value's memory outside the lock.
     writing: bool,
-    /// What arrived while somebody wrote: the writer adds it.
+    /// What arrived during a write: the writer adds it.
     arrived: Vec<T>,
 }
 
@@ -114,7 +114,7 @@ impl<T: Clone> GradSlot<T> {
     ) -> Result<(), E> {
         let mut place = self.lock();
         if place.writing {
-            // Somebody further up this stack or on another thread writes the memory just now. Waiting could be for ever,
+            // The memory is being written further up this stack or on another thread. Waiting could be for ever,
             // since they may wait for us: they add this when they are done.
             place.arrived.push(g);
             return Ok(());

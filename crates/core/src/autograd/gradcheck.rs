@@ -3,7 +3,7 @@
 //! Slow mode compares whole Jacobians; fast mode compares one product vᵀJu per pair of output and input, with random
 //! u and v, and falls back to the Jacobians only to explain a mismatch. Both then ask what a backward may get wrong
 //! without a wrong Jacobian: gradients that ignore the incoming one, undefined incoming gradients, batches of them.
-//! Numbers are compared outside of any op, so that a broken op cannot hide itself. The user's random numbers are not
+//! Values are compared outside of any op, so that a broken op cannot hide itself. The user's random stream is not
 //! touched. The function is always called with the caller's own tensors: they are perturbed in place and restored.
 //! A complex number counts as two real ones: the gradient of a real loss by both is what backward returns for it.
 
@@ -17,7 +17,7 @@ use firebrand_kernels::random::Generator;
 use firebrand_kernels::write_slice;
 use smallvec::smallvec;
 
-/// How to check.
+/// Options of [`gradcheck`] and [`gradgradcheck`].
 #[derive(Clone, Debug)]
 pub struct GradcheckOptions {
     /// Step of the finite differences.
@@ -28,7 +28,7 @@ pub struct GradcheckOptions {
     pub rtol: f64,
     /// Whether a failed check is an error or `false`. Other errors are errors either way.
     pub raise_exception: bool,
-    /// How far two runs of the same backward may differ.
+    /// Tolerance between two runs of the same backward.
     pub nondet_tol: f64,
     /// Undefined incoming gradients must count as zeros.
     pub check_undefined_grad: bool,
@@ -86,7 +86,7 @@ pub fn gradcheck(
 }
 
 /// Checks the second derivatives of `f`: the derivatives of its gradient with respect to inputs and incoming gradients.
-/// Without `grad_outputs`, random numbers in [-1, 1) that require grad are used.
+/// Without `grad_outputs`, random values in [-1, 1) that require grad are used.
 pub fn gradgradcheck(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     inputs: &[Tensor],
@@ -175,7 +175,7 @@ fn write_reals(numbers: &[f64], t: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// A tensor of these numbers.
+/// A tensor of these values.
 fn tensor(numbers: &[f64], shape: &[usize], dtype: DType) -> Result<Tensor> {
     let t = Tensor::try_empty(Spec::new(shape, dtype, Device::Cpu)?)?;
     write_reals(numbers, &t)?;

@@ -4,7 +4,7 @@ use super::node::Node;
 use crate::{Error, ErrorKind, Result};
 use std::collections::{HashSet, VecDeque};
 
-/// Every node reachable from the roots, breadth first, once; roots that are none are skipped.
+/// Every node reachable from the roots, breadth first, once; `None` roots are skipped.
 pub fn iter_graph(roots: impl IntoIterator<Item = Option<Node>>) -> Vec<Node> {
     let mut seen = HashSet::new();
     let mut queue: VecDeque<Node> = roots.into_iter().flatten().filter(|n| seen.insert(n.addr())).collect();

@@ -1,4 +1,4 @@
-//! A graph as text: a list, a tree, or DOT for Graphviz; with shapes, edges and what is saved.
+//! A graph as text: a list, a tree, or DOT for Graphviz; with shapes, edges and saved values.
 //!
 //! Reading changes nothing: hooks of saved tensors do not run, checkpoints are not recomputed. Nothing recurses, and a
 //! chain stays at one indentation, so a million nodes print in linear space. Text is returned, never printed.
@@ -26,15 +26,15 @@ use std::fmt::Write;
 pub struct GraphView {
     nodes: Vec<Node>,
     index: HashMap<usize, usize>,
-    /// Of leaves, by the address of their node.
+    /// Names of leaves, by the address of their node.
     names: HashMap<usize, String>,
 }
 
-/// What a node holds on to for its backward.
+/// What a node saves for backward.
 pub enum Saved {
     /// No tensor.
     Nothing,
-    /// Nothing any more: the graph was freed.
+    /// Nothing: the graph was freed.
     Freed,
     /// Something that was written in place since, so reading it would fail.
     Stale,
@@ -44,7 +44,7 @@ pub enum Saved {
         names: Vec<&'static str>,
         /// Bytes by storage; several nodes may hold the same one.
         storages: HashMap<usize, usize>,
-        /// How many tensors are kept by hooks, in a form of their own.
+        /// Number of tensors packed by hooks.
         packed: usize,
     },
 }
@@ -103,7 +103,7 @@ impl GraphView {
         node.input_metadata().iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// What a node holds on to; reading changes nothing.
+    /// What a node saves; reading changes nothing.
     pub fn saved(node: &Node) -> Saved {
         let (values, packed) = peek(|| node.formula().saved(node));
         let values = match values {

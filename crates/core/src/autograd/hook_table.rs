@@ -55,12 +55,12 @@ impl<F> Entries<F> {
         }
         self.waiting.lock().unwrap_or_else(|e| e.into_inner()).push(change);
         self.dirty.store(true, SeqCst);
-        // Pairs with the fence of `Settle`: either we find the list free, or whoever holds it finds the flag.
+        // Pairs with the fence of `Settle`: either we find the list free, or its holder finds the flag.
         fence(SeqCst);
         self.settle();
     }
 
-    /// Applies what waits, unless hooks run: then whoever ends last does. Returns whether nothing waits.
+    /// Applies pending changes, unless hooks are running: then the last to finish does. Returns whether nothing is pending.
     fn settle(&self) -> bool {
         while self.dirty.load(SeqCst) {
             let mut list = match self.list.try_write() {
@@ -150,7 +150,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
     pub(crate) fn try_for_each<E>(&self, mut run: impl FnMut(&F) -> Result<(), E>) -> Result<(), E> {
         let entries = &*self.0;
         if entries.dirty.load(Acquire) && !entries.settle() {
-            // Another thread runs the hooks just now, so the changes cannot be applied to the list itself.
+            // Another thread is running the hooks, so the changes cannot be applied to the list itself.
             return entries.copy().iter().try_for_each(|(_, hook)| run(hook));
         }
         let _settle = Settle(entries);
@@ -164,7 +164,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
         self.0.copy().into_iter().map(|(_, hook)| hook).collect()
     }
 
-    /// The numbers of the hooks that are there now.
+    /// The ids of the current hooks.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.0.settle();
         self.0.copy().into_iter().map(|(id, _)| id).collect()
@@ -234,7 +234,7 @@ impl RemovableHandle {
         self.id
     }
 
-    /// Removes the hook and drops what it captured (once it has returned, if it runs just now); does nothing if it or
+    /// Removes the hook and drops what it captured (once it has returned, if it is running); does nothing if it or
     /// its owner is gone.
     pub fn remove(&self) {
         if let Some(t) = self.table.upgrade() {

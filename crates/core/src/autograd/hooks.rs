@@ -15,21 +15,21 @@ use std::sync::{Arc as StdArc, Mutex, OnceLock};
 
 type Shared<F> = StdArc<F>;
 
-/// Gets the gradient in a slot (none if undefined), may replace it.
+/// Gets the gradient in a slot (`None` if undefined), may replace it.
 #[derive(Clone)]
 pub(crate) struct TensorHook {
     pub(crate) slot: u32,
     pub(crate) run: TensorHookFn,
-    /// Declared to be nothing but computation on tensors, so that a compiler may trace it: then what tells it from others.
+    /// If declared to only compute on tensors, so that a compiler may trace it: what distinguishes it from other hooks.
     pub(crate) pure: Option<PureHook>,
 }
 
-/// What tells pure hooks apart.
+/// What distinguishes pure hooks.
 #[derive(Clone, Copy)]
 pub(crate) enum PureHook {
     /// It captures nothing: all hooks of its type are the same.
     Type(TypeId),
-    /// It is like no other.
+    /// It is unique.
     Itself,
 }
 
@@ -59,7 +59,7 @@ pub(crate) type PreHook = Shared<dyn Fn(&[Option<Tensor>]) -> Result<Option<Vec<
 /// Gets outgoing and incoming gradients, may replace the outgoing ones.
 pub(crate) type PostHook =
     Shared<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync>;
-/// Gets every node when it is made.
+/// Gets every node when it is created.
 pub(crate) type CreationHook = Shared<dyn Fn(&Node) -> Result<()> + Send + Sync>;
 
 /// What a hook may return: nothing, a replacement, or an error.
@@ -120,7 +120,7 @@ impl Tensor {
         })
     }
 
-    /// As [`Tensor::try_register_hook`].
+    /// Registers a hook on the gradient; see [`Tensor::try_register_hook`].
     ///
     /// # Panics
     /// If the tensor does not require grad.
@@ -145,8 +145,8 @@ impl Tensor {
         self.add_hook(hook, None)
     }
 
-    /// As [`Tensor::try_register_hook`], for a hook that is nothing but computation on tensors, also on tensors it
-    /// captured: whoever compiles a backward pass may run it once, on tensors without memory, and write down what it does.
+    /// As [`Tensor::try_register_hook`], for a hook that only computes on tensors, including tensors it
+    /// captured: a compiler of backward passes may run it once on meta tensors and record what it does.
     #[track_caller]
     pub fn register_pure_hook<R: HookResult>(
         &self,
@@ -219,7 +219,7 @@ impl Node {
     }
 }
 
-/// What a hook returns takes the place of a gradient like it; where none flows, none can be put.
+/// A hook's result replaces the gradient and must match it; an undefined gradient cannot be replaced.
 fn check_like(new: &Tensor, old: Option<&Tensor>) -> Result<()> {
     let old = old.ok_or(ErrorKind::HookUndefined { hook: None })?;
     if new.shape() != old.shape() {

@@ -52,7 +52,7 @@ fn attach(roots: impl IntoIterator<Item = Option<Node>>) -> LoggingHooks {
     LoggingHooks(iter_graph(roots).into_iter().map(log).collect())
 }
 
-/// Attaches logging for one run, if anyone listens.
+/// Attaches logging for one run, if a subscriber listens.
 #[inline]
 pub(crate) fn for_run<'a>(roots: impl Iterator<Item = &'a Node>) -> Option<LoggingHooks> {
     enabled!(target: TARGET, Level::DEBUG).then(|| attach(roots.cloned().map(Some)))

@@ -2,7 +2,7 @@
 
 use crate::state::{self, ModeGuard};
 
-/// Nothing is recorded while it lives.
+/// Disables recording while it lives.
 pub struct NoGrad(#[allow(dead_code)] ModeGuard);
 impl NoGrad {
     /// Turns recording off.
@@ -13,7 +13,7 @@ impl NoGrad {
     }
 }
 
-/// Operations are recorded while it lives (but not inside inference mode).
+/// Enables recording while it lives (but not inside inference mode).
 pub struct EnableGrad(#[allow(dead_code)] ModeGuard);
 impl EnableGrad {
     /// Turns recording on.
@@ -45,7 +45,7 @@ pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Turns recording on or off until the next change, or until the returned guard is dropped by [`GradModeChange::scoped`].
+/// Turns recording on or off until the next change; [`GradModeChange::scoped`] turns the result into a guard.
 pub fn set_grad_enabled(on: bool) -> GradModeChange {
     let before = is_grad_enabled();
     std::mem::forget(grad_mode(on));
@@ -57,7 +57,7 @@ pub struct GradModeChange {
     before: bool,
 }
 impl GradModeChange {
-    /// A guard that takes the change back.
+    /// A guard that undoes the change.
     pub fn scoped(self) -> GradModeScope {
         GradModeScope { before: self.before }
     }

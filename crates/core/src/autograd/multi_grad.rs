@@ -36,7 +36,7 @@ impl Drop for MultiHookGuard {
     }
 }
 
-/// A member, held weakly: a hook must not keep the graph alive that holds it.
+/// A member, held weakly: a hook must not keep the graph that holds it alive.
 enum Member {
     Leaf(WeakTensor),
     Computed(WeakNode),
@@ -75,7 +75,7 @@ fn expected(members: &[Member]) -> Result<usize> {
     Ok(count)
 }
 
-/// Calls `f` once per backward run, when the gradients of all tensors that the run computes have arrived; `None` stands
+/// Calls `f` once per backward run, when the gradients of all tensors that the run computes have arrived; `None` is passed
 /// for members that are off the graph or pruned.
 pub fn register_multi_grad_hook(
     tensors: &[&Tensor],

@@ -27,7 +27,7 @@ impl Handle {
         self.value.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Keeps a copy in place of the original, unless somebody else has copied it meanwhile.
+    /// Keeps a copy in place of the original, unless another thread has copied it meanwhile.
     fn keep_copy(&self, copy: Tensor) {
         let mut value = self.lock();
         if matches!(*value, Kept::Original(_)) {
@@ -47,7 +47,7 @@ struct Scope {
 /// The scope that this code runs in; shared, so that what another thread saves or writes for it is seen here.
 static SCOPE: Slot<Option<Arc<Mutex<Scope>>>> = Slot::new(|| None);
 
-/// Access to the scope; none outside one. No user code runs meanwhile, and nothing of the user's is dropped.
+/// Access to the scope; `None` outside one. No user code runs meanwhile, and no user value is dropped.
 fn scope<R>(f: impl FnOnce(&mut Scope) -> R) -> Option<R> {
     SCOPE.get().map(|s| f(&mut s.lock().unwrap_or_else(|e| e.into_inner())))
 }
@@ -57,7 +57,7 @@ fn scope<R>(f: impl FnOnce(&mut Scope) -> R) -> Option<R> {
 pub struct MutationCounts {
     /// Saved tensors that were cloned because they were about to be written.
     pub cloned: usize,
-    /// Saved tensors that are still themselves.
+    /// Saved tensors that have not been cloned.
     pub original: usize,
 }
 
@@ -78,7 +78,7 @@ impl MutationGuard {
         MutationCounts { cloned, original: handles.len() - cloned }
     }
 
-    /// Forgets everything that was saved: reading it is an error from now on.
+    /// Drops everything that was saved: reading it is an error from now on.
     pub fn clear(&self) {
         scope(|s| {
             s.id = next_id();

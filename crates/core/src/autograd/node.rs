@@ -27,7 +27,7 @@ pub struct Edge {
     pub slot: u32,
 }
 
-/// One edge per differentiable input of the forward op, none where no gradient is wanted.
+/// One edge per differentiable input of the forward op, `None` where no gradient is needed.
 pub type Edges = SmallVec<[Option<Edge>; 2]>;
 /// Gradients: per output of the forward op on the way in, per input on the way out.
 pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
@@ -41,7 +41,7 @@ pub struct InputMetadata {
     pub dtype: DType,
     /// Device.
     pub device: Device,
-    /// Gradients are taken in whatever dtype they arrive.
+    /// Accept gradients of any dtype.
     pub any_dtype: bool,
 }
 
@@ -55,10 +55,10 @@ impl InputMetadata {
     }
 }
 
-/// Which gradients a run wants from a node.
+/// Which gradients a run needs from a node.
 pub struct Needs<'a> {
     edges: &'a Edges,
-    /// Bits of the first 64 edges that the run does not want although they are there.
+    /// Bits of the first 64 edges that exist but are not needed by the run.
     unwanted: u64,
     last_run: bool,
 }
@@ -71,7 +71,7 @@ impl<'a> Needs<'a> {
     pub(crate) fn without(edges: &'a Edges, unwanted: u64) -> Needs<'a> {
         Needs { edges, unwanted, last_run: false }
     }
-    /// The same, for a run after which nobody reads the saved values.
+    /// The same, for the last run that reads the saved values.
     pub(crate) fn last_run(self, last_run: bool) -> Needs<'a> {
         Needs { last_run, ..self }
     }
@@ -80,16 +80,16 @@ impl<'a> Needs<'a> {
     pub(crate) fn is_last_run(&self) -> bool {
         self.last_run
     }
-    /// Whether the gradient of input `k` is wanted.
+    /// Whether the gradient of input `k` is needed.
     #[inline]
     pub fn get(&self, k: usize) -> bool {
         self.edges.get(k).is_some_and(Option::is_some) && (k >= 64 || self.unwanted >> k & 1 == 0)
     }
-    /// Whether some gradient of the inputs `range` is wanted.
+    /// Whether some gradient of the inputs `range` is needed.
     pub fn any(&self, range: std::ops::Range<usize>) -> bool {
         range.into_iter().any(|k| self.get(k))
     }
-    /// How many inputs there are.
+    /// Number of inputs.
     pub fn len(&self) -> usize {
         self.edges.len()
     }
@@ -120,12 +120,12 @@ pub trait Backward: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Shows all that it keeps, in a fixed order; `Ok(false)` if its formula is no function of gradients and these values.
+    /// Visits everything it saves, in a fixed order; `Ok(false)` if its formula is not a function of gradients and these values.
     fn visit_saved(&self, _node: &Node, _visitor: &mut dyn SavedVisitor) -> Result<bool> {
         Ok(false)
     }
 
-    /// The same formula with other tensors in place of those it keeps; none if it keeps none.
+    /// The same formula with other saved tensors; `None` if it saves none.
     fn outlined(
         &self,
         _node: &Node,
@@ -139,7 +139,7 @@ pub trait Backward: Send + Sync + 'static {
         TypeId::of::<Self>()
     }
 
-    /// Sets hooks on a saved tensor. `Ok(false)` if there is none of that name.
+    /// Sets hooks on a saved tensor. `Ok(false)` if there is none with that name.
     fn hook_saved(&self, _at: SavedAt<'_>, _hooks: std::sync::Arc<super::saved::SavedHooks>) -> Result<bool> {
         Ok(false)
     }
@@ -163,7 +163,7 @@ pub trait Backward: Send + Sync + 'static {
 /// String-keyed values that live with a node.
 pub type Metadata = indexmap::IndexMap<String, std::sync::Arc<dyn Any + Send + Sync>>;
 
-/// What few nodes have.
+/// What only few nodes have.
 #[derive(Default)]
 pub(crate) struct NodeExtras {
     pub(crate) hooks: NodeHooks,
@@ -172,7 +172,7 @@ pub(crate) struct NodeExtras {
 
 /// A recorded operation: a cheap handle, as a tensor is.
 ///
-/// Nodes come from recorded operations only; one cannot be made by hand (B-7).
+/// Nodes come from recorded operations only; they cannot be constructed by hand (B-7).
 #[derive(Clone)]
 pub struct Node(Arc<NodeInner>);
 
@@ -310,13 +310,13 @@ impl Node {
         self.0.extras.get().map(|b| &**b)
     }
 
-    /// Runs the derivative by hand, with all hooks of the node left out.
+    /// Calls the derivative directly, without the node's hooks.
     pub fn call(&self, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         let out = self.0.formula.apply(self, grads.iter().cloned().collect(), &Needs::all(&self.0.edges))?;
         Ok(out.into_vec())
     }
 
-    /// A saved value by name (`self`, `other`, `result`, `dim`, …), unpacked and version-checked; None if there is none.
+    /// A saved value by name (`self`, `other`, `result`, `dim`, …), unpacked and version-checked; `None` if there is none.
     pub fn saved(&self, name: &str) -> Result<Option<SavedValue>> {
         Ok(self.0.formula.saved(self)?.into_iter().find(|(n, _)| *n == name).map(|(_, v)| v))
     }
@@ -356,7 +356,7 @@ impl Node {
         &self.0.stamp
     }
 
-    /// Whether both handles mean the same node.
+    /// Whether both handles refer to the same node.
     pub fn is_same(&self, other: &Node) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -452,7 +452,7 @@ pub struct GradientEdge {
     pub node: Node,
     /// Which of its inputs.
     pub output_nr: usize,
-    /// Nodes own themselves here, so nothing else needs to be kept alive; present for parity with the reference.
+    /// Nodes own themselves here, so nothing else needs to be kept alive; present for parity with PyTorch.
     pub ownership_token: Option<Node>,
 }
 

@@ -1,6 +1,6 @@
-//! Saved tensors somewhere else than in memory as they are: in a store of the caller's (files), or in a smaller dtype.
+//! Saved tensors offloaded to the caller's store (files), or kept in a smaller dtype.
 //!
-//! Leaves that require grad stay where they are, because someone owns them anyway, and so does what a store refuses:
+//! Leaves that require grad stay in memory, because they are owned elsewhere anyway, and so does what a store rejects:
 //! a full disk costs memory, never a gradient. What stays is version-checked as without hooks. This file knows no
 //! files: [`SpillStore`] is implemented elsewhere.
 
@@ -13,15 +13,15 @@ use firebrand_kernels::Storage;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Keeps bytes outside memory.
+/// Stores bytes outside memory.
 pub trait SpillStore: Send + Sync + 'static {
-    /// Puts a copy away. An error (a full disk) leaves the store as it was.
+    /// Stores a copy. An error (a full disk) leaves the store unchanged.
     fn put(&self, bytes: &Storage) -> Result<Box<dyn Spilled>>;
 }
 
-/// Bytes that a [`SpillStore`] holds; dropping it gives the space back.
+/// Bytes that a [`SpillStore`] holds; dropping it frees the space.
 pub trait Spilled: Send + Sync {
-    /// The bytes, in memory of their own.
+    /// The bytes, copied into memory.
     fn get(&self) -> Result<Storage>;
 }
 
@@ -93,7 +93,7 @@ impl Known {
 }
 
 /// While the guard lives, tensors saved for backward are put into `store` and read back when backward needs them.
-/// Those smaller than `at_least` bytes stay in memory. What the store refuses stays in memory too, with one warning.
+/// Those smaller than `at_least` bytes stay in memory. What the store rejects stays in memory too, with one warning.
 pub fn save_in_store(store: impl SpillStore, at_least: usize) -> Result<SavedHooksGuard> {
     let (known, warned) = (Known::default(), AtomicBool::new(false));
     saved_tensors_hooks(

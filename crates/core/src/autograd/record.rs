@@ -4,31 +4,31 @@ use super::node::{Backward, Edge, Edges, InputMetadata, Node};
 use crate::{Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
-/// Whether a tensor wants gradients here: one of another wrapping level (`func::level`) is a constant.
+/// Whether a tensor requires grad here: one of another wrapping level (`func::level`) is a constant.
 #[inline]
 pub(crate) fn wants_grad(t: &Tensor) -> bool {
     t.requires_grad() && t.is_of_this_level()
 }
 
-/// Whether some tensor wants gradients.
+/// Whether any tensor requires grad.
 #[inline]
 pub(crate) fn any_requires_grad(tensors: &[&Tensor]) -> bool {
     tensors.iter().any(|t| wants_grad(t))
 }
 
-/// Whether some tensor of a list wants gradients.
+/// Whether any tensor of a list requires grad.
 #[inline]
 pub(crate) fn list_requires_grad(tensors: &[Tensor]) -> bool {
     tensors.iter().any(wants_grad)
 }
 
-/// Whether an optional tensor wants gradients.
+/// Whether an optional tensor requires grad.
 #[inline]
 pub(crate) fn opt_requires_grad(t: Option<&Tensor>) -> bool {
     t.is_some_and(wants_grad)
 }
 
-/// The edge of an argument: none unless it is a differentiable tensor that wants gradients.
+/// The edge of an argument: `None` unless it is a differentiable tensor that requires grad.
 #[inline]
 pub(crate) fn edge(t: &Tensor) -> Result<Option<Edge>> {
     if t.is_of_this_level() { t.gradient_edge() } else { Ok(None) }
@@ -66,7 +66,7 @@ pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Records an op with one output: `out` was just computed and nobody else has seen it.
+/// Records an op with one output: `out` was just computed and has not been shared yet.
 #[inline(never)]
 pub(crate) fn finish(out: &mut Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
     let node = Node::new(edges, smallvec![InputMetadata::of(out)], formula)?;

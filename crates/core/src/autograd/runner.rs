@@ -1,8 +1,8 @@
-//! Runs of the engine made by somebody else: a compiler of backward passes.
+//! Runs of the engine executed elsewhere: by a compiler of backward passes.
 //!
 //! While a [`RunnerScope`] lives, every run of this thread that records nothing is laid out as a [`GraphTask`] (its nodes in
-//! the order in which the engine would run them) and shown to a [`BackwardRunner`], which makes it or declines. Whoever
-//! makes it calls hooks, formulas and accumulation through the functions here, which are the engine's own: what hooks may
+//! the order in which the engine would run them) and offered to a [`BackwardRunner`], which executes it or declines. It
+//! calls hooks, formulas and accumulation through the functions here, which are the engine's own: what hooks may
 //! ask of a run (its id, callbacks at its end, which nodes take part) is in place. A thread without a scope tests one bit.
 
 use super::engine::{self, Laid};
@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Makes runs in the engine's place.
+/// Executes runs in the engine's place.
 pub trait BackwardRunner: Send + Sync {
-    /// Makes a run, or says that the engine shall.
+    /// Executes the run, or declines so that the engine does.
     fn run(&self, task: &GraphTask<'_>) -> Result<Outcome>;
 }
 
@@ -27,31 +27,31 @@ pub type Defined = SmallVec<[bool; 4]>;
 /// Is told, node by node in order, which gradients a run gave.
 pub type Observer = Box<dyn FnOnce(&[Defined]) -> Result<()>>;
 
-/// What became of a run.
+/// The outcome of a run.
 pub enum Outcome {
-    /// It is made; these are the captured gradients.
+    /// It was executed; these are the captured gradients.
     Done(Vec<Option<Tensor>>),
-    /// The engine shall make it.
+    /// The engine should execute it.
     Plain,
-    /// The engine shall make it and tell what it saw.
+    /// The engine should execute it and report what it saw.
     Observe(Observer),
 }
 
-/// A run that is about to be made.
+/// A run that is about to be executed.
 pub struct GraphTask<'a> {
     pub(super) laid: Laid<'a>,
 }
 
-/// A place where a gradient goes: the number of a step, and which of its inputs.
+/// Where a gradient goes: the index of a step, and which of its inputs.
 pub type Place = (usize, usize);
 
 impl<'a> GraphTask<'a> {
-    /// How many nodes take part.
+    /// Number of nodes in the run.
     pub fn len(&self) -> usize {
         self.laid.order.len()
     }
 
-    /// Whether none does.
+    /// Whether the run has no nodes.
     pub fn is_empty(&self) -> bool {
         self.laid.order.is_empty()
     }
@@ -66,7 +66,7 @@ impl<'a> GraphTask<'a> {
         self.laid.executes(step)
     }
 
-    /// Where the gradient of input `k` of a node goes; none if nobody wants it.
+    /// Where the gradient of input `k` of a node goes; `None` if it is not needed.
     pub fn target(&self, step: usize, k: usize) -> Option<Place> {
         self.laid.target(step, k)
     }
@@ -81,7 +81,7 @@ impl<'a> GraphTask<'a> {
         self.laid.captures(step)
     }
 
-    /// How many gradients the answer has.
+    /// Number of captured gradients.
     pub fn answers(&self) -> usize {
         self.laid.answers
     }
@@ -100,7 +100,7 @@ pub struct RunnerScope {
 }
 
 impl RunnerScope {
-    /// Shows runs to `runner`, or to nobody.
+    /// Offers runs to `runner`, or to none.
     pub fn new(runner: Option<Arc<dyn BackwardRunner>>) -> RunnerScope {
         let (on, off) = if runner.is_some() { (state::RUNNER, 0) } else { (0, state::RUNNER) };
         RunnerScope {

@@ -1,4 +1,4 @@
-//! Saved tensors: what a node keeps of the forward pass, checked when it is read.
+//! Saved tensors: what a node saves of the forward pass, checked when it is read.
 //!
 //! An input is kept as the tensor itself. An output is kept as an alias without history (the node must not own itself)
 //! and gets its history back when it is read. Each remembers the version it had. With saved-tensor hooks active the
@@ -23,7 +23,7 @@ type UnpackFn = dyn Fn(&(dyn Any + Send + Sync)) -> Result<Tensor> + Send + Sync
 pub struct SavedHooks {
     pack: Box<PackFn>,
     unpack: Box<UnpackFn>,
-    /// Whether `unpack` gives the very numbers that `pack` got, so that a compiler may leave both out.
+    /// Whether `unpack` returns exactly the values that `pack` got, so that a compiler may omit both.
     pub(crate) faithful: bool,
 }
 
@@ -48,7 +48,7 @@ struct PackedTensor {
     edge: Option<Edge>,
     leaf: bool,
     output_nr: Option<u32>,
-    /// What the tensor was like when it was packed.
+    /// The properties of the tensor when it was packed.
     spec: Spec,
 }
 
@@ -85,11 +85,11 @@ pub enum Look<'a> {
     None,
     /// A tensor; that of an output is an alias.
     Tensor(&'a Tensor),
-    /// What a pack hook made of a tensor like this.
+    /// The result of a pack hook for such a tensor.
     Packed(&'a Spec),
 }
 
-/// A tensor (or none) kept by a node.
+/// An optional tensor saved by a node.
 #[derive(Clone)]
 pub struct SavedTensor(Kept);
 
@@ -147,7 +147,7 @@ impl SavedTensor {
         Ok(SavedTensor(Kept::Output { version: t.version_counter(), alias, output_nr }))
     }
 
-    /// What is kept (by this node), without running any hook; version-checked.
+    /// What is saved (by this node), without running any hook; version-checked.
     #[inline]
     pub fn look(&self, node: &Node) -> Result<Look<'_>> {
         Ok(match &self.0 {
@@ -170,7 +170,7 @@ impl SavedTensor {
         !matches!(self.0, Kept::None)
     }
 
-    /// The tensor, with its history; None if none was kept.
+    /// The tensor, with its history; `None` if none was saved.
     #[inline]
     pub fn unpack(self, node: &Node) -> Result<Option<Tensor>> {
         match self.0 {
@@ -217,7 +217,7 @@ impl SavedTensor {
         }
     }
 
-    /// As [`SavedTensor::unpack`], for values that are always there.
+    /// As [`SavedTensor::unpack`], for values that are always present.
     #[inline]
     pub fn unpack_some(self, node: &Node) -> Result<Tensor> {
         self.unpack(node)?.ok_or_else(|| node.freed())
@@ -331,7 +331,7 @@ fn copy_tangent(from: &Tensor, to: &Tensor) {
 pub struct SavedSlot<T>(Mutex<Option<T>>);
 
 impl<T> SavedSlot<T> {
-    /// Values just saved.
+    /// Newly saved values.
     #[inline]
     pub fn new(values: T) -> SavedSlot<T> {
         SavedSlot(Mutex::new(Some(values)))
@@ -416,7 +416,7 @@ pub(crate) fn hook_slot(hooks: std::sync::Arc<SavedHooks>, place: &SavedPlace<'_
 pub struct PlainSlot<T>(T);
 
 impl<T> PlainSlot<T> {
-    /// Values just saved.
+    /// Newly saved values.
     #[inline]
     pub fn new(values: T) -> PlainSlot<T> {
         PlainSlot(values)
@@ -439,19 +439,19 @@ pub enum SavedValue {
     Tensor(Tensor),
     /// Several tensors.
     Tensors(Vec<Option<Tensor>>),
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
     /// An integer.
     Int(i64),
     /// A float.
     Float(f64),
-    /// A truth value.
+    /// A bool.
     Bool(bool),
     /// Integers.
     Ints(Vec<i64>),
     /// Floats.
     Floats(Vec<f64>),
-    /// Truth values.
+    /// Bools.
     Bools(Vec<bool>),
     /// Text.
     Str(String),

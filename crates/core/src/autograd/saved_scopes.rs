@@ -28,7 +28,7 @@ pub fn saved_tensors_hooks<P: Any + Send + Sync>(
     push(SavedHooks::new(pack, unpack))
 }
 
-/// As [`saved_tensors_hooks`], for hooks that give back the numbers they got: a captured function is compiled without them.
+/// As [`saved_tensors_hooks`], for hooks that return exactly the values they got: a captured function is compiled without them.
 pub(crate) fn faithful_hooks<P: Any + Send + Sync>(
     pack: impl Fn(&Tensor) -> Result<P> + Send + Sync + 'static,
     unpack: impl Fn(&P) -> Result<Tensor> + Send + Sync + 'static,
@@ -87,12 +87,12 @@ pub fn saved_tensors_hooks_disabled() -> Option<String> {
     state::stacks(|s| s.saved_hooks_disabled.clone())
 }
 
-/// Counts a write to each tensor, for code that writes behind the library's back. Inference tensors are skipped.
+/// Bumps the version of each tensor, for code that writes memory by other means. Inference tensors are skipped.
 pub fn increment_version(tensors: &[&Tensor]) {
     tensors.iter().for_each(|t| t.bump_version())
 }
 
-/// Puts version counters back when dropped: writes made meanwhile are not seen by any check.
+/// Restores version counters when dropped: writes made meanwhile are not seen by any check.
 #[must_use = "versions are preserved while the guard lives"]
 pub struct PreserveVersions(Vec<(Tensor, u32)>);
 

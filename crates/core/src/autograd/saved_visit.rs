@@ -1,4 +1,4 @@
-//! What a node keeps, shown value by value: for whoever has to tell two nodes apart, or to lift what varies.
+//! Visiting what a node saves, value by value: to compare two nodes, or to lift what varies.
 //!
 //! Tensors, sizes and numbers may differ between two runs of one program; everything else decides what a formula does.
 //! The order is that of the declaration, so two nodes of a kind show the same things at the same places.
@@ -8,19 +8,19 @@ use crate::dispatch::MemoryFormat;
 use crate::sym::SymInts;
 use crate::{DType, Device, Layout, Result, Scalar, Spec, SymInt};
 
-/// Sees what a node keeps.
+/// Visits what a node saves.
 pub trait SavedVisitor {
-    /// A tensor, or none.
+    /// An optional tensor.
     fn tensor(&mut self, saved: &SavedTensor) -> Result<()>;
     /// A size, or another integer that follows from sizes.
     fn size(&mut self, value: i64);
-    /// A number.
+    /// A scalar.
     fn number(&mut self, value: Scalar);
     /// Part of what the formula does.
     fn fixed(&mut self, value: u64);
 }
 
-/// A kept value that shows itself.
+/// A saved value that can be visited.
 pub(crate) trait Visit {
     fn visit(&self, v: &mut dyn SavedVisitor) -> Result<()>;
 }

@@ -134,7 +134,7 @@ fn first_arrivals() {
 }
 
 /// Four threads add to one gradient, some in place and some not, under the lock and outside it where others may watch:
-/// nothing is lost, and nobody writes what another reads.
+/// nothing is lost, and no thread writes what another reads.
 #[test]
 fn gradients_add_up() {
     explore(|| {
@@ -161,7 +161,7 @@ fn gradients_add_up() {
     });
 }
 
-/// A number, and whether somebody writes it.
+/// A number, and whether it is being written.
 type Shared = Arc<(Mutex<u32>, AtomicBool)>;
 
 fn sum(old: Option<&Shared>, g: Shared, in_place: bool) -> Sum<Shared> {

@@ -1,4 +1,4 @@
-//! Views and in-place ops: who shares memory with whom, and how history follows a write.
+//! Views and in-place ops: which tensors share memory, and how history follows a write.
 //!
 //! A tracked view knows its root base. After the base (or a sibling) was written its own history is stale; the next
 //! reader rebuilds it as a strided cut out of the base's new history. Writing through a view gives the *base* a
@@ -13,7 +13,7 @@ use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
-/// How a view came to be, which decides whether it may be written.
+/// How a view was created, which decides whether it may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CreationKind {
@@ -73,7 +73,7 @@ impl CreationKind {
     }
 }
 
-/// What a tracked view knows.
+/// The data of a tracked view.
 pub(crate) struct ViewInfo {
     /// The root: never itself a view.
     pub(crate) base: Tensor,
@@ -83,7 +83,7 @@ pub(crate) struct ViewInfo {
 }
 
 impl Tensor {
-    /// The tensor whose memory this one shows, if it is a tracked view.
+    /// The base of this tensor, if it is a tracked view.
     pub fn base(&self) -> Option<&Tensor> {
         self.view_info().map(|v| &v.base)
     }
@@ -144,7 +144,7 @@ impl Tensor {
 
     // ---- history
 
-    /// The current history: none for leaves. Rebuilds that of a stale view.
+    /// The current history; `None` for leaves. Rebuilds that of a stale view.
     #[inline]
     pub fn grad_fn_edge(&self) -> Result<Option<Edge>> {
         if self.flags() & (VIEW | REBASED) == 0 { Ok(self.birth_history().cloned()) } else { self.current_history() }
@@ -209,7 +209,7 @@ impl Tensor {
         }
     }
 
-    /// Where this tensor's gradient goes: its node, or the accumulate node of a leaf that wants gradients.
+    /// Where this tensor's gradient goes: its node, or the accumulate node of a leaf that requires grad.
     #[inline(always)]
     pub(crate) fn gradient_edge(&self) -> Result<Option<Edge>> {
         let flags = self.flags();
@@ -236,7 +236,7 @@ impl Tensor {
         Ok(Some(Edge { node: self.grad_accumulator()?, slot: 0 }))
     }
 
-    /// Whether gradients flow to this tensor.
+    /// Whether the tensor requires grad.
     #[inline]
     pub fn requires_grad(&self) -> bool {
         let f = self.flags();
@@ -249,7 +249,7 @@ impl Tensor {
         self.stored_history().is_some() || self.view_info().is_some_and(|v| v.base.requires_grad())
     }
 
-    /// Whether no operation computed it.
+    /// Whether it is a leaf: not computed by a recorded operation.
     pub fn is_leaf(&self) -> bool {
         match self.grad_fn_edge() {
             Ok(e) => e.is_none(),
@@ -320,7 +320,7 @@ impl Tensor {
         f & (VIEW | DETACHED) == 0 && (f & REBASED != 0 || self.birth_history().is_some())
     }
 
-    /// Says that the history of a view, which was given to it by hand, is that of what its memory holds now.
+    /// States that the history of a view, set by hand, is current.
     pub(crate) fn mark_history_current(&self) {
         if let Some(v) = self.view_info() {
             v.attr_version.store(self.version_counter(), Release)

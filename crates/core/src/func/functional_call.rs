@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What stands for what: by the identity of the tensor replaced, which the map keeps alive.
+/// Replacements, by the identity of the replaced tensor, which the map keeps alive.
 pub(crate) type Replacements = Arc<HashMap<usize, (Tensor, Tensor)>>;
 
 /// Calls `module` with the tensors of `tensors` (by path, as `named_parameters` and `named_buffers` list them) instead of
@@ -127,7 +127,7 @@ impl Drop for Scope {
     }
 }
 
-/// The arguments of a call with replaced tensors replaced; none if there are none.
+/// The arguments of a call with replacements applied; `None` if there are none.
 pub(crate) fn replaced(args: &[Value]) -> Option<SmallVec<[Value; 8]>> {
     let map = state::stacks(|s| s.replacements.clone())?;
     let swap = |t: &Tensor| map.get(&t.id()).map_or_else(|| t.clone(), |(_, new)| new.clone());

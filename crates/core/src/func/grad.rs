@@ -2,7 +2,7 @@
 //!
 //! No wrapping: the function runs on fresh leaves (or on aliases, where the arguments are differentiated outside too) of
 //! the ordinary engine, and gradients are taken with respect to exactly those. Whether the gradients themselves are
-//! recorded is decided by looking: only if the graph leads out of the function to something that wants gradients.
+//! recorded is decided by looking: only if the graph leads out of the function to something that requires grad.
 
 use super::level::{self, TransformGuard};
 use crate::autograd::node::Node;
@@ -13,7 +13,7 @@ use crate::{ErrorKind, Result, Tensor, ops, state};
 const NO_HOOKS: &str =
     "saved-tensor hooks do not work inside grad, vjp or jacrev: remove them, or use autograd::grad without a transform";
 
-/// A new tensor of this level over the same numbers: no history here, tangents kept.
+/// A new tensor of this level over the same data: no history here, tangents kept.
 fn stripped(t: &Tensor) -> Tensor {
     let out = if t.is_of_this_level() { t.alias_born_under(state::word()) } else { level::wrap(t.clone(), None) };
     if let Some(tangent) = forward::tangent(t) {
@@ -30,7 +30,7 @@ fn differentiable(t: &Tensor, outer: bool) -> Result<Tensor> {
     if outer && record::wants_grad(t) { ops::alias(t) } else { stripped(t).try_requires_grad_(true) }
 }
 
-/// Whether the graph of the outputs leads to something older than the function, or to a leaf that is no argument.
+/// Whether the graph of the outputs leads to something older than the function, or to a leaf that is not an argument.
 fn leads_outside(outputs: &[Tensor], inputs: &[Tensor], start: u64) -> Result<bool> {
     let end = state::next_sequence_peek();
     let mut seen = vec![false; end.saturating_sub(start) as usize];
@@ -116,7 +116,7 @@ fn pull(
 
 fn one_element<T: TensorTree>(transform: &'static str, output: &T) -> Result<Tensor> {
     let leaves = output.leaves();
-    let expected = "one tensor of no dimensions";
+    let expected = "one 0-dim tensor";
     match &leaves[..] {
         [y] if y.ndim() == 0 => Ok(y.clone()),
         [y] => {
@@ -145,10 +145,10 @@ fn differentiate<A: TensorTree, X: TensorTree, R: Outcome>(
     Ok((args.with_leaves(grads)?, outside(&y), aux.replace(&mut |t| Ok(outside(t)))?))
 }
 
-/// The function that computes the gradient of `f`, which returns one tensor of no dimensions.
+/// The function that computes the gradient of `f`, which returns one 0-dim tensor.
 ///
 /// Gradients have the structure of the argument; pass a tuple to differentiate with respect to several tensors, and
-/// capture what shall stay fixed.
+/// capture what should stay constant.
 pub fn grad<A: TensorTree, R: Outcome<Tree: TensorTree>>(f: impl Fn(&A) -> R) -> impl Fn(&A) -> Result<A> {
     move |args| Ok(differentiate("grad", &f, args, |o| Ok((one_element("grad", &o)?, ())))?.0)
 }
@@ -161,7 +161,7 @@ pub fn grad_and_value<A: TensorTree, R: Outcome>(f: impl Fn(&A) -> R) -> impl Fn
     }
 }
 
-/// As [`grad`], for a function that returns a value and something else beside it; returns the gradient and that.
+/// As [`grad`], for a function that returns a value and an auxiliary output; returns the gradient and the latter.
 pub fn grad_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> Result<(A, X)> {
@@ -171,7 +171,7 @@ pub fn grad_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)
     }
 }
 
-/// As [`grad_with_aux`]; returns the gradient, the value and what came beside it.
+/// As [`grad_with_aux`]; returns the gradient, the value and the auxiliary output.
 pub fn grad_and_value_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> Result<(A, Tensor, X)> {
@@ -213,7 +213,7 @@ pub fn vjp<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
     Ok((y, pullback))
 }
 
-/// As [`vjp`], for a function that returns something beside its output, which is handed through.
+/// As [`vjp`], for a function that also returns an auxiliary output, which is passed through.
 pub fn vjp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,
     args: &A,

@@ -19,7 +19,7 @@ pub fn jvp<A: TensorTree, R: Outcome>(
     Ok((y, t))
 }
 
-/// As [`jvp`], for a function that returns something beside its output, which is handed through.
+/// As [`jvp`], for a function that also returns an auxiliary output, which is passed through.
 pub fn jvp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,
     primals: &A,
@@ -74,7 +74,7 @@ fn dual<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
     })?
 }
 
-/// A function linearised at a point: what [`linearize`] returns.
+/// A function linearized at a point: what [`linearize`] returns.
 pub struct Linear<A, O> {
     output: O,
     /// The pullback of `dual`, a stand-in for the outputs' cotangents: linear, so its own pullback is the pushforward.

@@ -150,7 +150,7 @@ pub(crate) fn zeros_for(layout: &Layout, likes: &[&Tensor]) -> Result<Tensor> {
     Ok(wrap(value, dim))
 }
 
-/// Overwrites a tensor with random numbers: `write` does it one level down.
+/// Overwrites a tensor with random values: `write` does it one level down.
 pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
     let Batched { value, dim } = unwrap(t);
     let randomness = batch().map(|b| b.randomness);

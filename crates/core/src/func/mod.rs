@@ -17,7 +17,7 @@
 //! ```
 //!
 //! How nesting works is told in `level`: wrapping levels are floors, each with its own graph and tangents. Inside a
-//! transform `no_grad` is honoured; `no_grad` around one does not stop it.
+//! transform `no_grad` is respected; `no_grad` around one does not stop it.
 
 pub(crate) mod functional_call;
 mod grad;

@@ -9,21 +9,21 @@ use crate::{ErrorKind, Result, Tensor, ops};
 /// What random operations do inside `vmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Randomness {
-    /// They are refused.
+    /// They are an error.
     #[default]
     Error,
-    /// Every sample sees the same numbers.
+    /// Every sample sees the same values.
     Same,
-    /// Every sample sees its own numbers.
+    /// Every sample sees its own values.
     Different,
 }
 
-/// Which dimension of each tensor is the batch: one answer for all of them, or one each.
+/// The batch dimension of each tensor: one for all of them, or one each.
 #[derive(Clone, Debug)]
 pub enum BatchDims {
     /// The same for every tensor.
     All(Option<i64>),
-    /// One for every tensor, in order; none: the tensor is the same for every sample.
+    /// One for every tensor, in order; `None`: the tensor is the same for every sample.
     Each(Vec<Option<i64>>),
 }
 
@@ -78,22 +78,22 @@ pub fn vmap<F>(f: F) -> Vmap<F> {
 }
 
 impl<F> Vmap<F> {
-    /// Which dimension of each argument is the batch; none: the same for every sample.
+    /// Sets the batch dimension of each argument; `None`: the same for every sample.
     pub fn in_dims(self, dims: impl Into<BatchDims>) -> Vmap<F> {
         Vmap { in_dims: dims.into(), ..self }
     }
 
-    /// Where each result gets its batch.
+    /// Sets the batch dimension of each result.
     pub fn out_dims(self, dims: impl Into<BatchDims>) -> Vmap<F> {
         Vmap { out_dims: dims.into(), ..self }
     }
 
-    /// What random operations do.
+    /// Sets what random operations do.
     pub fn randomness(self, randomness: Randomness) -> Vmap<F> {
         Vmap { randomness, ..self }
     }
 
-    /// At most this many samples at once, to save memory.
+    /// Runs at most this many samples at once, to save memory.
     pub fn chunk_size(self, samples: usize) -> Vmap<F> {
         Vmap { chunk_size: Some(samples), ..self }
     }

@@ -4,7 +4,7 @@ use crate::dispatch::{Args, Value};
 use crate::schema::{Constant, Schema, SchemaArg, Type};
 use crate::{Error, Result, Scalar, Tensor};
 
-/// The value an argument has when it is left out; the inner none: it must be given.
+/// The default of an argument; the inner `None` means it is required.
 pub(super) fn default(arg: &SchemaArg) -> Result<Option<Value>, String> {
     let Some(constant) = arg.default else { return Ok(arg.optional.then_some(Value::None)) };
     let number = |c: Constant| match c {
@@ -34,7 +34,7 @@ pub(super) fn default(arg: &SchemaArg) -> Result<Option<Value>, String> {
         (Type::MemoryFormat, Constant::MemoryFormat(m)) => Some(m.into()),
         _ => None,
     };
-    value.map(Some).ok_or_else(|| format!("argument '{}': {constant:?} is no default for its type", arg.name))
+    value.map(Some).ok_or_else(|| format!("argument '{}': {constant:?} is not a default for its type", arg.name))
 }
 
 /// One value of the declared type for every argument.
@@ -113,7 +113,7 @@ impl Frame {
         (Frame(slots.collect()), tensors)
     }
 
-    /// Puts tensors back where they were; a list of which one is gone is none.
+    /// Puts tensors back where they were; a list with a missing tensor becomes `None`.
     pub(super) fn join(&self, tensors: impl IntoIterator<Item = Option<Tensor>>) -> Vec<Value> {
         let mut tensors = tensors.into_iter();
         let mut next = || tensors.next().flatten();

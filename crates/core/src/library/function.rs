@@ -15,7 +15,7 @@ fn function_name(op: &str) -> String {
     op.replace("::", "_").replace('.', "_")
 }
 
-/// What the node of an op is called.
+/// The name of an op's node.
 pub(super) fn node_name(op: &str) -> String {
     function_name(op) + "Backward"
 }

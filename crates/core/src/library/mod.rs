@@ -1,5 +1,5 @@
-//! Ops registered at run time: a schema, a kernel, and what of shape function, derivative, tangents and batching rule
-//! the op should have. PyTorch's `torch.library`.
+//! Ops registered at run time: a schema, a kernel, and optionally a shape function, derivative, tangents and batching rule.
+//! The counterpart of PyTorch's `torch.library`.
 //!
 //! A registered op is an op like the generated ones: it has an [`Op`] id, is found by name, passes through every layer
 //! of dispatch, is captured by export and run by loaded programs. It computes new tensors: schemas that write or alias
@@ -48,7 +48,7 @@ type Kernel = dyn Fn(&Args<'_>) -> Result<Vec<Tensor>> + Send + Sync;
 type Derivative = dyn Fn(&OpCall<'_>, &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> + Send + Sync;
 type Vmap = dyn Fn(VmapInfo, &[Option<usize>], &Args<'_>) -> Result<BatchedOutputs> + Send + Sync;
 
-/// An op in the making; [`Definition::register`] makes it one.
+/// A builder of an op; finish with [`Definition::register`].
 #[must_use = "an op exists once register() was called"]
 pub struct Definition {
     schema: String,
@@ -107,7 +107,7 @@ impl Definition {
         self
     }
 
-    /// Tangents of the results from those of the tensor arguments; arguments and results are all at hand.
+    /// Tangents of the results from those of the tensor arguments; all arguments and results are available.
     pub fn jvp(
         mut self,
         f: impl Fn(&OpCall<'_>, &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl Definition {
         self
     }
 
-    /// The op for a batch: each tensor argument (elements of lists one by one) has its batch at the dimension told.
+    /// The batching rule: each tensor argument (elements of lists one by one) has its batch at the given dimension.
     /// Without it, `vmap` runs sample by sample.
     pub fn vmap(
         mut self,
@@ -138,7 +138,7 @@ impl Definition {
         self
     }
 
-    /// Makes it an op. Refused if the schema is bad, if there is no kernel, or if the name is taken.
+    /// Registers the op. An error if the schema is invalid, if there is no kernel, or if the name is taken.
     pub fn register(self) -> Result<CustomOp> {
         registry::register(self).map(CustomOp)
     }
@@ -174,7 +174,7 @@ pub struct OpCall<'a> {
 }
 
 impl OpCall<'_> {
-    /// The arguments. Tensors that were not saved are none.
+    /// The arguments. Tensors that were not saved are `None`.
     pub fn args(&self) -> Args<'_> {
         Args::new(self.name, &self.args)
     }
@@ -186,7 +186,7 @@ impl OpCall<'_> {
         })
     }
 
-    /// For each tensor argument, whether its gradient is wanted.
+    /// For each tensor argument, whether its gradient is needed.
     pub fn needs_input_grad(&self) -> &[bool] {
         self.needs_input_grad
     }

@@ -13,7 +13,7 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 pub(super) struct Entry {
     pub(super) op: Op,
     pub(super) info: OpInfo,
-    /// What each argument is if it is left out; none: it must be given.
+    /// The default of each argument; `None` means it is required.
     pub(super) defaults: Vec<Option<Value>>,
     pub(super) body: Definition,
     /// For each argument and each result, whether `backward` reads it.
@@ -94,12 +94,12 @@ pub(super) fn register(body: Definition) -> Result<Op> {
     Ok(op)
 }
 
-/// What a schema of one's own may not be.
+/// What a registered schema may not contain.
 fn check(name: &str, schema: &Schema, results: &str) -> Result<(), String> {
     let (namespace, name) = name.split_once("::").ok_or("the name needs a namespace, as in `mylib::name`")?;
     let (base, overload) = name.split_once('.').unwrap_or((name, "default"));
     if let Some(part) = [namespace, base, overload].iter().find(|p| !is_word(p)) {
-        return Err(format!("'{part}' is no name; expected `namespace::name.overload`"));
+        return Err(format!("'{part}' is not a valid name; expected `namespace::name.overload`"));
     }
     if ["aten", "prim", "higher_order"].contains(&namespace) {
         return Err(format!("the namespace '{namespace}' is taken; use one of your own"));

@@ -1,4 +1,4 @@
-//! Reads the schemas of registered ops, which anybody may have written: it accepts or says what is wrong.
+//! Parses the schemas of registered ops, which are user input: it accepts them or says what is wrong.
 //!
 //! The only reader of schemas at run time; those of this build's ops are data. What is read lives as long as the process.
 
@@ -24,13 +24,13 @@ pub(crate) fn parse(text: &'static str) -> Result<(&'static str, Schema), String
             return Err(format!("argument '{part}' should be a type and a name, such as `Tensor self`"));
         };
         if !is_word(arg) {
-            return Err(format!("'{arg}' is no name for an argument"));
+            return Err(format!("'{arg}' is not a valid name for an argument"));
         }
         if args.iter().any(|a| a.name == arg) {
             return Err(format!("two arguments are called '{arg}'"));
         }
         let (kind, optional) = read_type(ty);
-        let bad = |text: &str| format!("argument '{arg}': '{text}' is no default for its type");
+        let bad = |text: &str| format!("argument '{arg}': '{text}' is not a valid default for its type");
         args.push(SchemaArg {
             name: arg,
             ty: kind,
@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &'static str) -> Result<(&'static str, Schema), String
     Ok((name.strip_suffix(".default").unwrap_or(name), schema))
 }
 
-/// A default; none if it is not one.
+/// A default; `None` if it does not parse.
 fn constant(text: &'static str) -> Option<Constant> {
     fn items<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<&'static [T]> {
         let items = text.split(',').map(str::trim).filter(|t| !t.is_empty());

@@ -20,7 +20,7 @@ type Grads = Vec<Option<Tensor>>;
 /// What runs on the gradients at one side of a call; may replace them.
 type AtSide = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<Grads>> + Send + Sync>;
 
-/// Which gradients the hooks see: those of a call's inputs, as they leave the identity, or those of its outputs, as they
+/// Which gradients the hooks see: those of a call's inputs, as they leave the identity node, or those of its outputs, as they
 /// come in, where an undefined one stays so.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {

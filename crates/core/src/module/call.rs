@@ -51,7 +51,7 @@ where
     both.into_iter().flatten().map(pick).collect::<Vec<_>>().into_iter().flatten()
 }
 
-/// How far a call has come; what hooks that are always called get to see.
+/// The progress of a call; what hooks that are always called can see.
 struct Progress<I, O> {
     input: Holder<I>,
     output: Option<Holder<O>>,

@@ -1,4 +1,4 @@
-//! What a field of a module contributes to the tree, decided by its type.
+//! What a field of a module contributes to the module tree, decided by its type.
 
 use super::{Buffer, Module, Parameter};
 use crate::{DType, Device};
@@ -6,16 +6,16 @@ use std::marker::PhantomData;
 
 /// Sees the members of one module.
 pub trait ModuleVisitor<'a> {
-    /// An own parameter.
+    /// A parameter of the module itself.
     fn parameter(&mut self, name: &str, parameter: &'a Parameter);
-    /// An own buffer.
+    /// A buffer of the module itself.
     fn buffer(&mut self, name: &str, buffer: &'a Buffer);
     /// A child.
     fn module(&mut self, name: &str, module: &'a dyn Module);
 }
 
 /// A type that a module's field may have: a parameter, a buffer, a module, several of them, or a plain value that
-/// contributes nothing. Plain tensors are none on purpose: say whether it is a [`Parameter`] or a [`Buffer`].
+/// contributes nothing. Plain tensors are excluded on purpose: make it a [`Parameter`] or a [`Buffer`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a module",
     label = "make it a Parameter, a Buffer or a module, or mark the field #[module(skip)]"

@@ -56,7 +56,7 @@ pub struct ModuleCore {
     state: Arc<State>,
 }
 
-/// What of a module can change; shared with those who watch it.
+/// The mutable part of a module; shared with its watchers.
 #[derive(Default)]
 struct State {
     evaluating: AtomicBool,
@@ -78,12 +78,12 @@ impl ModuleWatch {
         !self.0.evaluating.load(Relaxed)
     }
 
-    /// The numbers of the hooks around its calls, table by table; empty if there are none.
+    /// The ids of the hooks around its calls, table by table; empty if there are none.
     pub fn hook_ids(&self) -> Vec<u64> {
         self.0.tables.get().map_or(Vec::new(), |t| t.ids())
     }
 
-    /// The numbers of the hooks around every module's calls.
+    /// The ids of the hooks around every module's calls.
     pub fn global_hook_ids() -> Vec<u64> {
         global().map_or(Vec::new(), Tables::ids)
     }
@@ -107,7 +107,7 @@ impl Tables {
 }
 
 impl ModuleCore {
-    /// Of a new module, in training mode and without hooks.
+    /// The core of a new module, in training mode and without hooks.
     pub fn new() -> ModuleCore {
         static IDS: AtomicU64 = AtomicU64::new(1);
         ModuleCore { id: IDS.fetch_add(1, Relaxed), state: Arc::default() }
@@ -180,12 +180,12 @@ impl ModuleInfo {
     }
 }
 
-/// Where a hook goes, and when it runs.
+/// The position of a hook, and when it runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HookOptions {
-    /// In front of the hooks of its kind that the module has, not behind them.
+    /// Run before the module's existing hooks of the same kind instead of after them.
     pub prepend: bool,
-    /// Forward hooks: also when forward (or another hook) failed.
+    /// Forward hooks: also run when forward (or another hook) failed.
     pub always_call: bool,
 }
 
@@ -266,7 +266,7 @@ fn downcast<'a, T: 'static>(m: &dyn Module, hook: &'static str, value: &'a dyn E
 }
 
 /// Registering hooks on a module; implemented for every module. Hooks get the tensors among inputs and outputs in
-/// order; the `typed` forms get the whole values, so they see arguments that are no tensors too.
+/// order; the `typed` forms get the whole values, so they also see arguments that are not tensors.
 pub trait ModuleHooks: Module {
     /// Calls `hook` with the inputs before forward; it may return replacements for all of them.
     fn register_forward_pre_hook<R: ModuleHookResult<Tensor>>(
@@ -276,7 +276,7 @@ pub trait ModuleHooks: Module {
         self.register_forward_pre_hook_with(HookOptions::default(), hook)
     }
 
-    /// As [`ModuleHooks::register_forward_pre_hook`], with a choice of place.
+    /// As [`ModuleHooks::register_forward_pre_hook`], with options.
     fn register_forward_pre_hook_with<R: ModuleHookResult<Tensor>>(
         &self,
         options: HookOptions,
@@ -313,7 +313,7 @@ pub trait ModuleHooks: Module {
         self.core().tables_for_use().forward.add((false, hook))
     }
 
-    /// As [`ModuleHooks::register_forward_hook`], with a choice of place; one that is always called gets no outputs
+    /// As [`ModuleHooks::register_forward_hook`], with options; one that is always called gets no outputs
     /// when forward failed.
     fn register_forward_hook_with<R: ModuleHookResult<Tensor>>(
         &self,
@@ -350,7 +350,7 @@ pub trait ModuleHooks: Module {
         self.register_full_backward_pre_hook_with(HookOptions::default(), hook)
     }
 
-    /// As [`ModuleHooks::register_full_backward_pre_hook`], with a choice of place.
+    /// As [`ModuleHooks::register_full_backward_pre_hook`], with options.
     fn register_full_backward_pre_hook_with<R: ModuleHookResult<Option<Tensor>>>(
         &self,
         options: HookOptions,
@@ -360,7 +360,7 @@ pub trait ModuleHooks: Module {
     }
 
     /// Calls `hook` with the gradients of inputs and outputs once those of the inputs are computed; it may return
-    /// replacements for those of the inputs. Places that hold no tensor have none. An error if the module has legacy
+    /// replacements for those of the inputs. Positions without a tensor hold `None`. An error if the module has legacy
     /// backward hooks.
     fn register_full_backward_hook<R: ModuleHookResult<Option<Tensor>>>(
         &self,
@@ -369,7 +369,7 @@ pub trait ModuleHooks: Module {
         self.register_full_backward_hook_with(HookOptions::default(), hook)
     }
 
-    /// As [`ModuleHooks::register_full_backward_hook`], with a choice of place.
+    /// As [`ModuleHooks::register_full_backward_hook`], with options.
     fn register_full_backward_hook_with<R: ModuleHookResult<Option<Tensor>>>(
         &self,
         options: HookOptions,
@@ -414,7 +414,7 @@ pub trait ModuleHooks: Module {
         self.core().tables_for_use().load_pre.add(Arc::new(hook))
     }
 
-    /// Calls `hook` when a state dictionary was compared with the module's names; it may forgive differences.
+    /// Calls `hook` after a state dictionary was compared with the module's names; it may remove differences.
     fn register_load_state_dict_post_hook(
         &self,
         hook: impl Fn(&dyn Module, &mut IncompatibleKeys) -> Result<()> + Send + Sync + 'static,

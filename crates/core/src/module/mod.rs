@@ -2,7 +2,7 @@
 //!
 //! [`Module`] is the tree, independent of what the module computes: names, parameters, buffers, training mode, state
 //! dictionaries. [`Forward`] is the computation, and calling it runs the hooks. Layers are in another crate; this one
-//! only fixes what a module is. A module is shared and changed through `&self`, as a tensor is.
+//! only defines what a module is. A module is shared and changed through `&self`, as a tensor is.
 
 mod backward_hooks;
 mod call;
@@ -84,7 +84,7 @@ pub trait Module: Any + AsModule + Send + Sync {
     /// The module's identity, training flag and hooks.
     fn core(&self) -> &ModuleCore;
 
-    /// Shows own parameters, buffers and children, by name and in the order they were declared.
+    /// Visits the module's own parameters, buffers and children, by name and in the order they were declared.
     fn visit<'a>(&'a self, visitor: &mut dyn ModuleVisitor<'a>);
 
     /// The type's name without path and type arguments: `Linear`.
@@ -168,7 +168,7 @@ pub trait Module: Any + AsModule + Send + Sync {
         self.set_training(true)
     }
 
-    /// Puts this module and all below it in evaluation mode: dropout is off, normalisation uses running statistics.
+    /// Puts this module and all below it in evaluation mode: dropout is off, normalization uses running statistics.
     fn eval(&self) {
         self.set_training(false)
     }
@@ -183,15 +183,15 @@ pub trait Module: Any + AsModule + Send + Sync {
         self.core().is_training()
     }
 
-    /// Forgets the gradients of all parameters.
+    /// Clears the gradients of all parameters.
     fn zero_grad(&self) {
         self.parameters().iter().for_each(|p| p.zero_grad())
     }
 
-    /// Whether gradients of the parameters are wanted; turning it off freezes the module.
+    /// Sets whether the parameters require grad; turning it off freezes the module.
     ///
     /// # Panics
-    /// When turned on with parameters that are not floating point.
+    /// If turned on while parameters are not floating point.
     #[track_caller]
     fn requires_grad_(&self, on: bool) {
         for p in self.parameters() {

@@ -1,13 +1,13 @@
 //! Parameters and buffers: the tensors a module owns.
 //!
-//! A parameter is a leaf whose object never changes, so optimisers may hold it; its numbers are written in place. A
+//! A parameter is a leaf whose object never changes, so optimizers may hold it; its values are written in place. A
 //! buffer is a cell: forward may put another tensor in it through `&self`.
 
 use crate::capture::{self, TensorCell};
 use crate::{Result, Tensor};
 use std::sync::{Arc, RwLock};
 
-/// A tensor that is trained: a leaf that requires grad. Cloning the handle shares the parameter.
+/// A trainable tensor: a leaf that requires grad. Cloning the handle shares the parameter.
 #[derive(Clone, Debug)]
 pub struct Parameter(Tensor);
 
@@ -105,7 +105,7 @@ impl Buffer {
         self.persistent
     }
 
-    /// The tensor in it.
+    /// Its tensor.
     pub fn get(&self) -> Tensor {
         match capture::tracer() {
             Some(tracer) => tracer.load(&(self.cell.clone() as Arc<dyn TensorCell>)),
@@ -113,7 +113,7 @@ impl Buffer {
         }
     }
 
-    /// Puts another tensor in it.
+    /// Replaces its tensor.
     pub fn set(&self, t: Tensor) {
         match capture::tracer() {
             Some(tracer) => tracer.store(&(self.cell.clone() as Arc<dyn TensorCell>), t),

@@ -1,6 +1,6 @@
-//! State dictionaries: the values of a module by name, out and in.
+//! State dictionaries: saving and loading the values of a module by name.
 //!
-//! Names and order are PyTorch's: own parameters, own buffers, then children. Files are not known here.
+//! Names and order are PyTorch's: own parameters, own buffers, then children. Nothing here reads or writes files.
 
 use super::field::Members;
 use super::{Module, join};

@@ -18,7 +18,7 @@ pub fn keep_whole() -> WholeAttention {
     WholeAttention(WHOLE.enter(true))
 }
 
-/// Whether nobody but the kernel has to know of a call: no layer, transform, tangent or recorder looks at single ops, or
+/// Whether only the kernel has to see a call: no layer, transform, tangent or recorder looks at single ops, or
 /// it wants the whole.
 pub(crate) fn is_whole() -> bool {
     let outside = state::DUAL | state::LEVEL;

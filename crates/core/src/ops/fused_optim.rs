@@ -1,4 +1,4 @@
-//! Optimiser steps in one pass: PyTorch's `_fused_adam_`, `_fused_adamw_`, `_fused_sgd_`, `_fused_adagrad_`.
+//! Optimizer steps in one pass: PyTorch's `_fused_adam_`, `_fused_adamw_`, `_fused_sgd_`, `_fused_adagrad_`.
 //!
 //! Lists hold parameters, gradients and state by position; all of one position have one shape and one dtype (f32 or f64).
 //! `state_steps` hold the number of the step, already counted up. With `found_inf` set to one nothing is written;

@@ -38,7 +38,7 @@ fn relayout<'a>(
 ) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LEVEL != 0 {
-        return Err(Error::argument(op, "inside vmap or a nested jvp, use the form without underscore"));
+        return Err(Error::argument(op, "inside vmap or a nested jvp, use the out-of-place form"));
     }
     let recording = word & state::GRAD != 0 && self_.requires_grad() && self_.dtype().is_differentiable();
     let mut edges = Edges::new();
@@ -47,7 +47,7 @@ fn relayout<'a>(
         if self_.is_view() {
             return Err(Error::argument(
                 op,
-                "a view that requires grad cannot change its shape in place; use the form without underscore",
+                "a view that requires grad cannot change its shape in place; use the out-of-place form",
             ));
         }
         edges = smallvec![record::edge(self_)?];

@@ -21,7 +21,7 @@ impl Backward for CopyBackwards {
     }
     fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let Some(g) = grads.into_iter().next().flatten() else { return Ok(smallvec![None, None]) };
-        // The old value was overwritten: a zero gradient keeps its history alive, as the reference does.
+        // The old value was overwritten: a zero gradient keeps its history alive, as in PyTorch.
         let old = if needs.get(0) { Some(ops::formulas::zeros_like_primal(&g)?) } else { None };
         Ok(smallvec![old, needs.get(1).then_some(g)])
     }
@@ -30,7 +30,7 @@ impl Backward for CopyBackwards {
     }
 }
 
-/// Copies the numbers of `src`, broadcast and converted, into `self_`.
+/// Copies the values of `src`, broadcast and converted, into `self_`.
 pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) -> Result<&'a Tensor> {
     const OP: &str = "copy_";
     self_.check_writable(OP)?;
@@ -90,7 +90,7 @@ pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
     }
 }
 
-/// An alias without history: shares memory and version, is no tracked view, loses the tangent.
+/// An alias without history: shares memory and version, is not a tracked view, loses the tangent.
 pub(crate) fn detach(self_: &Tensor) -> Result<Tensor> {
     if state::is(state::LEVEL) {
         return crate::dispatch::one_tensor(level::call(Op::DETACH, &[self_.into()])?);

@@ -1,4 +1,4 @@
-//! What is held now: one table for all threads, and for each thread the ops it is in.
+//! What is currently held: one table for all threads, and for each thread the ops it is in.
 //!
 //! The table has a few entries for each thread that is inside a kernel, so it is searched from end to end; its lock is taken
 //! for that alone.
@@ -122,7 +122,7 @@ impl Drop for Named {
     }
 }
 
-/// The op that runs, and what it calls the memory: the outermost that knows it, since that is the one somebody called.
+/// The running op and its name for the memory: the outermost one that knows it, since that is the one the user called.
 fn names(t: &Tensor) -> (&'static str, Name) {
     let address = t.storage().addr();
     let find = |list: &RefCell<Vec<Running>>| {
@@ -137,7 +137,7 @@ fn names(t: &Tensor) -> (&'static str, Name) {
 /// Memory that an op is using; let go when dropped.
 pub(crate) struct Hold(Option<u64>);
 
-/// Holds the elements of a tensor, or says which op on another thread is in the way.
+/// Holds the elements of a tensor, or reports the conflicting op on another thread.
 pub(crate) fn hold(t: &Tensor, role: Role) -> Result<Hold> {
     hold_from(t, t.layout(), 0, role)
 }

@@ -59,8 +59,8 @@ pub struct Use {
 
 impl Use {
     /// Holds the elements of `tensors`; an error if an op on another thread is using some of them in a way that excludes
-    /// this one. `name` stands for an op's name in the message of whoever comes into conflict. Tensors without memory (on
-    /// the meta device, inside a transform) are passed over.
+    /// this one. `name` is shown in place of an op's name in the message of a conflict. Tensors without data (on
+    /// the meta device, inside a transform) are skipped.
     #[cfg_attr(not(any(debug_assertions, feature = "race-checks")), allow(unused_variables))]
     pub fn new(name: &'static str, role: Role, tensors: &[Tensor]) -> Result<Use> {
         op!(name, tensors);

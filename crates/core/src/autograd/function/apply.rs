@@ -211,7 +211,7 @@ fn one_level_down(function: &Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec
     Ok(outs.into_iter().zip(out_dims).map(|(t, d)| level::wrap(t, d)).collect())
 }
 
-/// Asks the function for the tangents of its outputs and holds them to what the outputs are: an output that shares memory
+/// Asks the function for the tangents of its outputs and checks them against the outputs: an output that shares memory
 /// with an input has a tangent that shares memory with the input's.
 fn push_tangents(
     function: &dyn Function,

@@ -1,4 +1,4 @@
-//! What a custom function knows of its call, and what it keeps for later.
+//! What a custom function knows about its call, and what it saves for later.
 
 use crate::autograd::node::{InputMetadata, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
@@ -7,7 +7,7 @@ use crate::{DType, ErrorKind, Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// What a custom function knows of its call, and what it keeps for later.
+/// What a custom function knows about its call, and what it saves for later.
 ///
 /// Only tensors can be saved (G-17); plain values live in the function's own fields.
 pub struct Context {
@@ -48,22 +48,22 @@ impl Context {
         }
     }
 
-    /// Keeps tensors for `backward`; they are version-checked when read.
+    /// Saves tensors for `backward`; they are version-checked when read.
     pub fn save_for_backward(&mut self, tensors: &[Option<&Tensor>]) {
         self.to_save = tensors.iter().map(|t| t.cloned()).collect();
     }
 
-    /// Keeps tensors for `jvp`.
+    /// Saves tensors for `jvp`.
     pub fn save_for_forward(&mut self, tensors: &[Option<&Tensor>]) {
         self.for_forward = tensors.iter().map(|t| t.cloned()).collect();
     }
 
-    /// Says that `forward` wrote these inputs in place.
+    /// Declares that `forward` wrote these inputs in place.
     pub fn mark_dirty(&mut self, tensors: &[&Tensor]) {
         self.dirty = tensors.iter().map(|t| (*t).clone()).collect();
     }
 
-    /// Says that no gradient flows through these outputs.
+    /// Declares that no gradient flows through these outputs.
     pub fn mark_non_differentiable(&mut self, tensors: &[&Tensor]) {
         self.non_differentiable = tensors.iter().map(|t| (*t).clone()).collect();
     }
@@ -73,7 +73,7 @@ impl Context {
         self.materialize_grads = on;
     }
 
-    /// The dtype in which `backward` gets the gradient of each output; none: whatever it arrives in. Once per call.
+    /// The dtype in which `backward` gets the gradient of each output; `None`: as it arrives. Once per call.
     pub fn set_output_grad_dtype(&mut self, dtypes: &[Option<DType>]) -> Result<()> {
         if self.output_grad_dtypes.is_some() {
             let message = "called a second time; one call names all outputs".to_string();
@@ -88,7 +88,7 @@ impl Context {
         &self.needs_input_grad
     }
 
-    /// The tensors kept for `backward`, unpacked and version-checked.
+    /// The tensors saved for `backward`, unpacked and version-checked.
     pub fn saved_tensors(&self) -> Result<Vec<Option<Tensor>>> {
         if self.clear_on_access && self.was_read.swap(true, Relaxed) {
             return Err(ErrorKind::SavedTensorsOnce { function: self.name.clone() }.into());
@@ -115,7 +115,7 @@ impl Context {
         }
     }
 
-    /// The tensors kept for `jvp`.
+    /// The tensors saved for `jvp`.
     pub fn saved_for_forward(&self) -> &[Option<Tensor>] {
         &self.for_forward
     }

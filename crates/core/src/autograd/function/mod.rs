@@ -1,7 +1,7 @@
-//! Custom functions: a forward of the user's own with a backward (and a forward-mode and a batching rule) of the user's own.
+//! Custom functions: a user-defined forward with a user-defined backward (and forward-mode and batching rules).
 //!
 //! `forward` runs unrecorded on the given tensors; afterwards its outputs are linked to one node named after the type.
-//! What `forward` needs later it puts in the [`Context`]; plain values simply live in the function's own fields, so the
+//! What is needed later, `forward` saves in the [`Context`]; plain values simply live in the function's own fields, so the
 //! function *is* the node's state ([`Node::function`] reads it back). Inputs and outputs are tensors by type.
 
 mod apply;
@@ -18,7 +18,7 @@ use crate::{ErrorKind, Result, Tensor};
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a batching rule is told.
+/// What a batching rule gets to know.
 #[derive(Clone, Copy, Debug)]
 pub struct VmapInfo {
     /// How many samples there are.
@@ -27,10 +27,10 @@ pub struct VmapInfo {
     pub randomness: Randomness,
 }
 
-/// Results of a batching rule: the outputs, and the batch dimension of each (none: the same for every sample).
+/// Results of a batching rule: the outputs, and the batch dimension of each (`None`: the same for every sample).
 pub type BatchedOutputs = (Vec<Tensor>, Vec<Option<usize>>);
 
-/// An operation with a derivative of its own.
+/// An operation with its own derivative.
 ///
 /// ```
 /// use firebrand_core::autograd::{Context, Function};
@@ -55,7 +55,7 @@ pub type BatchedOutputs = (Vec<Tensor>, Vec<Option<usize>>);
 /// assert_eq!(x.grad().unwrap().item::<f64>(), 6.0);
 /// ```
 ///
-/// What PyTorch finds out at run time the compiler says here: inputs are tensors (G-5), gradients are tensors or none (G-6),
+/// Errors that PyTorch reports at run time are compile errors here: inputs are tensors (G-5), gradients are tensors or `None` (G-6),
 /// and a function runs by `apply` only (G-29).
 pub trait Function: Any + Send + Sync {
     /// The name its node carries in front of `Backward`; the type's own by default.
@@ -68,7 +68,7 @@ pub trait Function: Any + Send + Sync {
     /// Computes the outputs. Nothing in here is recorded. With [`Function::has_setup_context`] it must leave `ctx` alone.
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
 
-    /// Keeps what is needed later, apart from `forward`: required for use under function transforms, where `forward`
+    /// Saves what is needed later, separately from `forward`: required for use under function transforms, where `forward`
     /// runs on the tensors of another level than the ones kept here.
     fn setup_context(&self, _ctx: &mut Context, _inputs: &[Tensor], _outputs: &[Tensor]) -> Result<()> {
         Ok(())
@@ -94,12 +94,12 @@ pub trait Function: Any + Send + Sync {
         Err(ErrorKind::FunctionNotImplemented { function: self.name(), what: "jvp" }.into())
     }
 
-    /// The function for a batch: inputs have the batch at `in_dims`. `None`: there is no rule of its own.
+    /// The batching rule: inputs have the batch at `in_dims`. `None`: there is no custom rule.
     fn vmap(&self, _info: VmapInfo, _in_dims: &[Option<usize>], _inputs: &[Tensor]) -> Result<Option<BatchedOutputs>> {
         Ok(None)
     }
 
-    /// Whether to make the batching rule by mapping `forward`, `backward` and `jvp` themselves.
+    /// Whether to generate the batching rule by mapping `forward`, `backward` and `jvp` themselves.
     fn generate_vmap_rule(&self) -> bool {
         false
     }
@@ -124,13 +124,13 @@ pub trait Function: Any + Send + Sync {
         false
     }
 
-    /// What tells two compiled functions apart; zero for what is none. A backward pass that was compiled with one of them does
+    /// What distinguishes two compiled functions; zero for other functions. A backward pass that was compiled with one of them does
     /// not fit another.
     fn compiled_id(&self) -> u64 {
         0
     }
 
-    /// Runs the function and records it.
+    /// Applies the function and records it.
     fn apply(self, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     where
         Self: Sized,
@@ -140,7 +140,7 @@ pub trait Function: Any + Send + Sync {
 }
 
 impl Node {
-    /// The custom function this node belongs to, with the values it keeps.
+    /// The custom function this node belongs to, with its fields.
     pub fn function<F: Function>(&self) -> Option<&F> {
         self.formula().as_any()?.downcast_ref()
     }

@@ -107,7 +107,7 @@ fn without_masks(list: Vec<Option<Batched>>) -> Result<Vec<Option<Batched>>> {
             Some(b) if matches!(b.value.dtype(), DType::Bool | DType::U8) => {
                 if b.dim.is_some() {
                     return Err(ErrorKind::Vmap {
-                        message: "indexing with a mask that differs between samples has a result of no fixed shape; use where_".into(),
+                        message: "indexing with a mask that differs between samples has a result of no fixed shape; use where_self".into(),
                     }
                     .into());
                 }
@@ -122,9 +122,9 @@ fn without_masks(list: Vec<Option<Batched>>) -> Result<Vec<Option<Batched>>> {
     Ok(out)
 }
 
-/// Where indexed dimensions land: they stay in place if they are neighbours, else they come first.
+/// Where indexed dimensions land: they stay in place if they are neighbors, else they come first.
 struct Shape {
-    /// First indexed dimension, if the indexed ones are neighbours.
+    /// First indexed dimension, if the indexed ones are neighbors.
     start: Option<usize>,
     /// Dimensions of the index tensors after broadcasting, without the batch.
     index: SmallVec<[usize; 6]>,
@@ -132,7 +132,7 @@ struct Shape {
 
 fn shape_of(list: &[Option<Batched>]) -> Result<Shape> {
     let at: Vec<usize> = (0..list.len()).filter(|&k| list[k].is_some()).collect();
-    let neighbours = at.windows(2).all(|w| w[1] == w[0] + 1);
+    let neighbors = at.windows(2).all(|w| w[1] == w[0] + 1);
     let mut index: SmallVec<[usize; 6]> = smallvec![];
     for b in list.iter().flatten() {
         let sizes = b.sizes();
@@ -146,7 +146,7 @@ fn shape_of(list: &[Option<Batched>]) -> Result<Shape> {
             }
         }
     }
-    Ok(Shape { start: if neighbours { at.first().copied() } else { None }, index })
+    Ok(Shape { start: if neighbors { at.first().copied() } else { None }, index })
 }
 
 /// Index tensors with the batch in front, aligned; those without a batch broadcast.
@@ -185,7 +185,7 @@ pub(crate) fn index(call: &Call<'_>) -> Result<Outs> {
     }
     full.insert(0, Some(steps(call.size, 1, ndim)?));
     let out = ops::index(&x.front()?, &full)?;
-    // The batch is a neighbour of dimension 0 only; elsewhere the indexed dimensions came first.
+    // The batch is a neighbor of dimension 0 only; elsewhere the indexed dimensions came first.
     match shape.start {
         Some(p) if p > 0 => {
             let mut order: Vec<i64> = vec![0];

@@ -286,7 +286,7 @@ fn apply(call: &Call<'_>) -> Result<Outs> {
 /// The refusal of a result whose shape or value depends on data.
 fn dynamic(call: &Call<'_>) -> Result<Outs> {
     let message = format!(
-        "{:?}: its result depends on the numbers of each sample, which vmap cannot look at; use where_, masks of fixed \
+        "{:?}: its result depends on the values of each sample, which vmap cannot read; use where_self, masks of fixed \
          size, or loop over the samples",
         call.op
     );

@@ -18,7 +18,7 @@ pub(crate) fn view(call: &Call<'_>) -> Result<Outs> {
     Ok(all(dispatch::call(call.op, &values)?, Some(0)))
 }
 
-/// The parts of each number are neighbours in every sample; with the batch between them they are copied first.
+/// The parts of each number are neighbors in every sample; with the batch between them they are copied first.
 pub(crate) fn view_as_complex(call: &Call<'_>) -> Result<Outs> {
     one(ops::formulas::pairs_to_complex(&call.tensor(0)?.front()?)?, 0)
 }

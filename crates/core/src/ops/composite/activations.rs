@@ -19,12 +19,12 @@ pub(crate) fn relu6_(a: &Tensor) -> Result<&Tensor> {
 const SELU_ALPHA: Scalar = Scalar::Float(1.673_263_242_354_377_2);
 const SELU_SCALE: Scalar = Scalar::Float(1.050_700_987_355_480_5);
 
-/// `elu` with the self-normalising numbers.
+/// `elu` with the self-normalizing numbers.
 pub(crate) fn selu(a: &Tensor) -> Result<Tensor> {
     ops::elu(a, SELU_ALPHA, SELU_SCALE, Scalar::Int(1))
 }
 
-/// `elu_` with the self-normalising numbers.
+/// `elu_` with the self-normalizing numbers.
 pub(crate) fn selu_(a: &Tensor) -> Result<&Tensor> {
     ops::elu_(a, SELU_ALPHA, SELU_SCALE, Scalar::Int(1))
 }

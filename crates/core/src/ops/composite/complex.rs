@@ -14,7 +14,7 @@ pub(crate) fn imag(t: &Tensor) -> Result<Tensor> {
     if t.is_complex() {
         return ops::select(&ops::view_as_real(t)?, -1, 1.into());
     }
-    Err(Error::argument("imag", format!("only complex numbers have an imaginary part to show, this is {}", t.dtype())))
+    Err(Error::argument("imag", format!("only complex tensors have an imaginary part, this one is {}", t.dtype())))
 }
 
 /// The conjugate; of real numbers the tensor itself.

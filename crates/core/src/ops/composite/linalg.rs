@@ -79,7 +79,7 @@ fn matrices(op: &'static str, t: &Tensor, dim: &[i64], dtype: Option<DType>) -> 
         return Err(Error::argument(op, m));
     }
     if !t.is_floating_point() || dtype.is_some_and(|d| !d.is_floating_point()) {
-        return Err(Error::argument(op, format!("expected floating point numbers, found {}", t.dtype())));
+        return Err(Error::argument(op, format!("expected a floating point dtype, found {}", t.dtype())));
     }
     let dims: Vec<i64> = wrap_dims(op, dim, t.ndim())?.iter().map(|d| *d as i64).collect();
     let t = dtype.map_or_else(|| Ok(t.clone()), |d| ops::formulas::cast(t, d))?;

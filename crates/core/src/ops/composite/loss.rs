@@ -90,7 +90,7 @@ pub(crate) fn cosine_embedding_loss(
     check_reduction(OP, reduction)?;
     let dim = match target.ndim() {
         0 | 1 => target.ndim() as i64,
-        _ => return Err(Error::argument(OP, format!("expected one target a row, found shape {:?}", target.shape()))),
+        _ => return Err(Error::argument(OP, format!("expected one target per row, found shape {:?}", target.shape()))),
     };
     if a.ndim() != target.ndim() + 1 || b.ndim() != target.ndim() + 1 {
         let m = format!("expected rows for targets {:?}, found {:?} and {:?}", target.shape(), a.shape(), b.shape());
@@ -250,7 +250,7 @@ pub(crate) fn cross_entropy_loss(
     const OP: &str = "cross_entropy_loss";
     check_reduction(OP, reduction)?;
     if !(0.0..=1.0).contains(&label_smoothing) {
-        return Err(Error::argument(OP, format!("label_smoothing should lie from 0 to 1, found {label_smoothing}")));
+        return Err(Error::argument(OP, format!("label_smoothing should be between 0 and 1, found {label_smoothing}")));
     }
     if input.ndim() == 0 {
         return Err(Error::argument(OP, "expected at least one dimension, the classes"));
@@ -331,7 +331,7 @@ pub(crate) fn multi_margin_loss(
     let fits = matches!(input.ndim(), 1 | 2) && target.shape() == &input.shape()[..input.ndim() - 1] && classes > 0;
     if !fits || !(p.equals(1.0) || p.equals(2.0)) || weight.is_some_and(|w| w.shape() != [classes]) {
         let m = format!(
-            "expected scores of classes, one target a sample, an order of 1 or 2 and one weight a class; found {:?} and {:?}",
+            "expected scores of classes, one target per sample, an order of 1 or 2 and one weight per class; found {:?} and {:?}",
             input.shape(),
             target.shape()
         );

@@ -12,7 +12,7 @@ fn reshape(t: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     if t.shape() == sizes { Ok(t.clone()) } else { ops::reshape(t, &sym(sizes)) }
 }
 
-/// A product that nobody else has seen, with other sizes.
+/// A product that has not been shared yet, with other sizes.
 fn unfold(t: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     if t.shape() == sizes { Ok(t.clone()) } else { ops::unsafe_view(t, &sym(sizes)) }
 }

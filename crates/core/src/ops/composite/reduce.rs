@@ -50,7 +50,7 @@ pub(crate) fn nanmean(t: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Opt
     ops::div(&ops::nansum(t, dim, keepdim, dtype)?, &count)
 }
 
-/// Differences of neighbours, `n` times.
+/// Differences of neighbors, `n` times.
 pub(crate) fn diff(t: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
     const OP: &str = "diff";
     if t.ndim() == 0 {
@@ -93,7 +93,7 @@ pub(crate) fn diff(t: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, appen
 pub(crate) fn cov(t: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Option<&Tensor>) -> Result<Tensor> {
     const OP: &str = "cov";
     if t.ndim() > 2 || t.dtype() == DType::Bool {
-        let m = format!("expected numbers in at most 2 dimensions, found {} {:?}", t.dtype(), t.shape());
+        let m = format!("expected values in at most 2 dimensions, found {} {:?}", t.dtype(), t.shape());
         return Err(Error::argument(OP, m));
     }
     let x = if t.ndim() < 2 { ops::reshape(t, &[SymInt::from(1), SymInt::from(-1)])? } else { t.clone() };
@@ -130,7 +130,7 @@ pub(crate) fn cov(t: &Tensor, correction: i64, fweights: Option<&Tensor>, aweigh
     if t.ndim() < 2 { ops::squeeze(&out) } else { Ok(out) }
 }
 
-/// The mean of each two neighbours along a dimension, times their distance.
+/// The mean of each two neighbors along a dimension, times their distance.
 fn trapezoids(op: &'static str, y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: i64) -> Result<Tensor> {
     if y.ndim() == 0 {
         return Err(Error::argument(op, "expected a tensor with at least one dimension"));

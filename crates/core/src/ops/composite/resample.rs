@@ -81,8 +81,10 @@ pub(crate) fn affine_grid_generator(theta: &Tensor, size: &[SymInt], align_corne
     let sizes = size.iter().map(|s| s.to_usize()).collect::<Option<Vec<_>>>();
     let fits = |s: &Vec<usize>| matches!(n, 2 | 3) && theta.shape() == [s[0], n, n + 1] && !s[2..].contains(&0);
     let Some(sizes) = sizes.filter(fits) else {
-        let message =
-            format!("expected maps [batch, n, n + 1] and a size of n + 2 numbers, found {:?}, {size:?}", theta.shape());
+        let message = format!(
+            "expected maps [batch, n, n + 1] and a size of n + 2 integers, found {:?}, {size:?}",
+            theta.shape()
+        );
         return Err(Error::argument(OP, message));
     };
     let space = &sizes[2..];

@@ -478,7 +478,7 @@ pub(crate) fn assert_scalar(value: Scalar, message: &str) -> Result<()> {
     if value.to_bool() { Ok(()) } else { Err(Error::argument("_assert_scalar", message.to_string())) }
 }
 
-/// Fails with the message of the program unless the only element is true. Tensors without memory pass.
+/// Fails with the message of the program unless the only element is true. Meta tensors pass.
 pub(crate) fn assert_async_msg(t: &Tensor, message: &str) -> Result<()> {
     const OP: &str = "_assert_async";
     if t.numel() != 1 {

@@ -25,7 +25,7 @@ fn start_from(op: &'static str, self_: &Tensor, indices: &[&Tensor], out: &Tenso
         if overlap(out, index) != Overlap::No {
             return Err(Error::argument(
                 op,
-                "the index shares memory with the tensor it is used to write; clone() it first",
+                "the index shares memory with the tensor to write; call clone_tensor() on it first",
             ));
         }
     }

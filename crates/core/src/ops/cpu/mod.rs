@@ -78,7 +78,7 @@ pub(crate) fn copy_into(src: &Tensor, out: &Tensor) -> Result<()> {
     crate::ops::manual::copy_data(src, out)
 }
 
-/// Zeros.
+/// A tensor of zeros.
 pub(crate) fn zero_into(out: &Tensor) -> Result<()> {
     firebrand_kernels::fill(out.write()?.view_mut(), Scalar::Int(0).into());
     Ok(())

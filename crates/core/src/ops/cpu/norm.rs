@@ -1,4 +1,4 @@
-//! Normalisation layers: rows and channels of contiguous copies for the kernels, and running statistics.
+//! Normalization layers: rows and channels of contiguous copies for the kernels, and running statistics.
 
 use super::reduce::{contiguous, elements};
 use crate::ops::shape::{groups, trailing};

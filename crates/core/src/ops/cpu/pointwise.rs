@@ -276,7 +276,7 @@ fn check_divisor_scalar(op: &'static str, b: Scalar, out: &Tensor) -> Result<()>
 }
 
 fn by_zero(op: &'static str) -> Error {
-    Error::argument(op, "integers are divided by zero; convert to a float dtype if infinities are meant")
+    Error::argument(op, "integer division by zero; convert to a float dtype to get infinities")
 }
 
 /// Divisions that round, and remainders: three forms of each.

@@ -59,7 +59,7 @@ pub(crate) fn need_range(op: &'static str, low: i64, high: i64) -> Result<()> {
     if low < high {
         return Ok(());
     }
-    Err(Error::argument(op, format!("integers from {low} to below {high}: there is none")))
+    Err(Error::argument(op, format!("the range from {low} to {high} (exclusive) is empty")))
 }
 
 pub(crate) fn randint(high: SymInt, size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {

@@ -65,7 +65,7 @@ pub(crate) fn zeros_of(spec: &Spec) -> Result<Tensor> {
     zeros_plain(&spec.layout.to_contiguous(), spec.dtype, spec.device)
 }
 
-/// The formula of a derivative that nobody has written; `what` is `op: argument`.
+/// The formula of a derivative that is not implemented; `what` is `op: argument`.
 pub(crate) fn not_implemented(what: &str) -> Result<Tensor> {
     let (op, argument) = what.split_once(": ").unwrap_or((what, ""));
     Err(crate::ErrorKind::DerivativeNotImplemented { op: op.to_string(), argument: argument.to_string() }.into())

@@ -98,7 +98,7 @@ fn total(terms: impl IntoIterator<Item = Option<Tensor>>) -> Result<Option<Tenso
     Ok(sum)
 }
 
-/// An input in its frame, normalised.
+/// An input in its frame, normalized.
 struct Normal<'a> {
     frame: &'a Frame,
     h: Tensor,

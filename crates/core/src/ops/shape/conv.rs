@@ -19,7 +19,7 @@ pub(crate) fn spatial(op: &'static str, name: &str, list: &[i64], n: usize, leas
     let most = if name == "stride" { i64::MAX } else { LARGEST };
     if filled.len() != n || list.iter().any(|&v| v < least || v > most) {
         let limit = if list.iter().any(|&v| v > most) { format!(" and at most {most}") } else { String::new() };
-        let message = format!("expected {name} to be {n} numbers of at least {least}{limit}, found {list:?}");
+        let message = format!("expected {name} to be {n} integers of at least {least}{limit}, found {list:?}");
         return Err(Error::argument(op, message));
     }
     Ok(filled)
@@ -79,7 +79,7 @@ impl ConvArgs<'_> {
             let message = format!("expected a weight {weight:?} without size 0 that {groups} groups divide");
             return Err(refuse(message));
         }
-        // What overflows is no number of channels, so it is refused below.
+        // What overflows is not a valid number of channels, so it is rejected below.
         let expected = if self.transposed { first } else { second.saturating_mul(groups) };
         if channels != expected {
             let message = format!("weight {weight:?} expects {expected} input channels, found {channels} in {input:?}");

@@ -63,7 +63,7 @@ pub(crate) fn to_copy(
     Ok(Spec { layout: memory(self_, format)?, dtype: dtype.unwrap_or(self_.dtype()), device })
 }
 
-/// `copy`: the shape and dtype of `self_`, the numbers of `src`.
+/// `copy`: the shape and dtype of `self_`, the values of `src`.
 pub(crate) fn copy(op: &'static str, self_: &Tensor, src: &Tensor, _non_blocking: bool) -> Result<Spec> {
     if !super::is_expandable_to(src.shape(), self_.shape()) {
         let m = format!("a source of shape {:?} cannot be broadcast to shape {:?}", src.shape(), self_.shape());

@@ -72,7 +72,7 @@ pub(crate) fn c2r(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64,
         let n = last.to_usize().filter(|&n| n > 0 && n / 2 < sizes[d]);
         sizes[d] = n.ok_or_else(|| {
             let message =
-                format!("{} frequencies cannot give {last} numbers; expected from 1 to twice as many", sizes[d]);
+                format!("{} frequencies cannot give {last} values; expected from 1 to twice as many", sizes[d]);
             Error::argument(op, message)
         })?;
     }

@@ -153,7 +153,7 @@ pub(crate) fn binary_cross_entropy_with_logits(
 fn classes(op: &'static str, input: &Tensor, target: &Tensor, weight: Option<&Tensor>, places: bool) -> Result<Dims> {
     need_float(op, input.dtype())?;
     if !matches!(target.dtype(), DType::I64 | DType::U8) {
-        let m = format!("targets are class numbers of dtype i64 or u8, found {}", target.dtype());
+        let m = format!("targets must be class indices of dtype int64 or uint8, found {}", target.dtype());
         return Err(Error::argument(op, m));
     }
     let sizes: Option<Dims> = match (input.shape(), places) {

@@ -69,7 +69,7 @@ fn plus(op: &'static str, bias: &Tensor, beta: Scalar, alpha: Scalar, product: S
         return Err(Error::argument(op, format!("expected a term of the product's dtype {expected}, found {found}")));
     }
     if !product.dtype.is_differentiable() && (beta.is_float() || alpha.is_float()) {
-        return Err(Error::argument(op, "expected whole numbers as beta and alpha of an integer product".to_string()));
+        return Err(Error::argument(op, "expected integers as beta and alpha of an integer product".to_string()));
     }
     Ok(product)
 }

@@ -1,4 +1,4 @@
-//! Shape functions of normalisation layers and of their derivatives.
+//! Shape functions of normalization layers and of their derivatives.
 //!
 //! A gradient that is not wanted is a tensor without elements.
 
@@ -39,7 +39,7 @@ fn wanted(wanted: bool, sizes: &[usize], dtype: DType, like: &Tensor) -> Result<
 
 // ---- layer norm
 
-/// The sizes normalised together, checked against the input: a trailing part of its shape.
+/// The sizes normalized together, checked against the input: a trailing part of its shape.
 pub(crate) fn trailing(op: &'static str, input: &Tensor, normalized: &[SymInt]) -> Result<Dims> {
     let sizes: Option<Dims> = normalized.iter().map(|n| n.to_usize()).collect();
     match sizes {

@@ -507,7 +507,10 @@ pub(crate) fn addcmul(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _val
 /// `addcdiv`: not for integers, whose quotient would need a rounding mode.
 pub(crate) fn addcdiv(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _value: Scalar) -> Result<Spec> {
     if !a.dtype().is_differentiable() && !b.dtype().is_differentiable() {
-        return Err(Error::argument(op, "integers are not divided here; convert tensor1 or tensor2 to a float dtype"));
+        return Err(Error::argument(
+            op,
+            "integers cannot be divided here; convert tensor1 or tensor2 to a float dtype",
+        ));
     }
     let spec = pointwise_of(op, &[t, a, b])?;
     super::need_float_or_complex(op, spec.dtype)?;

@@ -393,10 +393,10 @@ pub(crate) fn view_as_complex(self_: &Tensor) -> Result<(Layout, DType)> {
     let refused =
         |message: &str| Error::argument(OP, format!("{message}; shape {:?}, strides {:?}", l.sizes(), l.strides()));
     let (Some((&2, sizes)), Some((&step, strides))) = (l.sizes().split_last(), l.strides().split_last()) else {
-        return Err(refused("the last dimension must hold two numbers"));
+        return Err(refused("the last dimension must have size 2"));
     };
     if step != 1 || !l.offset().is_multiple_of(2) || strides.iter().any(|s| !s.is_multiple_of(2)) {
-        return Err(refused("the two parts of each number must be neighbours in memory; use contiguous()"));
+        return Err(refused("the two parts of each number must be adjacent in memory; use contiguous()"));
     }
     let strides: Dims = strides.iter().map(|s| s / 2).collect();
     Ok((Layout::strided(sizes, &strides, l.offset() / 2)?, dtype.to_complex()))
