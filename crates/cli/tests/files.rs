@@ -81,7 +81,7 @@ fn only_regular_files_are_read() {
             vec!["codegen", "dump", "--native", place, "--derivatives", place],
         ] {
             let output = firebrand(dir.path(), &arguments);
-            refused(&output, &format!("this is {what}; only regular files are read"));
+            refused(&output, &format!("this is {what}, not a regular file"));
         }
     }
     assert_eq!(names(dir.path()), ["fifo", "folder", "in.npz", "model.pt2"]);
@@ -123,8 +123,8 @@ fn a_failed_run_changes_nothing() {
     write_npz(at("wrong.npz"), [("nothing", &Tensor::new(&[1.0f32]))]).unwrap();
     let before = names(dir.path());
     for (arguments, reason) in [
-        (vec!["-o", "missing/out.npz", "--state-after", "state.npz"], "there is no folder"),
-        (vec!["-o", "out.npz", "--state-after", "missing/state.npz"], "there is no folder"),
+        (vec!["-o", "missing/out.npz", "--state-after", "state.npz"], "no such directory"),
+        (vec!["-o", "out.npz", "--state-after", "missing/state.npz"], "no such directory"),
         (vec!["-o", ".", "--state-after", "state.npz"], "folder"),
         (vec!["-o", "out.npz", "--state-after", "out.npz"], "the same name"),
         (vec!["-o", "out.npz", "--state-after", "./out.npz"], "the same name"),
@@ -148,7 +148,7 @@ fn a_failed_run_changes_nothing() {
         vec!["viz", "no.pt2", "-o", "missing/out"],
         vec!["pass", "dce", "no.pt2", "-o", "missing/out"],
     ] {
-        refused(&firebrand(dir.path(), &arguments), "there is no folder");
+        refused(&firebrand(dir.path(), &arguments), "no such directory");
     }
 }
 

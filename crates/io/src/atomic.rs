@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all: written beside their place, then renamed into it.
+//! Atomic output files: written next to the target, then renamed over it.
 //!
 //! [`Output`] is one such file between writing and renaming, so that several can be written before the first appears.
 //! A symbolic link is followed: what it points to is replaced, and the link stays. An existing file keeps its mode. A
@@ -22,7 +22,7 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 }
 
 /// Removes every file of this process that is being written, for a program that is about to be ended by a signal. No
-/// output can be begun or finished afterwards: who tries waits for the end.
+/// output can be started or finished afterwards: a caller that tries blocks until the program ends.
 pub fn remove_unfinished() {
     let mut all = unfinished();
     for path in all.drain(..) {
@@ -35,7 +35,7 @@ fn refuse<T>(reason: impl Into<String>) -> Result<T> {
     Err(Error::Output { reason: reason.into() })
 }
 
-/// What an output path leads to.
+/// What an output path refers to.
 enum Place {
     /// A regular file, to be replaced, or nothing yet.
     Regular { target: PathBuf, existing: Option<Metadata> },
@@ -60,10 +60,10 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Finds out what a path leads to, and refuses what cannot be an output.
+/// Resolves an output path; an error for what cannot be an output.
 fn place(path: &Path) -> Result<Place> {
     let (target, existing) = match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return refuse("this is a folder; the name of a file is needed"),
+        Ok(found) if found.is_dir() => return refuse("is a directory; give the name of a file"),
         Ok(found) if !found.is_file() => return Ok(Place::Special(path.to_path_buf())),
         // The links of /proc lead to files that may have no path any more.
         Ok(found) => match fs::canonicalize(path) {
@@ -75,17 +75,17 @@ fn place(path: &Path) -> Result<Place> {
     };
     let ends_as_folder = target.as_os_str().to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
     if target.file_name().is_none() || ends_as_folder {
-        return refuse("this is a folder; the name of a file is needed");
+        return refuse("is a directory; give the name of a file");
     }
     match fs::metadata(folder(&target)) {
         Ok(f) if f.is_dir() => {}
-        _ => return refuse(format!("there is no folder {}", crate::plain(&folder(&target).display().to_string()))),
+        _ => return refuse(format!("no such directory: {}", crate::plain(&folder(&target).display().to_string()))),
     }
     Ok(Place::Regular { target, existing })
 }
 
 /// A new file under a random hidden name beside `target`.
-fn neighbour(target: &Path, existing: Option<&Metadata>) -> Result<(PathBuf, File)> {
+fn neighbor(target: &Path, existing: Option<&Metadata>) -> Result<(PathBuf, File)> {
     const TRIES: usize = 32;
     // Long names must leave room for what is added.
     let name: String = target.file_name().unwrap_or_default().to_string_lossy().chars().take(40).collect();
@@ -112,12 +112,12 @@ fn neighbour(target: &Path, existing: Option<&Metadata>) -> Result<(PathBuf, Fil
             }
         }
     }
-    refuse("no free name was found beside it")
+    refuse("no free temporary name in its directory")
 }
 
-/// A file in a folder without a name, gone when it is closed.
+/// An unnamed file in a folder, deleted when it is closed.
 pub(crate) fn nameless(folder: &Path) -> Result<File> {
-    let (path, file) = neighbour(&folder.join("firebrand"), None)?;
+    let (path, file) = neighbor(&folder.join("firebrand"), None)?;
     let removed = fs::remove_file(&path);
     unfinished().retain(|p| *p != path);
     removed?;
@@ -130,7 +130,7 @@ enum State {
     Done,
 }
 
-/// A file that is written but not in its place yet. Dropped, it leaves no trace.
+/// A file that is written but not visible yet. Dropping it removes it.
 #[must_use = "an output appears when it is committed"]
 pub struct Output {
     path: PathBuf,
@@ -145,7 +145,7 @@ impl Output {
             let mut existing = None;
             let (state, file) = match place(path)? {
                 Place::Regular { target, existing: found } => {
-                    let (temporary, file) = neighbour(&target, found.as_ref())?;
+                    let (temporary, file) = neighbor(&target, found.as_ref())?;
                     existing = found;
                     (State::Replaces { temporary, target }, file)
                 }
@@ -169,7 +169,7 @@ impl Output {
         write().map_err(|e| e.in_file(path))
     }
 
-    /// Puts the file in its place.
+    /// Makes the file visible under its name.
     pub fn commit(mut self) -> Result<()> {
         let commit = |state: &mut State| -> Result<()> {
             match state {
@@ -191,7 +191,7 @@ impl Output {
         commit(&mut self.state).map_err(|e| e.in_file(&self.path))
     }
 
-    /// Puts several files in their places. What can still fail comes first: a FIFO whose reader has gone is found
+    /// Makes several files visible. What can still fail comes first: a FIFO whose reader has gone is found
     /// before any file is renamed.
     pub fn commit_all(outputs: impl IntoIterator<Item = Output>) -> Result<()> {
         let special = |o: &Output| matches!(o.state, State::Copied { .. });
@@ -216,7 +216,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// A file that replaces another has its mode, and its owner if we may say so.
+/// A file that replaces another keeps its mode, and its owner if permitted.
 #[cfg(unix)]
 fn keep_owner_and_mode(file: &File, existing: &Metadata) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
@@ -234,7 +234,7 @@ fn keep_owner_and_mode(_: &File, _: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Makes a rename last. The file is in its place either way, so a system that cannot do this is no reason to fail.
+/// Makes a rename durable. The file is in place either way, so failure here is not an error.
 fn sync_folder(folder: &Path) {
     #[cfg(unix)]
     let _ = File::open(folder).and_then(|f| f.sync_all());
@@ -242,8 +242,8 @@ fn sync_folder(folder: &Path) {
     let _ = folder;
 }
 
-/// Refuses outputs that could not be written later: before any work is done, and with nothing left behind. Folders,
-/// missing folders, files and folders without permission to write, and two names of one file are refused.
+/// Checks that outputs can be written, before any work is done and without leaving anything behind. Folders,
+/// missing folders, files and folders without write permission, and two names of one file are errors.
 pub fn check_outputs<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<()> {
     let mut seen: Vec<PathBuf> = Vec::new();
     for path in paths {
@@ -257,7 +257,7 @@ pub fn check_outputs<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Resu
             drop(Output {
                 path: path.to_path_buf(),
                 state: {
-                    let (temporary, _) = neighbour(&target, None)?;
+                    let (temporary, _) = neighbor(&target, None)?;
                     State::Replaces { temporary, target: target.clone() }
                 },
             });
@@ -273,12 +273,12 @@ pub fn check_outputs<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Resu
     Ok(())
 }
 
-/// Writes a file through `fill`. If anything fails, what was at `path` is as it was before.
+/// Writes a file through `fill`. If anything fails, what was at `path` is unchanged.
 pub fn write_atomic(path: impl AsRef<Path>, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     Output::write(path, fill)?.commit()
 }
 
-/// Writes a text file, whole or not at all.
+/// Writes a text file atomically.
 pub fn write_text(path: impl AsRef<Path>, text: &str) -> Result<()> {
     write_atomic(path, |out| Ok(out.write_all(text.as_bytes())?))
 }

@@ -1,4 +1,4 @@
-//! How much memory reading one input may take: [`FACTOR`] times its bytes, and [`SPARE`].
+//! The memory budget for reading one input: [`FACTOR`] times its bytes, plus [`SPARE`].
 //!
 //! Every reader makes one budget from the length of the outermost input and draws on it before it allocates: inflated
 //! entries, copies, values of a pickle, elements of JSON. Archives inside archives draw on the budget of the outer one,
@@ -9,12 +9,12 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many bytes of memory one byte of input may cost.
+/// Bytes of memory allowed per byte of input.
 pub const FACTOR: u64 = 32;
-/// What any input may cost, however short: arrays of zeros compress to nearly nothing, and are honest.
+/// Bytes of memory allowed for any input, however short: arrays of zeros legitimately compress to nearly nothing.
 pub const SPARE: u64 = 64 << 20;
 
-/// What is left of the memory that one input may cost. Clones draw on the same amount.
+/// The remaining memory budget of one input. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Budget {
     input: u64,
@@ -23,7 +23,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget of an input of so many bytes.
+    /// The budget of an input of this many bytes.
     pub fn for_input(bytes: u64) -> Budget {
         Budget::with_spare(bytes, SPARE)
     }
@@ -34,12 +34,12 @@ impl Budget {
         Budget { input: bytes, limit, spent: Arc::default() }
     }
 
-    /// The most that may be allocated.
+    /// The maximum that may be allocated.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Takes so many bytes off; refused, with nothing taken, if they are not left.
+    /// Takes this many bytes; an error, with nothing taken, if fewer are left.
     pub fn take(&self, bytes: u64) -> Result<()> {
         let fits = |spent: u64| spent.checked_add(bytes).filter(|&s| s <= self.limit);
         match self.spent.fetch_update(Relaxed, Relaxed, fits) {

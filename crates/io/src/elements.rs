@@ -5,7 +5,7 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::{Complex, DType, Element, Tensor, bf16, f16};
 use std::io::{Read, Write};
 
-/// An element that knows its bytes.
+/// An element with a byte representation.
 pub(crate) trait Stored: Element + Default {
     fn from_bytes(bytes: &[u8], big_endian: bool) -> Self;
     fn put(self, out: &mut Vec<u8>);
@@ -108,10 +108,10 @@ pub(crate) fn dtype_of(descr: &str) -> Result<(DType, bool)> {
     Ok((dtype, big_endian))
 }
 
-/// Elements that pass through a buffer at once.
+/// Number of elements buffered at once.
 const PIECE: usize = 1 << 16;
 
-/// Reads elements, row by row, into a tensor of these sizes. The caller has checked that the bytes exist, and that they
+/// Reads elements in row-major order into a tensor of these sizes. The caller has checked that the bytes exist, and that they
 /// may be spent; besides the tensor only a piece of it is in memory.
 pub(crate) fn read(source: &mut impl Read, dtype: DType, big_endian: bool, sizes: &[usize]) -> Result<Tensor> {
     let count: usize = sizes.iter().product();
@@ -138,7 +138,7 @@ pub(crate) fn read(source: &mut impl Read, dtype: DType, big_endian: bool, sizes
     })
 }
 
-/// Writes the elements, row by row, little-endian. A tensor in one piece is written in parts, any other copied once.
+/// Writes the elements in row-major order, little-endian. A contiguous tensor is written in parts, any other copied once.
 pub(crate) fn write(out: &mut impl Write, t: &Tensor) -> Result<()> {
     no_grad(|| {
         let flat = t.try_detach()?.try_contiguous()?.try_view([-1])?;

@@ -1,15 +1,15 @@
-//! Why a file was refused or could not be written.
+//! Errors of reading and writing files.
 
 use std::path::PathBuf;
 
-/// What every reader and writer returns.
+/// The result of readers and writers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a file was refused or could not be written.
+/// Errors of reading and writing files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system said no.
+    /// An error of the operating system.
     #[error(transparent)]
     System(#[from] std::io::Error),
     /// An error with the file it concerns.
@@ -34,12 +34,12 @@ pub enum Error {
         /// What is there instead.
         found: Vec<u8>,
     },
-    /// An npy version from the future.
-    #[error("npy version {major}.{minor} is not known; 1.0, 2.0 and 3.0 are")]
+    /// An unknown npy version.
+    #[error("unsupported npy version {major}.{minor}; expected 1.0, 2.0 or 3.0")]
     Version {
-        /// Before the point.
+        /// Major version.
         major: u8,
-        /// After it.
+        /// Minor version.
         minor: u8,
     },
     /// The npy header is not the dictionary it should be.
@@ -59,33 +59,33 @@ pub enum Error {
         /// NumPy's type string.
         descr: String,
     },
-    /// A shape that no memory can hold.
+    /// A shape that is too large.
     #[error("shape {shape:?} is too large for this machine")]
     Shape {
         /// The sizes.
         shape: Vec<usize>,
     },
     /// The file ends too early.
-    #[error("truncated: {needed} bytes are needed, {found} are there")]
+    #[error("truncated: expected {needed} bytes, found {found}")]
     Truncated {
-        /// How many the header asks for.
+        /// Bytes the header asks for.
         needed: u64,
-        /// How many there are.
+        /// Bytes in the file.
         found: u64,
     },
     /// Not a zip archive, or a damaged one.
     #[error("zip archive: {0}")]
     Zip(#[from] zip::result::ZipError),
     /// An archive that claims to hold more than its length allows.
-    #[error("zip archive claims {claimed} bytes out of {stored} stored ones; no honest archive does")]
+    #[error("zip archive claims {claimed} bytes from {stored} stored ones: implausible compression ratio")]
     Inflated {
         /// What it claims.
         claimed: u64,
         /// What it holds.
         stored: u64,
     },
-    /// Two arrays of one name.
-    #[error("two arrays are called `{}`", plain(name))]
+    /// Two arrays with one name.
+    #[error("two arrays are named `{}`", plain(name))]
     DuplicateName {
         /// The name.
         name: String,
@@ -104,13 +104,13 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// The bytes are not what the format demands.
+    /// The bytes violate the format.
     #[error("archive truncated or damaged: {reason}")]
     Damaged {
         /// What is wrong.
         reason: String,
     },
-    /// A name in an archive that could lead astray.
+    /// An unsafe name in an archive.
     #[error("the entry name `{}` {reason}", plain(name))]
     EntryName {
         /// The name.
@@ -118,8 +118,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The content is not what was written.
-    #[error("the checksum is {found:08x}, the archive says {expected:08x}: the content was damaged")]
+    /// The checksum does not match.
+    #[error("checksum mismatch: expected {expected:08x}, found {found:08x}; the content is damaged")]
     Checksum {
         /// What the archive says.
         expected: u32,
@@ -127,7 +127,7 @@ pub enum Error {
         found: u32,
     },
     /// More than a limit allows.
-    #[error("{claimed} bytes are claimed, at most {limit} are allowed here")]
+    #[error("claims {claimed} bytes; at most {limit} are allowed")]
     TooLarge {
         /// What is claimed.
         claimed: u64,
@@ -136,7 +136,7 @@ pub enum Error {
     },
     /// Reading would take more memory than the input justifies.
     #[error(
-        "reading its {input} bytes would take more than {limit} bytes of memory, the most that an input of this size may cost; \
+        "reading its {input} bytes would take more than {limit} bytes of memory, the limit for an input of this size; \
          store it uncompressed, or in smaller parts"
     )]
     Budget {
@@ -146,7 +146,7 @@ pub enum Error {
         limit: u64,
     },
     /// Only regular files are read.
-    #[error("this is {what}; only regular files are read: copy its content to one first")]
+    #[error("this is {what}, not a regular file; copy its content to one first")]
     NotRegular {
         /// What it is.
         what: &'static str,
@@ -176,8 +176,8 @@ pub enum Error {
     Tensor(#[from] firebrand_core::Error),
 }
 
-/// Text of a file as it may be shown: control characters and those that turn the direction of text are escaped, as
-/// JSON escapes them, so that no file can write to a terminal anything but text.
+/// Text of a file made safe to print: control characters and those that change the direction of text are escaped, as
+/// JSON escapes them, so that a file cannot send control sequences to a terminal.
 pub fn plain(text: &str) -> std::borrow::Cow<'_, str> {
     let shown = |c: char| {
         !(c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))

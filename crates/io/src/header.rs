@@ -30,7 +30,7 @@ impl<'a> Cursor<'a> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Takes `token` if it comes next, after any white space.
+    /// Consumes `token` if it comes next, after any white space.
     fn take(&mut self, token: &str) -> bool {
         self.skip_space();
         let found = self.rest().starts_with(token);
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         self.skip_space();
         let quote = match self.rest().chars().next() {
             Some(q @ ('\'' | '"')) => q,
-            _ => return self.refuse("a quoted string expected (arrays of records are not supported)"),
+            _ => return self.refuse("expected a quoted string (arrays of records are not supported)"),
         };
         let inside = &self.rest()[1..];
         let Some(end) = inside.find(quote) else { return self.refuse("unfinished string") };
@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
         match () {
             () if self.take("True") => Ok(true),
             () if self.take("False") => Ok(false),
-            () => self.refuse("True or False expected"),
+            () => self.refuse("expected True or False"),
         }
     }
 
@@ -106,7 +106,7 @@ impl Header {
                 other => return c.refuse(format!("unknown key `{other}`")),
             };
             if !first {
-                return c.refuse(format!("`{key}` is there twice"));
+                return c.refuse(format!("duplicate key `{key}`"));
             }
             if !c.take(",") {
                 c.expect("}")?;
@@ -119,7 +119,7 @@ impl Header {
         }
         match (descr, fortran_order, shape) {
             (Some(descr), Some(fortran_order), Some(shape)) => Ok(Header { descr, fortran_order, shape }),
-            _ => c.refuse("`descr`, `fortran_order` and `shape` are all needed"),
+            _ => c.refuse("expected `descr`, `fortran_order` and `shape`"),
         }
     }
 

@@ -1,13 +1,13 @@
-//! Files that may be read: regular ones, whose length is known before anything of them is looked at.
+//! Input files: regular ones only, whose length is known before they are read.
 //!
-//! A FIFO could keep a reader waiting for ever and a device could feed it without end, so both are refused, as are folders.
+//! A FIFO could block a reader forever and a device could feed it without end, so both are errors, as are folders.
 
 use crate::{Error, Result};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-/// What stands at a path that is no regular file.
+/// The kind of a file that is not a regular file.
 fn kind(found: &Metadata) -> Option<&'static str> {
     #[cfg(unix)]
     {
@@ -35,7 +35,7 @@ fn regular(found: &Metadata) -> Result<u64> {
     }
 }
 
-/// Opens a regular file for reading, and says how long it is; anything else is refused without waiting for it.
+/// Opens a regular file for reading and returns its length; anything else is an error, without blocking.
 pub fn open_regular(path: impl AsRef<Path>) -> Result<(File, u64)> {
     let path = path.as_ref();
     let open = || -> Result<(File, u64)> {
@@ -53,14 +53,14 @@ pub fn open_regular(path: impl AsRef<Path>) -> Result<(File, u64)> {
     open().map_err(|e| e.in_file(path))
 }
 
-/// The content of a regular file, as long as it said it was.
+/// The content of a regular file, up to the length it had when opened.
 pub fn read_regular(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let (file, length) = open_regular(path)?;
     let read = || -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX)).map_err(|_| {
-            std::io::Error::new(ErrorKind::OutOfMemory, format!("there is no memory for its {length} bytes"))
+            std::io::Error::new(ErrorKind::OutOfMemory, format!("not enough memory for its {length} bytes"))
         })?;
         // One byte more tells whether the file grew.
         file.take(length.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -73,11 +73,11 @@ pub fn read_regular(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     read().map_err(|e| e.in_file(path))
 }
 
-/// The content of a regular file that is text in UTF-8.
+/// The content of a regular file of UTF-8 text.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
     let refused = |at: usize| -> Error {
-        std::io::Error::new(ErrorKind::InvalidData, format!("text in UTF-8 expected, byte {at} is none")).into()
+        std::io::Error::new(ErrorKind::InvalidData, format!("invalid UTF-8 at byte {at}")).into()
     };
     String::from_utf8(read_regular(path)?).map_err(|e| refused(e.utf8_error().valid_up_to()).in_file(path))
 }

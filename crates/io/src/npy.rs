@@ -20,7 +20,7 @@ pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
     read_from(&mut BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
 }
 
-/// Writes a `.npy` file, whole or not at all.
+/// Writes a `.npy` file atomically.
 pub fn write_npy(path: impl AsRef<Path>, t: &Tensor) -> Result<()> {
     write_atomic(path, |out| write_to(out, t))
 }
@@ -30,7 +30,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensor> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within a budget of the caller's.
+/// As [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(mut bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let length = bytes.len() as u64;
     read_from(&mut bytes, length, budget)
@@ -48,7 +48,7 @@ pub fn write(out: &mut impl Write, t: &Tensor) -> Result<()> {
     write_to(out, t)
 }
 
-/// Takes `n` bytes off what is left, if they are there.
+/// Takes `n` bytes of the rest, if there are as many.
 fn spend(left: &mut u64, n: u64) -> Result<()> {
     *left = left.checked_sub(n).ok_or(Error::Truncated { needed: n, found: *left })?;
     Ok(())

@@ -25,7 +25,7 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<Tensors> {
     read_from(BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
 }
 
-/// Writes a `.npz` file, whole or not at all. Equal tensors give equal bytes.
+/// Writes a `.npz` file atomically. Equal tensors give equal bytes.
 pub fn write_npz<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
@@ -33,7 +33,7 @@ pub fn write_npz<'a>(
     stage_npz(path, tensors)?.commit()
 }
 
-/// As [`write_npz`], up to the point where the file appears.
+/// As [`write_npz`], without making the file visible yet.
 pub fn stage_npz<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
@@ -46,7 +46,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within a budget of the caller's.
+/// As [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
     read_from(Cursor::new(bytes), bytes.len() as u64, budget)
 }

@@ -1,9 +1,9 @@
-//! Placing tensors in memory that a file describes: layouts from untrusted numbers, bools from untrusted bytes.
+//! Placing tensors in memory that a file describes: layouts from untrusted integers, bools from untrusted bytes.
 
 use crate::{Error, Result};
 use firebrand_core::{DType, Layout, Storage, Tensor};
 
-/// A layout, if its numbers make sense at all; whether it fits a storage is for the tensor to say.
+/// A layout, if it is valid at all; whether it fits a storage is checked when the tensor is made.
 pub fn layout(sizes: &[usize], strides: &[usize], offset: usize) -> Result<Layout> {
     Layout::strided(sizes, strides, offset).map_err(|_| Error::Shape { shape: sizes.to_vec() })
 }

@@ -1,6 +1,6 @@
 //! Named tensors in one `.safetensors` file.
 //!
-//! A file is mapped and its tensors lie in it: nothing is copied until it is written (and then by the system, a page at
+//! A file is memory-mapped and its tensors lie in it: nothing is copied until it is written (and then by the system, a page at
 //! a time, in memory of this process only); see [`Memory`]. The header is copied first and checked by the `safetensors`
 //! crate: offsets lie inside the file, follow each other without gaps and agree with shapes and dtypes.
 
@@ -28,7 +28,7 @@ pub fn read_safetensors(path: impl AsRef<Path>) -> Result<Tensors> {
     read_safetensors_with(path, Memory::Mapped)
 }
 
-/// As [`read_safetensors`], with tensors in the mapped file or in memory of their own.
+/// As [`read_safetensors`], with tensors in the mapped file or copied into memory.
 pub fn read_safetensors_with(path: impl AsRef<Path>, memory: Memory) -> Result<Tensors> {
     let path = path.as_ref();
     if memory == Memory::Copied {
@@ -48,7 +48,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within a budget of the caller's.
+/// As [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
     place(bytes, budget, |_| None)
 }
@@ -60,7 +60,7 @@ fn header(bytes: &[u8], budget: &Budget) -> Result<(usize, Metadata)> {
     let text = usize::try_from(length).ok().filter(|_| length <= HEADER_LIMIT).and_then(|n| rest.get(..n));
     let text = text.ok_or_else(|| refuse(format!("a header of {length} bytes is more than the file can hold")))?;
     budget.take(length)?;
-    let text = String::from_utf8(text.to_vec()).map_err(|_| refuse("the header is not text in UTF-8"))?;
+    let text = String::from_utf8(text.to_vec()).map_err(|_| refuse("the header is not valid UTF-8"))?;
     budget.take_json(&text)?;
     let metadata: Metadata = serde_json::from_str(&text).map_err(refuse)?;
     let (held, described) = (rest.len() - text.len(), metadata.data_len());
@@ -101,7 +101,7 @@ fn place(bytes: &[u8], budget: &Budget, in_place: impl Fn(Range<usize>) -> Optio
     Ok(tensors)
 }
 
-/// Writes a `.safetensors` file, whole or not at all. Equal tensors give equal bytes.
+/// Writes a `.safetensors` file atomically. Equal tensors give equal bytes.
 pub fn write_safetensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,

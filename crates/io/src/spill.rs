@@ -1,4 +1,4 @@
-//! Saved tensors on disk: one file per scope, without a name from the start, read back through a mapping.
+//! Saved tensors on disk: one unnamed file per scope, read back through a mapping.
 //!
 //! The file is unlinked as soon as it is open, so nothing is left behind however the program ends. Space that backward
 //! has given back is used again, and the file shrinks to nothing when all of it is free. A full disk refuses new
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Tensors smaller than this stay in memory: a page of the file would cost more.
 const AT_LEAST: usize = 64 * 1024;
 
-/// While the guard lives, tensors saved for backward (from 64 KiB on) lie in a file in `dir` instead of memory. The
+/// While the guard lives, tensors saved for backward (from 64 KiB on) are kept in a file in `dir` instead of memory. The
 /// file has no name and goes with the graph; it outlives the guard as long as the graph needs it.
 ///
 /// ```
@@ -34,7 +34,7 @@ pub fn save_on_disk(dir: impl AsRef<Path>) -> Result<SavedHooksGuard> {
     Ok(save_in_store(SpillFile::new(dir)?, AT_LEAST)?)
 }
 
-/// A nameless file that holds the bytes of saved tensors.
+/// An unnamed file that holds the bytes of saved tensors.
 #[derive(Clone)]
 pub struct SpillFile(Arc<Mutex<Space>>);
 
@@ -68,7 +68,7 @@ impl Space {
         Ok(range)
     }
 
-    /// Joins a range with its free neighbours, and cuts the file where nothing follows.
+    /// Joins a range with its free neighbors, and cuts the file where nothing follows.
     fn give_back(&mut self, mut range: Range<u64>) {
         let at = self.free.partition_point(|r| r.start < range.start);
         if self.free.get(at).is_some_and(|next| next.start == range.end) {
@@ -99,7 +99,7 @@ impl SpillFile {
         Ok(SpillFile(Arc::new(Mutex::new(Space { file, free: Vec::new(), end: 0, limit }))))
     }
 
-    /// Bytes of the file now.
+    /// Current size of the file in bytes.
     pub fn len(&self) -> u64 {
         self.lock().end
     }

@@ -258,16 +258,16 @@ fn hostile_pickles_are_refused() {
     let deep = [vec![b']'; 100_000], vec![b'a'; 99_999], vec![b'.']].concat();
     for (pickle, reason) in [
         (&b"cos\nsystem\nX\x02\x00\x00\x00ls\x85R."[..], "`os.system` is refused"),
-        (b"\x80\x02X\xff\xff\xff\x7fabc.", "cut off"),
+        (b"\x80\x02X\xff\xff\xff\x7fabc.", "truncated"),
         (b"\x80\x09N.", "protocol 9"),
-        (b"", "cut off"),
+        (b"", "truncated"),
         (b".", "missing on the stack"),
         (b"(.", "missing on the stack"),
         (b"h\x05.", "memo 5 was never set"),
         (b"K\x01K\x02a.", "only lists"),
         (b"}(K\x01u.", "without a value"),
         (b"K\x01)R.", "only a global can be called"),
-        (b"ccollections\nOrderedDict\n.", "no plain data"),
+        (b"ccollections\nOrderedDict\n.", "not plain data"),
         (b"ctorch._utils\n_rebuild_tensor_v2\n)R.", "0 arguments"),
         (b"K\x01Q.", "tuple expected"),
         // A list that contains itself.

@@ -54,7 +54,7 @@ fn pickle(body: &[u8]) -> Vec<u8> {
 fn refused<T>(result: Result<T, Error>, label: &str) {
     let Err(e) = result else { panic!("{label}: accepted") };
     let message = e.to_string();
-    let known = ["memory", "no honest archive", "more than the file justifies", "inside an archive", "cut off"];
+    let known = ["memory", "implausible compression", "more than the file justifies", "inside an archive", "truncated"];
     assert!(known.iter().any(|k| message.contains(k)), "{label}: {message}");
 }
 

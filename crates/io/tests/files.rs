@@ -44,7 +44,7 @@ fn only_regular_files_are_read() {
     for (name, read) in readers {
         for (path, what) in places {
             let message = read(path).unwrap_or_else(|| panic!("{name} read {what}")).to_string();
-            assert!(message.contains(&format!("this is {what}; only regular files are read")), "{name}: {message}");
+            assert!(message.contains(&format!("this is {what}, not a regular file")), "{name}: {message}");
         }
         let message = read(&dir.path().join("missing")).unwrap().to_string();
         assert!(message.contains("missing"), "{name}: {message}");
@@ -128,7 +128,7 @@ fn outputs_are_checked_beforehand() {
     let through = dir.path().join(".").join("new");
     for (paths, reason) in [
         (vec![dir.path().to_path_buf()], "folder"),
-        (vec![at("missing/out")], "there is no folder"),
+        (vec![at("missing/out")], "no such directory"),
         (vec![at("old/out")], "not a directory"),
         (vec![PathBuf::from("")], ""),
         (vec![PathBuf::from("/")], "folder"),

@@ -36,7 +36,7 @@ fn damaged<T>(reason: impl Into<String>) -> Result<T> {
     Err(Error::Damaged { reason: reason.into() })
 }
 
-/// Little-endian numbers at places that may not exist.
+/// Little-endian integers at offsets that may not exist.
 #[derive(Clone, Copy)]
 struct Bytes<'a>(&'a [u8]);
 
@@ -74,7 +74,7 @@ fn position(v: u64) -> Result<usize> {
 fn central(file: Bytes<'_>) -> Result<Central> {
     let length = file.0.len();
     if length < END_LENGTH {
-        return damaged(format!("{length} bytes are no zip archive"));
+        return damaged(format!("{length} bytes are too short for a zip archive"));
     }
     // The end record is last, but for a comment that it announces.
     let first = length.saturating_sub(END_LENGTH + usize::from(u16::MAX));
@@ -82,7 +82,9 @@ fn central(file: Bytes<'_>) -> Result<Central> {
         file.u32(at).is_ok_and(|s| s == END)
             && file.u16(at + 20).is_ok_and(|c| at + END_LENGTH + usize::from(c) == length)
     });
-    let Some(end) = end else { return damaged("no end of a zip directory; the file is cut off or no archive") };
+    let Some(end) = end else {
+        return damaged("no end of a zip directory: the file is truncated or not a zip archive");
+    };
     if file.u16(end + 4)? != 0 && file.u16(end + 4)? != u16::MAX {
         return damaged("archives in several parts are not supported");
     }
@@ -102,7 +104,7 @@ fn central(file: Bytes<'_>) -> Result<Central> {
     }
 }
 
-/// Names are relative paths of plain parts, so that no reader of them can be led astray.
+/// Names are relative paths without `..`, so that they are safe to use.
 fn check_name(name: &str) -> Result<()> {
     let reason = if name.is_empty() {
         "is empty"

@@ -23,15 +23,15 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the tensors of a file lie once it is read.
+/// Where the tensors of a file are stored after reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
     /// In the file itself, as private pages that the system copies when they are written: loading costs next to nothing.
-    /// Nobody may change the file in place or truncate it while its tensors live: its values would change, or the
-    /// process be ended by the system. Replacing it by a rename, as every writer here does, is fine.
+    /// The file must not be changed in place or truncated while its tensors live: their values would change, or the
+    /// process would be killed by the system. Replacing it by a rename, as every writer here does, is fine.
     #[default]
     Mapped,
-    /// In memory of their own. The file is read once, as a whole, before anything of it is looked at; what happens to it
+    /// Copied into memory. The file is read once, as a whole, before anything in it is used; what happens to it
     /// afterwards does not matter. For files that others may write.
     Copied,
 }
@@ -41,13 +41,13 @@ pub enum Memory {
 pub struct ReadOptions {
     /// Where tensors lie.
     pub memory: Memory,
-    /// What reading may cost beyond [`crate::FACTOR`] times the length of the file.
+    /// Memory that reading may take beyond [`crate::FACTOR`] times the length of the file.
     pub spare: u64,
     /// The largest entry that is read or inflated into memory (not one that is used in place).
     pub entry_limit: u64,
     /// The sum of all sizes.
     pub total_limit: u64,
-    /// How much larger than stored an entry may be.
+    /// The largest compression ratio of an entry.
     pub ratio_limit: u64,
     /// Whether the checksum of memory used in place is compared, which reads all of it once.
     pub check_storages: bool,
@@ -136,7 +136,7 @@ impl Archive {
         Ok(Archive { source, entries, options, budget, pages: std::sync::OnceLock::new() })
     }
 
-    /// What may still be spent on reading this archive.
+    /// The remaining memory budget of this archive.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -162,7 +162,7 @@ impl Archive {
     }
 
     /// The content of a file of at most `limit` bytes, its checksum compared; borrowed if it is stored as it is in
-    /// memory that nobody else can change.
+    /// memory that nothing else can change.
     pub fn read(&self, name: &str, limit: u64) -> Result<Cow<'_, [u8]>> {
         let (entry, stored) = self.entry(name)?;
         let limit = limit.min(self.options.entry_limit);
@@ -175,7 +175,7 @@ impl Archive {
         content().map_err(|e| e.in_entry(name))
     }
 
-    /// What an entry holds. The checksum is that of the bytes that are given, not of a file that may change.
+    /// The content of an entry. The checksum is that of the returned bytes, not of a file that may change.
     fn content<'a>(&self, entry: &Entry, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let content = match (entry.method, &self.source) {
             (Method::Stored, Source::Bytes(_)) => Cow::Borrowed(stored),
@@ -194,7 +194,7 @@ impl Archive {
 
     /// The content as text.
     pub fn read_text(&self, name: &str, limit: u64) -> Result<Cow<'_, str>> {
-        let invalid = |_| Error::Damaged { reason: "text in UTF-8 expected".into() }.in_entry(name);
+        let invalid = |_| Error::Damaged { reason: "expected UTF-8 text".into() }.in_entry(name);
         Ok(match self.read(name, limit)? {
             Cow::Borrowed(b) => Cow::Borrowed(std::str::from_utf8(b).map_err(|e| invalid(e.valid_up_to()))?),
             Cow::Owned(b) => Cow::Owned(String::from_utf8(b).map_err(|e| invalid(e.utf8_error().valid_up_to()))?),
@@ -245,7 +245,7 @@ fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>> {
     let damaged = |reason: String| Error::Damaged { reason };
     let mut content = Vec::new();
     let room = usize::try_from(size).unwrap_or(usize::MAX);
-    content.try_reserve_exact(room).map_err(|_| damaged(format!("there is no memory for {size} bytes")))?;
+    content.try_reserve_exact(room).map_err(|_| damaged(format!("not enough memory for {size} bytes")))?;
     let mut reader = flate2::read::DeflateDecoder::new(stored).take(size.saturating_add(1));
     reader.read_to_end(&mut content).map_err(|e| damaged(format!("compressed data: {e}")))?;
     if content.len() as u64 != size {

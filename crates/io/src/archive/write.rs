@@ -60,7 +60,7 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// Adds a file whose content is at hand.
+    /// Adds a file with this content.
     pub fn add(&mut self, name: &str, content: &[u8]) -> Result<()> {
         self.add_stream(name, content.len() as u64, |out| Ok(out.write_all(content)?))
     }
@@ -123,7 +123,7 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// A number that depends on every name and checksum so far, as PyTorch's archives carry one: forty digits.
+    /// A hash of all names and checksums so far, as in PyTorch's archives: forty digits.
     pub fn serialization_id(&self) -> String {
         let mut names = crc32fast::Hasher::new();
         let mut sums = 0xcbf2_9ce4_8422_2325u64;
@@ -134,7 +134,7 @@ impl<W: Write> ArchiveWriter<W> {
         format!("{:020}{sums:020}", names.finalize())
     }
 
-    /// Writes the directory and gives the output back.
+    /// Writes the directory and returns the output.
     pub fn finish(mut self) -> Result<W> {
         let start = self.at;
         let entries = std::mem::take(&mut self.entries);

@@ -1,4 +1,4 @@
-//! Files that `torch.save` wrote: tensors, numbers, text and plain containers of them.
+//! Files written by `torch.save`: tensors, numbers, text and plain containers of them.
 //!
 //! The pickle inside is read as data: nothing is imported or executed, whatever it says (see `pickle.rs`). Tensors that
 //! share a storage in the file share it here; a storage is of one element type, as PyTorch's writer sees to. Everything
@@ -26,7 +26,7 @@ const TENSOR: u64 = 1 << 10;
 pub enum Object {
     /// `None`.
     None,
-    /// A truth value.
+    /// A bool.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -40,16 +40,16 @@ pub enum Object {
     List(Vec<Object>),
     /// A dictionary (also an ordered one), in its order.
     Dict(Vec<(Object, Object)>),
-    /// A tensor; a parameter is one that wants gradients.
+    /// A tensor; a parameter is one that requires grad.
     Tensor(Tensor),
 }
 
 impl Object {
-    /// The tensors of a dictionary by name, as `state_dict()` gives them. Values that are no tensors are refused.
+    /// The tensors of a dictionary by name, as in a `state_dict()`. Other values are an error.
     pub fn into_tensors(self) -> Result<IndexMap<String, Tensor>> {
         let refuse = |reason: String| Err(Error::Pickle { at: 0, reason });
         let Object::Dict(items) = self else {
-            return refuse("a dictionary of tensors expected".into());
+            return refuse("expected a dictionary of tensors".into());
         };
         let mut tensors = IndexMap::new();
         for (key, value) in items {
@@ -57,7 +57,7 @@ impl Object {
                 (Object::Str(name), Object::Tensor(t)) => {
                     tensors.insert(name, t);
                 }
-                (Object::Str(name), _) => return refuse(format!("the value of {name:?} is no tensor")),
+                (Object::Str(name), _) => return refuse(format!("the value of {name:?} is not a tensor")),
                 _ => return refuse("a key that is not the name of a tensor".into()),
             }
         }
@@ -84,7 +84,7 @@ pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Res
     from_archive(&Archive::from_bytes_with(bytes, options)?)
 }
 
-/// What an archive holds that `torch.save` wrote; see [`Archive::inner`] for one inside another.
+/// The content of an archive written by `torch.save`; see [`Archive::inner`] for one inside another.
 pub fn from_archive(archive: &Archive) -> Result<Object> {
     let pickle = archive
         .names()
@@ -127,8 +127,8 @@ fn unfold(arena: &Arena<Leaf>, id: Id, depth: usize, budget: &Budget) -> Result<
             Object::Dict(keys.into_iter().zip(values).collect())
         }
         Node::Leaf(Leaf::Tensor(t)) => Object::Tensor(t.clone()),
-        Node::Leaf(Leaf::Storage { .. }) => return Err("a bare storage is no plain data".into()),
-        Node::Global(name) => return Err(format!("`{name}` itself is no plain data")),
+        Node::Leaf(Leaf::Storage { .. }) => return Err("a bare storage is not plain data".into()),
+        Node::Global(name) => return Err(format!("`{name}` itself is not plain data")),
     })
 }
 
@@ -203,13 +203,13 @@ impl Builder for Tensors<'_> {
 
     fn persistent(&mut self, arena: &Arena<Leaf>, id: Id) -> Result<Node<Leaf>, String> {
         let [kind, class, key, _device, count] = arena.items(id)? else {
-            return Err("a persistent id of five parts expected".into());
+            return Err("expected a persistent id with five parts".into());
         };
-        let Node::Global(class) = arena.get(*class) else { return Err("a storage class expected".into()) };
+        let Node::Global(class) = arena.get(*class) else { return Err("expected a storage class".into()) };
         if arena.str(*kind)? != "storage" {
             return Err("only storages are kept outside the pickle".into());
         }
-        let dtype = storage_dtype(class).ok_or_else(|| format!("`{class}` is no storage class"))?;
+        let dtype = storage_dtype(class).ok_or_else(|| format!("`{class}` is not a storage class"))?;
         let (key, count) = (arena.str(*key)?, arena.int(*count)?);
         let storage = match self.storages.get(key) {
             Some((known, storage)) if *known == dtype => storage.clone(),

@@ -27,7 +27,7 @@ pub(super) enum Node<T> {
     Leaf(T),
 }
 
-/// What stands behind globals and persistent ids.
+/// What resolves globals and persistent ids.
 pub(super) trait Builder {
     /// What it builds.
     type Leaf: Clone;
@@ -118,7 +118,7 @@ pub(super) fn run<B: Builder>(bytes: &[u8], builder: &mut B, budget: &Budget) ->
 impl<'a, B: Builder> Machine<'a, B> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
         let part = self.at.checked_add(n).and_then(|end| self.bytes.get(self.at..end));
-        let part = part.ok_or("the pickle is cut off")?;
+        let part = part.ok_or("the pickle is truncated")?;
         self.at += n;
         Ok(part)
     }
@@ -129,14 +129,14 @@ impl<'a, B: Builder> Machine<'a, B> {
 
     fn line(&mut self) -> Result<&'a str, String> {
         let rest = &self.bytes[self.at..];
-        let end = rest.iter().position(|&b| b == b'\n').ok_or("the pickle is cut off")?;
+        let end = rest.iter().position(|&b| b == b'\n').ok_or("the pickle is truncated")?;
         self.at += end + 1;
-        std::str::from_utf8(&rest[..end]).map_err(|_| "text in UTF-8 expected".into())
+        std::str::from_utf8(&rest[..end]).map_err(|_| "expected UTF-8 text".into())
     }
 
     fn text(&mut self, length: u64) -> Result<(), String> {
-        let n = usize::try_from(length).map_err(|_| "the pickle is cut off")?;
-        let text = std::str::from_utf8(self.take(n)?).map_err(|_| "text in UTF-8 expected")?;
+        let n = usize::try_from(length).map_err(|_| "the pickle is truncated")?;
+        let text = std::str::from_utf8(self.take(n)?).map_err(|_| "expected UTF-8 text")?;
         self.push(Node::Str(text.to_string()))
     }
 
@@ -231,7 +231,7 @@ impl<'a, B: Builder> Machine<'a, B> {
             b'\x80' => {
                 let [version] = self.number()?;
                 if version > 5 {
-                    return Err(format!("pickle protocol {version} is not known"));
+                    return Err(format!("unsupported pickle protocol {version}"));
                 }
             }
             b'.' => return self.pop().map(Some),
