@@ -14,7 +14,7 @@ use crate::formula::{self, tokens::Lexed};
 use crate::model::SavedAttribute;
 use crate::native::NativeFunction;
 
-/// Words that are no names in Rust.
+/// Words that are not names in Rust.
 const KEYWORDS: &[&str] = &[
     "_", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "if", "impl", "in", "let", "loop", "macro", "match",

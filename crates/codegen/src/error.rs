@@ -83,7 +83,7 @@ kinds! {
     OutAliasMismatch "out_alias_mismatch" "An out argument and its return differ in annotation."
     MutableArgReturned "mutable_arg_returned" "A mutable positional argument is returned."
     ReturnsMixedMutability "returns_mixed_mutability" "Some returns are mutable, some are not."
-    ReturnAliasUnbound "return_alias_unbound" "A mutable return that is no argument."
+    ReturnAliasUnbound "return_alias_unbound" "A mutable return that is not an argument."
     OutListReturns "out_list_returns" "An out list with returns."
     OutReturnCount "out_return_count" "Not as many returns as out arguments."
     InplaceSelfNotMutable "inplace_self_not_mutable" "In-place without a mutable self."
@@ -164,7 +164,7 @@ kinds! {
     ForeachSavedOutput "foreach_saved_output" "A foreach reference that saves something of its result."
     ForeachTensorArg "foreach_tensor_arg" "A plain tensor argument of a foreach operator."
     ForeachNoDefaultKey "foreach_no_default_key" "A foreach reference without default formulas."
-    ForeachUnmappedArg "foreach_unmapped_arg" "A saved value that is no argument of the foreach operator."
+    ForeachUnmappedArg "foreach_unmapped_arg" "A saved value that is not an argument of the foreach operator."
 
     OutdiffLength "outdiff_length" "`output_differentiability` of the wrong length."
     OutdiffInplace "outdiff_inplace" "An in-place output that is not differentiable."
@@ -172,7 +172,7 @@ kinds! {
 
     EmitBorrowedField "emit_borrowed_field" "A saved value that does not own its memory."
     EmitListResult "emit_list_result" "A saved list output on an operator that is not foreach."
-    EmitUnknownVar "emit_unknown_var" "A backward key with a name that is no argument."
+    EmitUnknownVar "emit_unknown_var" "A backward key with a name that is not an argument."
     EmitMissingArgs "emit_missing_args" "A differentiated argument that the function does not take."
     EmitDerivativeIgnored "emit_derivative_ignored" "A derivative that could never be used."
     EmitForwardCount "emit_forward_count" "Not as many forward formulas as differentiable outputs."
@@ -189,7 +189,7 @@ kinds! {
     StructuredOptions "structured_options" "Tensor options on a structured kernel."
     ReturnUnsupported "return_unsupported" "A return type that has no spelling in the target language."
     UfuncUnsupported "ufunc_unsupported" "An operator that cannot be a ufunc."
-    ViewArgument "view_argument" "A view whose first argument is no tensor."
+    ViewArgument "view_argument" "A view whose first argument is not a tensor."
 
     LostGradient "lost_gradient" "An operator that could lose a gradient silently."
     CompositeDerivative "composite_derivative" "A derivative for an operator that is built of others or written by hand."

@@ -69,7 +69,7 @@ struct Paired<'a> {
 impl<'a> Paired<'a> {
     fn argument(&self, reference: &str) -> Check<&'a Argument> {
         self.by_reference.get(reference).copied().ok_or_else(|| {
-            Refusal::new(Kind::ForeachUnmappedArg, format!("`{reference}` is no argument of the foreach operator"))
+            Refusal::new(Kind::ForeachUnmappedArg, format!("`{reference}` is not an argument of the foreach operator"))
         })
     }
 

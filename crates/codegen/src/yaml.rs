@@ -259,7 +259,7 @@ fn resolve(text: &str) -> Value {
     }
 }
 
-/// `None` when it is no integer, `Some(None)` when it is one that does not fit.
+/// `None` when it is not an integer, `Some(None)` when it is one that does not fit.
 fn integer(text: &str) -> Option<Option<i64>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let negative = text.starts_with('-');

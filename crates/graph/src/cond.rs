@@ -1,8 +1,8 @@
 //! cond: a branch on the value of a tensor that programs can keep.
 //!
-//! Run eagerly it takes one side. While a function is exported or compiled, both sides are recorded as sub-graphs of a
+//! Eagerly, one side runs. While a function is exported or compiled, both sides are recorded as sub-graphs of a
 //! `cond` node: the layer that records ops gets the call too ([`dispatch::cond`]) and hands it to [`record_cond`]. Tensors
-//! that a side uses from outside become operands of both, in one order. What the sides return must be alike.
+//! that a side captures become operands of both, in one order. Both sides must return the same kinds of values.
 
 use crate::interpret::{Value, attach, owned};
 use crate::ir::{Argument, Attribute, GraphModule, Hop, TensorMeta};
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 ///
 /// # Errors
-/// If `pred` has more than one element, or the sides differ in what they return.
+/// If `pred` has more than one element, or the sides return different kinds of values.
 pub fn cond(
     pred: &Tensor,
     true_fn: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
@@ -102,7 +102,7 @@ fn side<S: AsMut<TraceStack>>(
     operands: &[&Tensor],
     captured: &[Tensor],
 ) -> Result<Side> {
-    /// Ends a side that failed; what it recorded is of no use.
+    /// Discards a side that failed.
     struct End<'a, S: AsMut<TraceStack>>(Option<&'a Recorder<'a, S>>);
     impl<S: AsMut<TraceStack>> Drop for End<'_, S> {
         fn drop(&mut self) {
@@ -132,13 +132,13 @@ fn side<S: AsMut<TraceStack>>(
     Ok(Side { graph: trace.finish(nodes), results, captured })
 }
 
-/// What stands for the results outside: like those of both sides, with a history if either has one.
+/// The meta tensors of the results: like those of both sides, with a history if either has one.
 fn alike(prepare: &dyn Fn(&Tensor), yes: &[Tensor], no: &[Tensor]) -> Result<Vec<Tensor>> {
     let kind = |t: &Tensor| TensorMeta { requires_grad: false, ..TensorMeta::of(t) };
     let shown = |list: &[Tensor]| list.iter().map(|t| kind(t).to_string()).collect::<Vec<_>>().join(", ");
     let same = |(a, b): (&Tensor, &Tensor)| a.dtype() == b.dtype() && a.layout().sizes() == b.layout().sizes();
     if yes.len() != no.len() || !yes.iter().zip(no).all(same) {
-        let message = format!("the sides return ({}) and ({}); they must be alike", shown(yes), shown(no));
+        let message = format!("the sides return ({}) and ({}); they must match", shown(yes), shown(no));
         return Err(Error::argument("cond", message));
     }
     let one = |(a, b): (&Tensor, &Tensor)| {

@@ -27,7 +27,7 @@ pub enum Error {
     Pass { pass: &'static str, message: String },
     #[error("{pass}, node %{node}: {message}")]
     PassNode { pass: &'static str, node: String, message: String },
-    #[error("no pass is called {name:?}; the passes are {known}")]
+    #[error("unknown pass {name:?}; the passes are {known}")]
     UnknownPass { name: String, known: String },
     #[error("while running node {node}: {source}")]
     Run { node: String, source: Box<Error> },

@@ -11,10 +11,10 @@ use firebrand_core::Tensor;
 use indexmap::IndexMap;
 use std::sync::Arc;
 
-/// Which rules the graph keeps.
+/// The dialect of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Dialect {
-    /// Straight after export: any op, in-place ones too.
+    /// Right after export: any op, including in-place ones.
     #[default]
     Training,
     /// After decompositions: functional ops only.
@@ -22,7 +22,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The reference's name of its verifier.
+    /// PyTorch's name of its verifier dialect.
     pub fn name(self) -> &'static str {
         match self {
             Dialect::Training => "TRAINING",
@@ -45,14 +45,14 @@ pub struct State {
 pub enum Constant {
     /// A tensor.
     Tensor(Tensor),
-    /// An object of a class that only the reference can make.
+    /// An object of a class that only PyTorch can construct.
     CustomObj {
         /// The class.
         class_fqn: Name,
     },
 }
 
-/// What a symbol may be, both ends included; none is unbounded.
+/// The range of a symbol, inclusive; `None` is unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ValueRange {
     /// The smallest value.
@@ -92,20 +92,20 @@ pub struct ExportedProgram {
     pub state_dict: IndexMap<String, State>,
     /// Constants and other buffers by name.
     pub constants: IndexMap<String, Constant>,
-    /// What symbols may be.
+    /// The ranges of symbols.
     pub range_constraints: IndexMap<String, ValueRange>,
     /// How modules were called; the entry with the empty name is the program itself.
     pub module_call_graph: Vec<ModuleCallEntry>,
-    /// Which rules the graph keeps.
+    /// The dialect of the graph.
     pub dialect: Dialect,
-    /// Conditions on inputs, as the reference prints them; kept, never evaluated.
+    /// Conditions on inputs, as PyTorch prints them; kept, never evaluated.
     pub guards_code: Vec<String>,
     /// What else the archive held that it was read from; written back with it.
     pub extras: Option<Arc<Extras>>,
 }
 
 impl ExportedProgram {
-    /// A program of this module alone.
+    /// A program that consists of this module.
     pub fn new(module: GraphModule, signature: Option<GraphSignature>) -> ExportedProgram {
         ExportedProgram { module: Arc::new(module), signature: signature.map(Arc::new), ..ExportedProgram::default() }
     }
@@ -115,7 +115,7 @@ impl ExportedProgram {
         self.signature.as_deref().ok_or(Error::NoSignature)
     }
 
-    /// The structure of inputs and outputs, if the program says so.
+    /// The structure of inputs and outputs, if known.
     pub fn call_spec(&self) -> Option<&CallSpec> {
         let entry = self.module_call_graph.iter().find(|e| e.fqn.is_empty())?;
         entry.signature.as_ref().map(|s| &s.call_spec)

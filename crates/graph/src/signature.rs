@@ -11,16 +11,16 @@ pub enum SpecArg {
     SymInt(Name),
     /// A symbolic float.
     SymFloat(Name),
-    /// A symbolic truth value.
+    /// A symbolic bool.
     SymBool(Name),
-    /// An object of a class that only the reference can make.
+    /// An object of a class that only PyTorch can construct.
     CustomObj {
         /// The node.
         name: Name,
         /// The class.
         class_fqn: Name,
     },
-    /// What orders side effects.
+    /// A token that orders side effects.
     Token(Name),
     /// A constant that is not computed: an input that was baked in, or an output such as none.
     Constant {
@@ -32,7 +32,7 @@ pub enum SpecArg {
 }
 
 impl SpecArg {
-    /// The name it carries: of a node, or of a constant.
+    /// Its name: of a node, or of a constant.
     pub fn name(&self) -> &Name {
         match self {
             SpecArg::Tensor(name)
@@ -50,7 +50,7 @@ impl SpecArg {
         if let SpecArg::Constant { .. } = self { None } else { Some(self.name()) }
     }
 
-    /// Gives it another name.
+    /// Renames it.
     pub fn set_name(&mut self, new: Name) {
         match self {
             SpecArg::Tensor(name)
@@ -82,7 +82,7 @@ pub enum InputKind {
     ConstantTensor(Name),
     /// A constant object.
     CustomObj(Name),
-    /// What orders side effects.
+    /// A token that orders side effects.
     Token,
 }
 
@@ -103,12 +103,12 @@ pub enum OutputKind {
     GradientToUserInput(Name),
     /// The new value of an input.
     UserInputMutation(Name),
-    /// What orders side effects.
+    /// A token that orders side effects.
     Token,
 }
 
 impl InputKind {
-    /// The reference's name of it.
+    /// PyTorch's name.
     pub fn name(&self) -> &'static str {
         match self {
             InputKind::UserInput => "USER_INPUT",
@@ -120,7 +120,7 @@ impl InputKind {
         }
     }
 
-    /// The state it stands for.
+    /// The name of the state it is.
     pub fn target(&self) -> Option<&Name> {
         match self {
             InputKind::Parameter(t) | InputKind::ConstantTensor(t) | InputKind::CustomObj(t) => Some(t),
@@ -131,7 +131,7 @@ impl InputKind {
 }
 
 impl OutputKind {
-    /// The reference's name of it.
+    /// PyTorch's name.
     pub fn name(&self) -> &'static str {
         match self {
             OutputKind::UserOutput => "USER_OUTPUT",

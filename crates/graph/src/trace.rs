@@ -1,6 +1,6 @@
-//! Trace: a graph in the making, from ops with boxed arguments.
+//! Trace: building a graph from ops with boxed arguments.
 //!
-//! A trace knows which node stands for which tensor. Tensors with memory are replaced by outlines before an op runs, so
+//! A trace knows which node produced which tensor. Real tensors are replaced by meta tensors before an op runs, so
 //! nothing is computed. Where a tensor comes in that no node stands for, the caller's choice ([`Free`]) decides what it
 //! becomes. Changes of grad mode become markers. Who calls the trace, and when, is not its business: export does it above
 //! autograd, decompositions below, compilers in segments.
@@ -16,7 +16,7 @@ use firebrand_core::{DType, Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a tensor becomes that comes from outside.
+/// What a tensor from outside becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Free {
     /// A constant that the module holds.
@@ -25,18 +25,18 @@ pub enum Free {
     Input,
 }
 
-/// A graph in the making.
+/// A graph under construction.
 pub struct Trace {
     module: GraphModule,
-    /// Tensors that have a node, by their number. Holding them keeps the numbers theirs.
+    /// Tensors that have a node, by id. Holding them keeps their ids from being reused.
     nodes: HashMap<usize, (Tensor, NodeId)>,
-    /// Tensors with memory, and what stands for them while tracing.
+    /// Real tensors, and the meta tensors that replace them while tracing.
     outlines: Vec<(Tensor, Tensor)>,
     free: Free,
     captured: Vec<(Tensor, NodeId)>,
     /// The last placeholder of a tensor; further ones go behind it.
     last_input: Option<NodeId>,
-    /// The last placeholder of a number.
+    /// The last placeholder of a scalar.
     last_number: Option<NodeId>,
     symbols: HashMap<u32, Argument>,
     expressions: HashMap<usize, NodeId>,
@@ -44,7 +44,7 @@ pub struct Trace {
     mode: bool,
     /// The autocast region that is open: its marker and its dtype.
     autocast: Option<(NodeId, DType)>,
-    /// For a graph that nobody differentiates: nodes by memory. Grad mode is then a note on the node.
+    /// For a graph that is not differentiated: nodes by memory. Grad mode is then a note on the node.
     below: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
 }
 
@@ -105,7 +105,7 @@ impl std::ops::DerefMut for TraceStack {
 pub(crate) const UNRECORDED: &str = "unrecorded";
 /// The key of a node's note that a derivative reads its value as the result of the op that made it.
 pub(crate) const SAVED_RESULT: &str = "saved_result";
-/// The key of a node's note that a sub-graph it runs draws random numbers.
+/// The key of a node's note that a sub-graph it runs uses the random generator.
 pub(crate) const DRAWS: &str = "draws";
 
 impl Trace {
@@ -134,12 +134,12 @@ impl Trace {
         Trace { below: Some(HashMap::new()), ..Trace::new(true, Free::Constant) }
     }
 
-    /// What was written so far.
+    /// The module built so far.
     pub fn module(&self) -> &GraphModule {
         &self.module
     }
 
-    /// What was written so far, to change it.
+    /// The module built so far, to modify it.
     pub fn module_mut(&mut self) -> &mut GraphModule {
         &mut self.module
     }
@@ -149,12 +149,12 @@ impl Trace {
         &self.captured
     }
 
-    /// Lets go of the list of those inputs.
+    /// Clears the list of those inputs.
     pub fn forget_captured(&mut self) {
         self.captured.clear();
     }
 
-    /// Adds an input that `tensor` stands for.
+    /// Adds an input for `tensor`.
     pub fn input(&mut self, name: &str, tensor: &Tensor) -> NodeId {
         let at = self.last_input.map_or(InsertPoint::Front, InsertPoint::After);
         let node = self.module.graph.inserting(at, |g| g.placeholder(name));
@@ -164,7 +164,7 @@ impl Trace {
         node
     }
 
-    /// Adds an input that is a number, behind those that are tensors.
+    /// Adds a scalar input, after the tensor inputs.
     pub fn number(&mut self, name: &str, val: impl Into<Val>) -> NodeId {
         let at = self.last_number.or(self.last_input).map_or(InsertPoint::Front, InsertPoint::After);
         let node = self.module.graph.inserting(at, |g| g.placeholder(name));
@@ -173,7 +173,7 @@ impl Trace {
         node
     }
 
-    /// Says what a symbol of a size is in this graph.
+    /// Defines the node of a size symbol in this graph.
     pub fn bind_symbol(&mut self, symbol: u32, argument: impl Into<Argument>) {
         self.symbols.insert(symbol, argument.into());
     }
@@ -188,14 +188,14 @@ impl Trace {
         self.ambient
     }
 
-    /// Lets what `old` stands for be `new` from now on.
+    /// Replaces `old` by `new` from now on.
     pub fn rebind(&mut self, old: NodeId, new: NodeId) {
         for (_, node) in self.nodes.values_mut().filter(|(_, node)| *node == old) {
             *node = new;
         }
     }
 
-    /// Makes a node stand for a tensor from now on.
+    /// Associates a node with a tensor from now on.
     pub fn bind(&mut self, tensor: &Tensor, node: NodeId) {
         self.nodes.insert(tensor.id(), (tensor.clone(), node));
         if let Some(below) = &mut self.below {
@@ -203,7 +203,7 @@ impl Trace {
         }
     }
 
-    /// The node of the value that a tensor nobody made here shows, if it is an alias of one.
+    /// The node of the value that an unknown tensor aliases, if there is one.
     fn alias(&mut self, tensor: &Tensor) -> Option<NodeId> {
         let same = |t: &Tensor| {
             t.dtype() == tensor.dtype()
@@ -237,7 +237,7 @@ impl Trace {
         let real = self.outlines.iter().find(|(_, outline)| outline.is_same(tensor)).map(|(real, _)| real.clone());
         if self.below.is_some() && tensor.is_meta() && real.is_none() {
             let shape = tensor.shape();
-            let message = format!("a tensor of shape {shape:?} without memory was made by no op of the program");
+            let message = format!("a meta tensor of shape {shape:?} was not produced by an op of the program");
             return Err(Error::Value(message));
         }
         let tensor = &real.unwrap_or_else(|| tensor.clone());
@@ -254,7 +254,7 @@ impl Trace {
         Ok(node)
     }
 
-    /// What stands for a tensor while tracing: itself, or an outline of the same kind without memory.
+    /// The tensor used while tracing: itself, or a meta tensor like it.
     pub fn outline(&mut self, t: &Tensor) -> firebrand_core::Result<Tensor> {
         if t.is_meta() || t.is_wrapped_number() {
             return Ok(t.clone());
@@ -267,7 +267,7 @@ impl Trace {
         Ok(outline)
     }
 
-    /// The arguments with tensors that have memory replaced by outlines of them, and expressions by their values.
+    /// The arguments with real tensors replaced by meta tensors, and expressions by their values.
     pub fn outlined(&mut self, op: Op, args: &[Value]) -> firebrand_core::Result<Vec<Value>> {
         let mut one = |v: &Value| -> firebrand_core::Result<Value> {
             Ok(match v {
@@ -284,7 +284,7 @@ impl Trace {
             })
         };
         let mut values: Vec<Value> = args.iter().map(&mut one).collect::<firebrand_core::Result<_>>()?;
-        // What makes a tensor from nothing makes one without memory.
+        // Factory ops make meta tensors.
         let schema = Schema::of_op(op);
         let from_tensors = args.iter().any(|v| matches!(v, Value::Tensor(_) | Value::Tensors(_)));
         if let (Some(k), false) = (schema.position("device"), from_tensors) {
@@ -371,7 +371,7 @@ impl Trace {
         Ok(node)
     }
 
-    /// Records a call that is not an op; `result` is what it gives.
+    /// Records a call that is not an op, with its `result`.
     pub(crate) fn record_call(
         &mut self,
         target: Target,
@@ -387,7 +387,7 @@ impl Trace {
         Ok(())
     }
 
-    /// As `record_call`, for a call that gives a tuple, parts of which may be absent.
+    /// As `record_call`, for a call that returns a tuple, parts of which may be absent.
     pub(crate) fn record_tuple(
         &mut self,
         target: Target,
@@ -422,7 +422,7 @@ impl Trace {
                 self.module.attributes.set(&name, Attribute::Graph(Arc::clone(g)));
                 self.module.graph.get_attr(&name).into()
             }
-            other => return Err(Error::Value(format!("{} cannot be written down", other.kind()))),
+            other => return Err(Error::Value(format!("{} cannot be recorded", other.kind()))),
         })
     }
 
@@ -447,7 +447,7 @@ impl Trace {
         self.bind(tensor, item);
     }
 
-    /// Lets go of all tensors; what is still alive afterwards somebody else holds.
+    /// Drops all tensors; what is still alive afterwards is held elsewhere.
     pub fn release(&mut self) -> Vec<(WeakTensor, NodeId)> {
         let outlines = self.outlines.drain(..);
         let outlines =
@@ -519,18 +519,18 @@ impl Trace {
                 dispatch::MemoryFormat::ChannelsLast => MemoryFormat::ChannelsLast,
                 dispatch::MemoryFormat::Preserve => MemoryFormat::Preserve,
             }),
-            other => return Err(Error::Value(format!("{} cannot be written down", other.kind()))),
+            other => return Err(Error::Value(format!("{} cannot be recorded", other.kind()))),
         })
     }
 }
 
-/// A tensor like `t`, without memory and history; it wants gradients if `t` does.
+/// A meta tensor like `t`, without history; it requires grad if `t` does.
 pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
     Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad())
 }
 
-/// Whether running the graph draws random numbers.
+/// Whether running the graph uses the random generator.
 fn draws(module: &GraphModule) -> bool {
     let graph = &module.graph;
     graph.nodes().any(|n| graph[n].draws()) || module.subgraphs().any(|(_, g)| draws(g))

@@ -28,7 +28,7 @@ use crate::signature::{GraphSignature, InputKind, OutputKind, SpecArg};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What is wrong, and where.
+/// A violation and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}node %{node}: {message}", if .graph.is_empty() { String::new() } else { format!("in {}, ", .graph) })]
 pub struct Violation {
@@ -36,7 +36,7 @@ pub struct Violation {
     pub graph: String,
     /// The node.
     pub node: String,
-    /// Which rule it breaks.
+    /// The violated rule.
     pub message: String,
 }
 
@@ -143,7 +143,10 @@ fn check_nodes(module: &GraphModule, dialect: Dialect) -> Result<(), Violation> 
         match node.kind() {
             Kind::CallModule(_) | Kind::CallMethod(_) => return fail(name, "programs call functions only"),
             Kind::GetAttr(path) if module.subgraph(path).is_none() => {
-                return fail(name, format!("reads {path}, which is no sub-graph; constants are inputs of a program"));
+                return fail(
+                    name,
+                    format!("reads {path}, which is not a sub-graph; constants are inputs of a program"),
+                );
             }
             Kind::Placeholder(_) | Kind::CallFunction(_) if node.meta().val.is_none() => {
                 return fail(name, "has no abstract value (`val`)");
@@ -234,7 +237,7 @@ fn check_state(program: &ExportedProgram, signature: &GraphSignature) -> Result<
         };
         if !ok {
             let target = spec.kind.target().map_or("", |t| t);
-            return fail(spec.arg.name(), format!("{} of {target}, which is no input", spec.kind.name()));
+            return fail(spec.arg.name(), format!("{} of {target}, which is not an input", spec.kind.name()));
         }
     }
     Ok(())

@@ -127,7 +127,7 @@ fn check(row: &Row, op: Op, kept: &HashSet<String>) -> std::result::Result<(), S
 }
 
 /// Whether a row is none of this test's business: it writes its arguments (functionalize is tested elsewhere), gives numbers
-/// that are no tensors, or needs numbers of tensors, which no export has.
+/// that are not tensors, or needs numbers of tensors, which no export has.
 fn is_elsewhere(row: &Row, op: Op) -> bool {
     let name = op.name().trim_start_matches("aten::");
     let reads = [

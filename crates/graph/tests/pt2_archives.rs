@@ -31,7 +31,7 @@ fn json(archive: &Archive, end: &str) -> serde_json::Value {
 #[test]
 fn programs_are_written_as_they_were_read() {
     for path in programs() {
-        // The reference itself cannot load a region without results; it is left out when written.
+        // PyTorch itself cannot load a region without results; it is left out when written.
         if path.ends_with("setgrad_edges/model.pt2") {
             continue;
         }

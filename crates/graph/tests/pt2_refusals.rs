@@ -102,9 +102,9 @@ fn changed_programs_are_refused() {
         (set(node("/inputs/0/arg"), json!({})), "models/model.json"),
         (set(node("/inputs/0/arg"), json!({"as_tomato": 1})), "unknown variant `as_tomato`"),
         (set(node("/inputs/0/arg"), json!({"as_int": "one"})), "invalid type"),
-        (set(node("/inputs/0/kind"), json!(7)), "7 is no kind of argument"),
-        (set("/graph_module/graph/tensor_values/linear/dtype", json!(99)), "99 is no element type"),
-        (set("/graph_module/graph/tensor_values/linear/layout", json!(0)), "0 is no layout"),
+        (set(node("/inputs/0/kind"), json!(7)), "7 is not a kind of argument"),
+        (set("/graph_module/graph/tensor_values/linear/dtype", json!(99)), "99 is not a known element type"),
+        (set("/graph_module/graph/tensor_values/linear/layout", json!(0)), "0 is not a known layout"),
         (set("/graph_module/graph/tensor_values/linear/sizes/0", json!({"as_int": -4})), "a negative size"),
         // Names and nodes.
         (set(node("/target"), json!("torch.ops.aten.tomato.default")), "aten.tomato.default (%linear)"),
@@ -120,22 +120,22 @@ fn changed_programs_are_refused() {
         (set(node("/outputs/0"), json!({"as_tensor": {"name": "tomato"}})), "nothing is known of the value \"tomato\""),
         (
             set(node("/target"), json!("torch.ops.aten.re\u{1b}[31mlu.default")),
-            "\\u{1b}[31mlu.default\" is no name of an op",
+            "\\u{1b}[31mlu.default\" is not a name of an op",
         ),
-        (set(node("/target"), json!("torch.ops.aten.relu.default\nerror: x")), "is no name of an op"),
+        (set(node("/target"), json!("torch.ops.aten.relu.default\nerror: x")), "is not a name of an op"),
         (
             json_edit(MODEL, |v| {
                 let graph = v.pointer_mut("/graph_module/graph").unwrap();
                 graph["tensor_values"]["a b\n"] = graph["tensor_values"]["linear"].clone();
                 graph["nodes"][0]["outputs"][0] = json!({"as_tensor": {"name": "a b\n"}});
             }),
-            "\"a b\\n\" is no name: letters, digits and underscores are expected",
+            "\"a b\\n\" is not a name: letters, digits and underscores are expected",
         ),
         (
             json_edit(MODEL, |v| {
                 v.pointer_mut(NODE).unwrap()["inputs"][2] = json!({"name": "a b", "arg": {"as_none": true}, "kind": 2})
             }),
-            "\"a b\" is no name",
+            "\"a b\" is not a name",
         ),
         (set(node("/inputs/2/name"), json!("tomato")), ""), // by position: the name does not matter
         (
@@ -175,7 +175,7 @@ fn changed_programs_are_refused() {
         ),
         (
             set("/graph_module/signature/output_specs/0/user_output/arg", json!({"as_tensor": {"name": "other"}})),
-            "\"other\", which is no value",
+            "\"other\", which is not a value",
         ),
         (set("/graph_module/graph/tensor_values/p_0_weight/sizes/0", json!({"as_int": 17})), "the graph expects"),
         // Symbols.
@@ -222,7 +222,7 @@ fn changed_programs_are_refused() {
         match (ExportedProgram::from_bytes(archive(&changed)), *reason) {
             (Ok(_), "") => {}
             (Ok(_), reason) => wrong.push(format!("case {k}: {reason:?} was expected, it was accepted")),
-            (Err(e), "") => wrong.push(format!("case {k} is no fault: {e}")),
+            (Err(e), "") => wrong.push(format!("case {k} is not a fault: {e}")),
             (Err(e), reason) if e.to_string().contains(reason) => {}
             (Err(e), reason) => wrong.push(format!("case {k}: {reason:?} was expected: {e}")),
         }

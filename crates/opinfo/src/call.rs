@@ -48,7 +48,7 @@ pub struct Call {
     pub op: Op,
     /// One value per argument of the schema.
     pub args: Vec<Value>,
-    /// The tensors that want gradients, in the order of the row's gradients.
+    /// The tensors that require grad, in the order of the row's gradients.
     pub leaves: Vec<Tensor>,
 }
 
@@ -192,7 +192,7 @@ impl Builder {
 }
 
 impl Call {
-    /// The call of a row. With `grad`, tensors that want gradients say so.
+    /// The call of a row. With `grad`, tensors that require grad say so.
     pub fn new(op: Op, row: &Row, place: Place, grad: bool) -> Outcome<Call> {
         let schema = op.schema();
         let mut builder = Builder { place, grad, leaves: Vec::new() };

@@ -156,7 +156,7 @@ fn copied(mut call: Call) -> Result<Call> {
     Ok(call)
 }
 
-/// Σ seed·result, as a function of the tensors that want gradients.
+/// Σ seed·result, as a function of the tensors that require grad.
 fn weighted<'a>(call: &'a Call, row: &'a Row) -> impl Fn(&Vec<Tensor>) -> Result<Tensor> + 'a {
     move |leaves| {
         let out = flatten(copied(call.with_leaves(leaves))?.run()?);

@@ -103,16 +103,16 @@ impl Groups {
         found
     }
 
-    /// Along the order, each node without a group takes the one that is common to its neighbours.
+    /// Along the order, each node without a group takes the one that is common to its neighbors.
     fn spread<'a>(
         &self,
         known: &[Option<usize>],
-        neighbours: &[Vec<usize>],
+        neighbors: &[Vec<usize>],
         order: impl Iterator<Item = &'a usize>,
     ) -> Vec<Option<usize>> {
         let mut found = known.to_vec();
         for &n in order {
-            let groups = neighbours[n].iter().filter_map(|&m| found[m]);
+            let groups = neighbors[n].iter().filter_map(|&m| found[m]);
             found[n] = known[n].or_else(|| groups.reduce(|a, b| self.common(a, b)));
         }
         found

@@ -1,7 +1,7 @@
 //! Graphs to look at: an exported program, or the history of a tensor, as one page that needs nothing but a browser.
 //!
 //! `program` and `history` say what there is to draw (`drawing`), `grouping` finds the modules, `layout` decides in which
-//! row and in which order everything stands, `page` writes it down. Where exactly a row lies depends on which modules are
+//! row and in which order everything stands, `page` writes it. Where exactly a row lies depends on which modules are
 //! open, so that part, and only that, is left to the page's script.
 //!
 //! This crate reads graphs and writes text: it runs nothing, opens no file and prints nothing. The time it takes is linear

@@ -41,7 +41,7 @@ fn non_self(view: &FunctionSchema) -> Check<impl Iterator<Item = &Argument>> {
     let mut arguments = view.arguments.flat_all();
     match arguments.next() {
         Some(first) if first.ty == Type::TENSOR => Ok(arguments),
-        _ => Err(Refusal::new(Kind::ViewArgument, format!("the first argument of `{view}` is no tensor"))),
+        _ => Err(Refusal::new(Kind::ViewArgument, format!("the first argument of `{view}` is not a tensor"))),
     }
 }
 

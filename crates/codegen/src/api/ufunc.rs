@@ -27,7 +27,7 @@ pub fn ufunc_arguments(functional: &FunctionSchema, compute: &CType) -> Check<Ve
     functional.arguments.flat_non_out().map(one).collect()
 }
 
-/// Arguments of the stub that selects a kernel: everything that is no tensor.
+/// Arguments of the stub that selects a kernel: everything that is not a tensor.
 pub fn stub_arguments(out: &FunctionSchema) -> Check<Vec<Binding>> {
     out.arguments.flat_non_out().filter(|a| !a.ty.is_tensor_like()).map(structured::argument).collect()
 }

@@ -1,5 +1,5 @@
 //! Whether a Rust formula can be an expression at all, without a parser of Rust: brackets match, and operands and
-//! operators take turns. What passes may still be refused by the compiler; what is refused here is no expression.
+//! operators take turns. What passes may still be refused by the compiler; what is refused here is not an expression.
 
 use crate::formula::tokens::{Lexed, TokenKind};
 

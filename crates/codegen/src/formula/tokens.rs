@@ -1,4 +1,4 @@
-//! The strict reading: identifiers are tokens, and the name of a method or a path is no use of a variable.
+//! The strict reading: identifiers are tokens, and the name of a method or a path is not a use of a variable.
 //!
 //! One lexer serves C++ and Rust formulas. Text is never printed from tokens: changes are spliced into the
 //! original, so everything that is not changed stays as it was written.

@@ -105,7 +105,7 @@ fn names_of_key(formula: &Formula<'_>, context: &Context<'_>, report: &mut Repor
     for name in formula.names.iter().skip(1) {
         let known = if formula.is_forward { is_output(name) } else { context.arguments.contains(name) };
         if !known {
-            let message = format!("`{name}` is no argument or output");
+            let message = format!("`{name}` is not an argument or output");
             report.add(Hazard::UnknownName, formula.line, context.entry, message);
         }
     }

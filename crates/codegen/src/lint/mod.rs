@@ -41,7 +41,7 @@ hazards! {
     MethodIsArgument "method_is_argument" "A method or path has the name of an argument, which is saved for it."
     ForeachPlainText "foreach_plain_text" "A foreach operator's formula is made by replacing text inside longer words."
     EntryReplaced "entry_replaced" "A later entry for the same function replaces this one."
-    UnknownName "unknown_name" "A name in a key, after the first, is no argument or output."
+    UnknownName "unknown_name" "A name in a key, after the first, is not an argument or output."
     MemoryFormatNotSaved "memory_format_not_saved" "`memory_format` beside tensor options is never saved."
     TangentModified "tangent_modified" "A generated functional operator would modify the tangent in place."
     ForeachInplaceMethod "foreach_inplace_method" "An in-place method in the forward formula of a foreach reference."

@@ -63,7 +63,7 @@ pub(super) fn check_info(info: &DifferentiabilityInfo) -> Result<(), Refusal> {
     for d in &info.derivatives {
         let no_tensor = |name: &&String| !arguments().any(|a| a.name == **name && a.ty.is_tensor_like());
         if let Some(name) = d.var_names.iter().find(no_tensor) {
-            let message = format!("`{name}` is no tensor argument, so it has no derivative");
+            let message = format!("`{name}` is not a tensor argument, so it has no derivative");
             return Err(Refusal::new(Kind::EmitUnknownVar, message).on(d.line));
         }
     }

@@ -221,7 +221,7 @@ fn implementation(fields: &mut Fields<'_>) -> Check<Implementation> {
         _ => return refuse(Kind::ImplementationUnclear, format!("more than one implementation: keep {ONE}")),
     };
     match one.paths().into_iter().find(|path| !path.split("::").all(is_ident)) {
-        Some(path) => refuse(Kind::FieldValue, format!("`{path}` is no path of a Rust function")),
+        Some(path) => refuse(Kind::FieldValue, format!("`{path}` is not a path of a Rust function")),
         None => Ok(one),
     }
 }

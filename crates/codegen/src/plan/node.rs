@@ -96,7 +96,10 @@ fn storage(
 fn step(derivative: &Derivative, info: &DifferentiabilityInfo) -> Result<Step, Refusal> {
     let position = |name: &String| {
         info.args_with_derivatives.iter().position(|a| a.name == *name).ok_or_else(|| {
-            Refusal::new(Kind::EmitUnknownVar, format!("`{name}` has a formula but is no argument of `{}`", info.name))
+            Refusal::new(
+                Kind::EmitUnknownVar,
+                format!("`{name}` has a formula but is not an argument of `{}`", info.name),
+            )
         })
     };
     let inputs = derivative.var_names.iter().map(position).collect::<Result<Vec<_>, _>>()?;

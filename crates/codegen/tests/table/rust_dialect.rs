@@ -39,7 +39,7 @@ fn saved_attributes() {
             "`(more_args_sizes; ::std::vector<::std::vector<c10::SymInt>>; more.iter().map(|t| t.sym_sizes()).collect()), (more_args_scalartypes; ::std::vector<at::ScalarType>; more.iter().map(|t| t.dtype()).collect())`"),
         // Only tensors have such parts.
         ("g(grad, dim.numel())", "g(grad, dim.numel())", "`(dim; int64_t; dim)`"),
-        // A method called like an argument is no use of it, and neither is a word in a string.
+        // A method called like an argument is not a use of it, and neither is a word in a string.
         ("grad.sum(grad.dim())", "grad.sum(grad.dim())", "none"),
         ("not_implemented(\"other\")", "not_implemented(\"other\")", "none"),
         ("g(grad, 0..dim)", "g(grad, 0..dim)", "`(dim; int64_t; dim)`"),

@@ -303,7 +303,7 @@ impl ProgramModule {
                 _ => {}
             }
         }
-        // Buffers never want gradients, whatever was written into them.
+        // Buffers never require grad, whatever was written into them.
         for buffer in self.buffers.values().map(Buffer::get).filter(Tensor::requires_grad) {
             buffer.try_detach_()?;
         }

@@ -184,7 +184,7 @@ impl Places {
         Ok((Places(places), symbols))
     }
 
-    /// A tensor without memory like input `i`, at other values of the symbols.
+    /// A meta tensor like input `i`, at other values of the symbols.
     pub(crate) fn outline(&self, i: usize, input: &Tensor, symbols: &[i64], name: &str) -> Result<Tensor> {
         let layout = input.layout();
         let mut sizes = layout.sizes().to_vec();

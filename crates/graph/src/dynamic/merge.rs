@@ -217,7 +217,8 @@ impl Level<'_> {
             let odd = there.iter().position(|v| v != here).unwrap_or(0);
             let values = (*here, there);
             let fitted = self.merge.fit(&values);
-            let size = fitted.ok_or_else(|| (odd, format!("{} is no simple function of the sizes", list(&values))))?;
+            let size =
+                fitted.ok_or_else(|| (odd, format!("{} is not a simple function of the sizes", list(&values))))?;
             return self.size(&size).map_err(|message| (odd, message));
         }
         let items = |a: &Argument| match a {
@@ -330,7 +331,7 @@ impl Level<'_> {
             Val::SymInt(s) => {
                 let there: Option<Vec<i64>> = others.iter().map(|v| size_hint(v)).collect();
                 let fitted = s.hint().zip(there).and_then(|v| self.merge.fit(&v));
-                Val::SymInt(self.merge.symbolic(&fitted.ok_or((0, "its value is no function of the sizes".into()))?))
+                Val::SymInt(self.merge.symbolic(&fitted.ok_or((0, "its value is not a function of the sizes".into()))?))
             }
             Val::Tuple(items) | Val::List(items) => {
                 let mut merged = Vec::with_capacity(items.len());
@@ -368,7 +369,7 @@ impl Level<'_> {
             let values = everywhere(base, others, |m| m.sizes[dim].hint()).ok_or_else(missing)?;
             let odd = values.1.iter().position(|v| *v != values.0).unwrap_or(0);
             let size = self.merge.fit(&values).ok_or_else(|| {
-                (odd, format!("its size {dim} is {}, which is no simple function of the sizes", list(&values)))
+                (odd, format!("its size {dim} is {}, which is not a simple function of the sizes", list(&values)))
             })?;
             merged.sizes[dim] = self.merge.symbolic(&size);
             sizes.push(size);
@@ -395,7 +396,7 @@ impl Level<'_> {
             });
             let odd = values.1.iter().position(|v| *v != values.0).unwrap_or(0);
             let stride = product.or_else(|| self.merge.fit_where(&values, &counts)).ok_or_else(|| {
-                (odd, format!("its stride {dim} is {}, which is no simple function of the sizes", list(&values)))
+                (odd, format!("its stride {dim} is {}, which is not a simple function of the sizes", list(&values)))
             })?;
             merged.strides[dim] = self.merge.symbolic(&stride);
             strides[dim] = Some(stride);

@@ -1,4 +1,4 @@
-//! sizes_at: runs a graph without memory and reads the sizes of values inside it.
+//! sizes_at: runs a graph on meta tensors and reads the sizes of values inside it.
 
 use crate::error::Result;
 use crate::interpret::{Call, NodeRunner, Value, outline_cond, run_module};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Sizes of nodes.
 pub type Sizes = HashMap<NodeId, Vec<i64>>;
 
-/// Runs a graph on inputs without memory, each call by `runner`, and keeps the sizes of the nodes that are `wanted`.
+/// Runs a graph on meta inputs, each call by `runner`, and keeps the sizes of the nodes that are `wanted`.
 pub fn sizes_at(
     runner: &mut dyn NodeRunner,
     module: &GraphModule,

@@ -1,4 +1,4 @@
-//! Passes that run a program without memory, on programs whose sizes vary: the pass runs at several sizes, and what comes
+//! Passes that run a program on meta tensors, on programs whose sizes vary: the pass runs at several sizes, and what comes
 //! out becomes one program over the same symbols.
 
 use super::{Sample, Symbol, merge, remainders};

@@ -1,11 +1,11 @@
-//! remainders: how many neighbours of a size have to be looked at before a quotient is known.
+//! remainders: how many neighbors of a size have to be looked at before a quotient is known.
 
 use crate::ir::{Expr, GraphModule, Head, SymInt, Val};
 
-/// How many neighbours of a size are tried at most.
+/// How many neighbors of a size are tried at most.
 const MAX_REMAINDERS: i64 = 64;
 
-/// The largest number that sizes in a graph are divided by, if not so many neighbours were looked at yet: `(s + 1) / 4` and
+/// The largest number that sizes in a graph are divided by, if not so many neighbors were looked at yet: `(s + 1) / 4` and
 /// `(s + 2) / 4` differ for one of four sizes.
 pub(crate) fn remainders(module: &GraphModule, looked_at: i64) -> Option<i64> {
     Some(largest_divisor(module).min(MAX_REMAINDERS)).filter(|divisor| *divisor > looked_at)

@@ -23,7 +23,7 @@ pub(crate) struct TraceLayer {
     regions: bool,
 }
 
-/// How a function is left whose trial has failed; unwinding so tells nobody.
+/// How a function whose trial has failed is left; this unwinding is silent.
 struct Failed;
 
 impl TraceLayer {
@@ -51,7 +51,7 @@ impl TraceLayer {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a call that is not an op; `result` is what it gives.
+    /// Records a call that is not an op, with its `result`.
     pub(crate) fn call_node(
         &self,
         target: Target,

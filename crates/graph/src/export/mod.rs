@@ -1,6 +1,6 @@
 //! Export: runs a Rust function on meta tensors and keeps what it did as a program.
 //!
-//! Every op the function calls passes through the dispatcher, where a layer writes it down; grad-mode changes and
+//! Every op the function calls passes through the dispatcher, where a layer records it; grad-mode changes and
 //! autocast blocks become regions. The function must not read values of its inputs: such a read has no answer here and is
 //! refused by the op. Sizes are those of the example inputs, but for those declared to vary ([`Dim`]): for these the
 //! function is run at other sizes too, and must do the same there (`vary`).

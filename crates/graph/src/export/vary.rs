@@ -108,7 +108,7 @@ impl Trials<'_> {
         })
     }
 
-    /// The op of the first trace that comes after so many nodes.
+    /// The op of the first trace after this many nodes.
     fn node(&self, reached: usize) -> String {
         let graph = &self.base.module.graph;
         let is_op = |n: &_| matches!(graph[*n].kind(), Kind::CallFunction(t) if t.overload().is_some());

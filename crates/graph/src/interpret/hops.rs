@@ -15,7 +15,7 @@ fn wrong(hop: &Hop, message: impl std::fmt::Display) -> Error {
 pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -> Result<Value> {
     match (hop, args) {
         (Hop::WrapWithSetGradEnabled, [Value::Scalar(Scalar::Bool(on)), body, operands @ ..]) => {
-            // Restored also when the body fails, which the reference does not do (R6).
+            // Restored also when the body fails, which PyTorch does not do (R6).
             let _mode = set_grad_enabled(*on).scoped();
             run_module(runner, body.graph()?, operands)
         }
@@ -110,7 +110,7 @@ pub(crate) fn owned(result: Value, operands: &Value) -> Result<Value> {
     Ok(Value::List(items.into_iter().map(&mut one).collect::<Result<_>>()?))
 }
 
-/// Makes a result depend on every operand that wants gradients: those that the body did not use get zeros, as if the other
+/// Makes a result depend on every operand that requires grad: those that the body did not use get zeros, as if the other
 /// side of a conditional had been added with weight zero. Costs nothing but the nodes: what is added is the sum of no elements.
 pub(crate) fn attach(result: Value, operands: &Value) -> Result<Value> {
     if !is_grad_enabled() {

@@ -1,4 +1,4 @@
-//! The interpreter: runs a graph node by node on real tensors, or on tensors without memory.
+//! The interpreter: runs a graph node by node on real tensors, or on meta tensors.
 //!
 //! Values are dropped after their last use. Grad mode is a property of the frame: a marker in a graph ends with it, also
 //! when a node fails. What a node does can be replaced ([`NodeRunner`]). Linear in nodes and references.

@@ -1,13 +1,13 @@
-//! Running without memory: every value gets its sizes, strides and dtype, and nothing is computed.
+//! Running on meta tensors: every value gets its sizes, strides and dtype, and nothing is computed.
 //!
-//! No side of a conditional can be chosen then: both run, and what they give must be alike.
+//! No side of a conditional can be chosen then: both run, and their results must match.
 
 use super::{Call, NodeRunner, Value, attach, run_call, run_module};
 use crate::error::{Error, Result};
 use crate::ir::{Hop, Kind, Target};
 use firebrand_core::{Device, Spec, Tensor};
 
-/// Runs nodes on tensors without memory.
+/// Runs nodes on meta tensors.
 #[derive(Default)]
 pub struct Outlined;
 
@@ -24,7 +24,7 @@ impl NodeRunner for Outlined {
     }
 }
 
-/// What a conditional gives whose predicate has no memory; none if the call is no such conditional. Both sides run through
+/// The result of a conditional whose predicate is a meta tensor; `None` for other calls. Both sides run through
 /// `runner`.
 pub fn outline_cond(runner: &mut dyn NodeRunner, call: &Call<'_>) -> Option<Result<Value>> {
     let Kind::CallFunction(Target::Hop(Hop::Cond)) = call.module.graph[call.node].kind() else { return None };
@@ -40,7 +40,7 @@ fn both(runner: &mut dyn NodeRunner, yes: &Value, no: &Value, operands: &Value) 
     let (first, second) = (first.items()?, second.items()?);
     if first.len() != second.len() {
         let (a, b) = (first.len(), second.len());
-        return Err(Error::Value(format!("the sides of cond return {a} and {b} values; they must be alike")));
+        return Err(Error::Value(format!("the sides of cond return {a} and {b} values; they must match")));
     }
     let one = |(a, b): (&Value, &Value)| match (a, b) {
         (Value::Tensor(a), Value::Tensor(b)) => Ok(Value::Tensor(like_both(a, b)?)),

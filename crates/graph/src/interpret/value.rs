@@ -12,7 +12,7 @@ pub enum Value {
     Tensor(Tensor),
     /// A number, which keeps its kind.
     Scalar(Scalar),
-    /// Several values; tuples and lists alike.
+    /// Several values: a tuple or a list.
     List(Vec<Value>),
     /// A map with string keys.
     Dict(Vec<(Name, Value)>),

@@ -34,13 +34,13 @@ impl Graph {
         self.node_mut(id).kind = kind;
     }
 
-    /// Gives a node other positional arguments. Its references are made anew.
+    /// Replaces a node's positional arguments and its references.
     pub fn set_args(&mut self, id: NodeId, args: impl Into<Box<[Argument]>>) {
         let kwargs = std::mem::take(&mut self.node_mut(id).kwargs);
         self.set_arguments(id, args, kwargs);
     }
 
-    /// Gives a node other arguments. Its references are made anew.
+    /// Replaces a node's arguments and its references.
     pub fn set_arguments(
         &mut self,
         id: NodeId,
@@ -66,7 +66,7 @@ impl Graph {
         self[id].name().clone()
     }
 
-    /// Gives nodes exactly these names and forgets all names no node has any more: for passes that name everything anew.
+    /// Renames nodes to exactly these names and forgets unused names: for passes that rename everything.
     pub(crate) fn set_names(&mut self, names: impl IntoIterator<Item = (NodeId, Name)>) {
         for (id, name) in names {
             self.node_mut(id).name = name;
@@ -78,7 +78,7 @@ impl Graph {
         self.set_namespace(space);
     }
 
-    /// Erases a node that nobody uses. Says whether it did: erasing twice is harmless.
+    /// Erases an unused node. Returns whether it did: erasing twice is harmless.
     pub fn erase(&mut self, id: NodeId) -> Result<bool> {
         let index = self.own(id, "erase it")?;
         let node = &self[id];

@@ -3,7 +3,7 @@
 //! List order is execution order. Nodes live in an arena and are named by dense ids that are never reused; order is a
 //! doubly linked list over the arena, so insertion and erasure take constant time anywhere. Who uses a node is a linked
 //! list too: one link per (value, user) pair, so a value with a million users loses one of them in constant time.
-//! Users are kept in the order in which the reference was made; assigning new arguments makes its references anew.
+//! Users are kept in the order in which the references were made; assigning new arguments renews a node's references.
 //!
 //! The graph does not check itself: `verify` does. It knows no attribute values: those belong to the module.
 
@@ -340,7 +340,7 @@ impl Graph {
         self.names = OnceLock::from(Box::new(names));
     }
 
-    /// A name nobody had, and nobody will get.
+    /// A name that is unused and stays reserved.
     pub fn create_name(&mut self, candidate: &str) -> Name {
         self.names_mut().create_name(candidate)
     }

@@ -34,7 +34,7 @@ pub enum Val {
     SymInt(SymInt),
     /// A symbolic float.
     SymFloat(SymFloat),
-    /// A symbolic truth value.
+    /// A symbolic bool.
     SymBool(SymBool),
     /// A plain constant; never holds a node.
     Constant(Argument),
@@ -42,12 +42,12 @@ pub enum Val {
     Tuple(Arc<[Val]>),
     /// A list of values.
     List(Arc<[Val]>),
-    /// An object of a class that only the reference can make.
+    /// An object of a class that only PyTorch can construct.
     CustomObj {
         /// The class.
         class_fqn: Name,
     },
-    /// What orders side effects.
+    /// A token that orders side effects.
     Token,
 }
 
@@ -87,7 +87,7 @@ pub enum Symbolic<T> {
 pub type SymInt = Symbolic<i64>;
 /// A symbolic float.
 pub type SymFloat = Symbolic<f64>;
-/// A symbolic truth value.
+/// A symbolic bool.
 pub type SymBool = Symbolic<bool>;
 
 impl<T: Copy> Symbolic<T> {
@@ -159,12 +159,12 @@ impl TensorMeta {
         }
     }
 
-    /// What is known of this tensor; a tensor without memory counts as one on the processor.
+    /// What is known of this tensor; a meta tensor counts as one on the processor.
     pub fn of(tensor: &firebrand_core::Tensor) -> TensorMeta {
         let known = |v: &[usize]| v.iter().map(|&s| Symbolic::Known(s as i64)).collect();
         TensorMeta {
             dtype: tensor.dtype().into(),
-            // Not `shape()`: writing a tensor down is no read of its sizes by the function that is captured.
+            // Not `shape()`: recording a tensor is not a read of its sizes by the captured function.
             sizes: known(tensor.layout().sizes()),
             strides: known(tensor.layout().strides()),
             storage_offset: Symbolic::Known(tensor.storage_offset() as i64),

@@ -28,7 +28,7 @@ pub enum Attribute {
     Graph(Arc<GraphModule>),
     /// A module without a graph: it only holds others.
     Module(Box<Attributes>),
-    /// An object of a class that only the reference can make; kept by name.
+    /// An object of a class that only PyTorch can construct; kept by name.
     Object {
         /// The class.
         class_fqn: Name,

@@ -2,7 +2,7 @@
 //!
 //! The text form is the printed constructor tree that archives hold: `Add(Symbol('s0', integer=True), Integer(1))`.
 //! It is parsed to a tree of bounded depth and never evaluated as code. Printing a parsed expression gives the same
-//! text back. Nothing is simplified: two expressions are equal when they are written alike.
+//! text back. Nothing is simplified: two expressions are equal when they print the same.
 
 use super::Name;
 use crate::error::{Error, Result};

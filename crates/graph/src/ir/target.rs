@@ -160,7 +160,7 @@ named! {
 }
 
 named! {
-    /// A plain function: what takes tuples apart, changes modes, and computes with symbolic numbers.
+    /// A plain function: unpacks tuples, changes modes, or computes with symbolic numbers.
     ///
     /// Names are those of the text form: `operator.getitem`, `torch._set_grad_enabled`, `torch.sym_max`, `math.trunc`.
     Function {

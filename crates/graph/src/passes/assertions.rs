@@ -17,7 +17,7 @@ const REMOVED: &[Op] = &[
     Op::_ASSERT_TENSOR_METADATA,
 ];
 
-/// Erases assertions nobody uses. What they compared stays until dead code elimination.
+/// Erases unused assertions. What they compared stays until dead code elimination.
 pub fn remove_runtime_assertions(program: &ExportedProgram, _: &Context) -> Result<(ExportedProgram, Report)> {
     rewrite_all(program, |module| {
         let graph = &mut module.graph;

@@ -22,7 +22,7 @@ fn merge(module: &mut GraphModule) -> Result<usize> {
     if !module.graph.nodes().filter(inner).all(pure) {
         return Ok(0);
     }
-    // Two calls are equal when they print alike but for their own name.
+    // Two calls are equal when they print the same apart from their own name.
     let mut seen: HashMap<String, NodeId> = HashMap::new();
     let order: Vec<NodeId> = module.graph.nodes().collect();
     let mut merged = 0;

@@ -1,4 +1,4 @@
-//! constant_fold: computes now what depends on constants only.
+//! constant_fold: evaluates what depends on constants only.
 //!
 //! A folded value becomes a buffer `_frozen_param<i>`, read where it was computed. Random ops, constructors without a
 //! tensor and ops with effects stay. Values that only feed other folded values are not kept. What would take far more
@@ -130,7 +130,7 @@ fn freeze(module: &mut GraphModule, n: NodeId, tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Erases reads nobody uses, and attributes nobody reads any more; returns how many reads.
+/// Erases unused reads and attributes; returns the number of reads.
 fn forget_unread(module: &mut GraphModule) -> Result<usize> {
     let dead = sweep(module)?;
     let reads =

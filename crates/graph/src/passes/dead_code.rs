@@ -1,4 +1,4 @@
-//! eliminate_dead_code: erases pure nodes that nobody uses, backwards, here and in every sub-graph.
+//! eliminate_dead_code: erases unused pure nodes, backwards, here and in every sub-graph.
 
 use super::nested::rewrite_all;
 use super::purity::is_impure;

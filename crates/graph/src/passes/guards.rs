@@ -49,7 +49,7 @@ pub fn insert_conversion_guards_pass(program: &ExportedProgram, _: &Context) -> 
     })
 }
 
-/// Inserts one check before a node; a value that is no tensor of known type has nothing to check.
+/// Inserts one check before a node; a value that is not a tensor of known type has nothing to check.
 fn assert_metadata(graph: &mut Graph, before: NodeId, tensor: NodeId) {
     let Some(Val::Tensor(meta)) = graph[tensor].meta().val.clone() else { return };
     let kwargs: [(Name, Argument); 3] = [

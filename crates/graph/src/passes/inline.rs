@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 const PASS: &str = "node_inline_";
 
-/// Inlines a `call_module` node and deletes sub-modules nobody names any more. The sub-module itself is copied, so
+/// Inlines a `call_module` node and deletes unused sub-modules. The sub-module itself is copied, so
 /// another call of it still works.
 pub fn node_inline_(module: &mut GraphModule, call: NodeId) -> Result<()> {
     inline_call(module, call, &mut FreeNames::default())?;

@@ -1,7 +1,7 @@
 //! Passes: pure functions from program to program.
 //!
 //! A pass takes a program and a [`Context`] and returns a new program with a [`Report`]; its input is never changed. By
-//! default a pass keeps the meaning of the program, gradients included; `compat` reproduces what the reference does,
+//! default a pass keeps the meaning of the program, gradients included; `compat` reproduces what PyTorch does,
 //! quirk by quirk (docs/behaviour/graph-and-passes.md §12). Debug builds verify the result of every pass.
 
 mod assertions;
@@ -55,9 +55,9 @@ use crate::program::ExportedProgram;
 /// What a pass may need to know besides the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
-    /// Whether recording is on where the program is called.
+    /// Grad mode at the call.
     pub ambient_grad: bool,
-    /// Whether to reproduce the reference's quirks.
+    /// Whether to reproduce PyTorch's quirks.
     pub compat: bool,
 }
 
@@ -70,14 +70,14 @@ impl Default for Context {
 /// What a pass did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whether the program is another one.
+    /// Whether the program changed.
     pub changed: bool,
-    /// How many nodes or places it rewrote.
+    /// Number of rewritten nodes or places.
     pub rewrites: usize,
 }
 
 impl Report {
-    /// That this many places were rewritten.
+    /// A report of this many rewrites.
     pub fn of(rewrites: usize) -> Report {
         Report { changed: rewrites > 0, rewrites }
     }
@@ -88,11 +88,11 @@ pub type PassFn = fn(&ExportedProgram, &Context) -> Result<(ExportedProgram, Rep
 
 /// A pass by name.
 pub struct Pass {
-    /// The reference's name of it.
+    /// PyTorch's name.
     pub name: &'static str,
     /// A shorter name.
     pub alias: Option<&'static str>,
-    /// What it does, in a line.
+    /// One-line summary.
     pub summary: &'static str,
     /// Runs it.
     pub run: PassFn,
@@ -121,7 +121,7 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "constant_fold",
         alias: None,
-        summary: "computes now what depends on constants only",
+        summary: "evaluates what depends on constants only",
         run: constant_fold,
     },
     Pass {
@@ -139,37 +139,32 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "insert_conversion_guards_pass",
         alias: None,
-        summary: "checks what conversions are given",
+        summary: "inserts checks before conversions",
         run: insert_conversion_guards_pass,
     },
-    Pass {
-        name: "node_metadata_pass",
-        alias: None,
-        summary: "gives calls without an abstract value one",
-        run: node_metadata_pass,
-    },
+    Pass { name: "node_metadata_pass", alias: None, summary: "adds missing abstract values", run: node_metadata_pass },
     Pass {
         name: "remove_runtime_assertions",
         alias: None,
-        summary: "takes run-time assertions out",
+        summary: "removes run-time assertions",
         run: remove_runtime_assertions,
     },
     Pass {
         name: "replace_view_ops_with_view_copy_ops_pass",
         alias: None,
-        summary: "makes views copies",
+        summary: "replaces views with copies",
         run: replace_view_ops_with_view_copy_ops_pass,
     },
     Pass {
         name: "replace_quantized_ops_with_standard_ops",
         alias: None,
-        summary: "refuses quantized ops",
+        summary: "rejects quantized ops",
         run: replace_quantized_ops_with_standard_ops,
     },
     Pass {
         name: "placeholder_naming_pass",
         alias: None,
-        summary: "names inputs after what they stand for",
+        summary: "names inputs after their targets",
         run: placeholder_naming_pass,
     },
     Pass {
@@ -178,32 +173,37 @@ pub const PASSES: &[Pass] = &[
         summary: "records module calls and erases their markers",
         run: collect_tracepoints_pass,
     },
-    Pass {
-        name: "eliminate_dead_code",
-        alias: Some("dce"),
-        summary: "erases what nobody uses",
-        run: eliminate_dead_code,
-    },
+    Pass { name: "eliminate_dead_code", alias: Some("dce"), summary: "removes unused nodes", run: eliminate_dead_code },
     Pass {
         name: "eliminate_common_subexpressions",
         alias: Some("cse"),
-        summary: "computes once what is computed twice",
+        summary: "merges equal computations",
         run: eliminate_common_subexpressions,
     },
     Pass {
         name: "run_decompositions",
         alias: None,
-        summary: "takes layers apart into ops with kernels of their own",
+        summary: "decomposes composite ops into core ops",
         run: run_decompositions,
     },
     Pass {
         name: "functionalize",
         alias: None,
-        summary: "makes writes pure; new values of inputs are returned",
+        summary: "removes mutations; new values of inputs are returned",
         run: functionalize,
     },
-    Pass { name: "train_mode", alias: None, summary: "turns dropout and batch norm to training", run: train_mode },
-    Pass { name: "eval_mode", alias: None, summary: "turns dropout and batch norm to evaluation", run: eval_mode },
+    Pass {
+        name: "train_mode",
+        alias: None,
+        summary: "switches dropout and batch norm to training mode",
+        run: train_mode,
+    },
+    Pass {
+        name: "eval_mode",
+        alias: None,
+        summary: "switches dropout and batch norm to evaluation mode",
+        run: eval_mode,
+    },
 ];
 
 /// The pass with this name or alias.

@@ -1,7 +1,7 @@
 //! What is known of nodes that passes insert: their abstract value, and where they belong.
 //!
 //! As a hook ([`node_metadata_hook`]) it completes nodes when they are made; as a pass it gives every call of a program
-//! that has no value one. Values are computed by running the op on tensors without memory; where sizes are symbolic, or
+//! that has no value one. Values are computed by running the op on meta tensors; where sizes are symbolic, or
 //! the op is not of this build, the value stays unknown.
 
 use super::nested::rewrite_all;
@@ -89,7 +89,7 @@ fn abstract_value(graph: &Graph, node: NodeId) -> Option<Val> {
     result.as_ref().and_then(abstracted)
 }
 
-/// A value to compute with: a tensor without memory, or a number that is known.
+/// A value to compute with: a meta tensor, or a number that is known.
 fn concrete(val: Option<&Val>) -> Result<Value> {
     let unknown = || crate::Error::Value("its value is not known before it runs".to_string());
     match val.ok_or_else(unknown)? {

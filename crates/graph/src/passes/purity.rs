@@ -36,7 +36,7 @@ pub(super) fn is_random(node: &Node, op: &OpOverload) -> bool {
     value != Some(&Argument::Bool(false))
 }
 
-/// Whether a node must stay even if nobody uses it.
+/// Whether a node must stay even if it is unused.
 pub(super) fn is_impure(module: &GraphModule, node: &Node) -> bool {
     match node.kind() {
         Kind::Placeholder(_) | Kind::Output | Kind::CallMethod(_) => true,

@@ -17,7 +17,7 @@ pub(super) trait Regions {
     const PASS: &'static str;
     /// What a region becomes.
     const HOP: Hop;
-    /// The class of that op in the reference.
+    /// The class of that op in PyTorch.
     const CLASS: &'static str;
 
     /// Whether this node is a marker.
@@ -112,7 +112,7 @@ impl<R: Regions> Pass<R> {
             if !seen.insert(path.clone()) {
                 continue;
             }
-            // The mode in a body is that of its region; the reference judges by the outermost mode (R9).
+            // The mode in a body is that of its region; PyTorch judges by the outermost mode (R9).
             let inside = match graph.users(n).next() {
                 Some(user) if !self.context.compat => R::ambient_inside(&graph[user], ambient),
                 _ => ambient,
@@ -167,7 +167,7 @@ impl<R: Regions> Pass<R> {
         Ok(cut.base)
     }
 
-    /// The node that decides what becomes of a part. The reference looks at the first one that is no placeholder, and
+    /// The node that decides what becomes of a part. PyTorch looks at the first one that is not a placeholder, and
     /// so loses regions that begin with the read of a sub-graph (R1) or with a repeated marker (R2).
     fn deciding_node(&self, part: &Graph, repeated: usize) -> Option<NodeId> {
         let mut nodes = part.nodes();

@@ -33,7 +33,7 @@ pub(super) fn check_signature(program: &ExportedProgram, place: Place<'_>) -> Re
         if let Some(name) = spec.arg.node()
             && !names.contains(&**name)
         {
-            return Err(place.refuse(format!("the signature names the output {name:?}, which is no value")));
+            return Err(place.refuse(format!("the signature names the output {name:?}, which is not a value")));
         }
     }
     Ok(())

@@ -55,7 +55,7 @@ pub(super) trait Coded: Copy + PartialEq + 'static {
     /// The meaning of a number.
     fn from_code(code: i64) -> Result<Self, String> {
         let found = Self::table().iter().find(|(c, _)| *c == code);
-        found.map(|(_, v)| *v).ok_or_else(|| format!("{code} is no {}", Self::WHAT))
+        found.map(|(_, v)| *v).ok_or_else(|| format!("{code} is not a known {}", Self::WHAT))
     }
 
     /// The number.
@@ -148,6 +148,6 @@ mod tests {
         assert!(ScalarType::ALL.iter().all(|t| ScalarType::from_code(t.code()) == Ok(*t)));
         assert!(MemoryLayout::ALL.iter().all(|t| MemoryLayout::from_code(t.code()) == Ok(*t)));
         assert!(MemoryFormat::ALL.iter().all(|t| MemoryFormat::from_code(t.code()) == Ok(*t)));
-        assert_eq!(ScalarType::from_code(99), Err("99 is no element type".into()));
+        assert_eq!(ScalarType::from_code(99), Err("99 is not a known element type".into()));
     }
 }

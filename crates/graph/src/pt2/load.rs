@@ -233,7 +233,7 @@ fn place_state(program: &mut ExportedProgram, role: Role, tensors: Tensors) -> R
             Role::Constants => _ = program.constants.insert(fqn, Constant::Tensor(tensor)),
         }
     }
-    // What is no parameter never wants gradients; a pickled buffer may say otherwise.
+    // Only parameters require grad; a pickled buffer may say otherwise.
     let parameters: Vec<&Tensor> = program.parameters().map(|(_, t)| t).collect();
     for (_, buffer) in program.buffers().filter(|(_, t)| t.requires_grad()) {
         if !parameters.iter().any(|p| p.is_same(buffer)) {

@@ -98,12 +98,12 @@ impl<'a> Payloads<'a> {
         let entry = format!("{}{path}", self.folder);
         let refuse = |message: String| Place { entry: &entry }.refuse(format!("{fqn}: {message}"));
         if !storage.nbytes().is_multiple_of(dtype.size()) {
-            return Err(refuse(format!("{} bytes are no whole number of {dtype}", storage.nbytes())));
+            return Err(refuse(format!("{} bytes are not a multiple of the size of {dtype}", storage.nbytes())));
         }
         let (_, _, offset, sizes, strides) = &key;
         let layout = place::layout(sizes, strides, *offset)?;
         let t = Tensor::try_from_storage(&storage, dtype, layout).map_err(|e| refuse(e.to_string()))?;
-        // What is no parameter never wants gradients, whatever the file says.
+        // Only parameters require grad, whatever the file says.
         t.try_set_requires_grad(meta.is_param && tensor.requires_grad)?;
         self.tensors.insert(key, t.clone());
         Ok(t)

@@ -46,16 +46,16 @@ fn check_name(name: &str) -> Result<(), String> {
     if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return Ok(());
     }
-    // Long ones are cut, since they are somebody's joke.
+    // Long ones are cut: they are not legitimate.
     let shown: String = name.chars().take(80).collect();
-    Err(format!("{shown:?} is no name: letters, digits and underscores are expected"))
+    Err(format!("{shown:?} is not a name: letters, digits and underscores are expected"))
 }
 
 /// What is called, as the file names it: a dotted path, and nothing that a terminal could take for a command.
 fn target(name: &str) -> Result<Target, String> {
     match name.bytes().all(|b| b.is_ascii_graphic()) {
         true => Ok(codes::target(name)),
-        false => Err(format!("{:?} is no name of an op", name.chars().take(80).collect::<String>())),
+        false => Err(format!("{:?} is not a name of an op", name.chars().take(80).collect::<String>())),
     }
 }
 
@@ -72,7 +72,7 @@ fn device(d: &schema::Device) -> DeviceName {
 /// An object of a class that is known by name only.
 fn custom_object(o: &schema::CustomObj) -> Result<Val, String> {
     match o.class_fqn.chars().any(char::is_control) {
-        true => Err(format!("{:?} is no name of a class", o.class_fqn)),
+        true => Err(format!("{:?} is not a name of a class", o.class_fqn)),
         false => Ok(Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
     }
 }
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
                         .is_none_or(|a| a.kwarg_only || a.name != input.name || !kwargs.is_empty()),
                     None => false,
                 },
-                Some(kind) => return Err(Refusal::Here(format!("{kind} is no kind of argument"))),
+                Some(kind) => return Err(Refusal::Here(format!("{kind} is not a kind of argument"))),
             };
             match by_name {
                 true => {
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
 
         let mut meta = metadata(&node.metadata);
         let kind = Kind::CallFunction(target.clone());
-        // One result is the node itself; several, or the tuple of a higher-order op, are taken apart by `getitem`.
+        // One result is the node itself; several, or the tuple of a higher-order op, are unpacked by `getitem`.
         let own = match &node.outputs[..] {
             [one] if hop => {
                 let single = node.is_hop_single_tensor_return;
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         *self.graph().meta_mut(id) = meta;
         let own_name = self.graph()[id].name().clone();
         for (k, (name, val)) in elements.into_iter().enumerate().filter_map(|(k, e)| Some((k, e?))) {
-            // A result that nobody takes has a name made up for the file.
+            // An unused result has a name made up for the file.
             if name == format!("{own_name}_unused_{k}") && !used.contains(name) {
                 continue;
             }

@@ -345,7 +345,7 @@ impl<'de, T: Tagged> Deserialize<'de> for Sym<T> {
             RawSym::AsBool(v) => Sym::Known(T::from_hint(RawTag::Bool(v)).ok_or_else(wrong)?),
             RawSym::AsExpr(e) => Sym::Expr(Expr {
                 expr_str: e.expr_str,
-                // A hint of another kind is no error: it is only what the value was once.
+                // A hint of another kind is not an error: it is only what the value was once.
                 hint: e.hint.and_then(|h| {
                     T::from_hint(match h {
                         RawHint::AsInt(v) => RawTag::Int(v),

@@ -38,7 +38,7 @@ fn spec_arg(place: Place<'_>, arg: &schema::Argument) -> Result<SpecArg> {
         A::AsSymInt(schema::SymArg::AsInt(v)) => SpecArg::Constant { name: name(""), value: Argument::Int(*v) },
         other => {
             let value = read::plain(other);
-            let value = value.ok_or_else(|| place.refuse("the signature names something that is no value"))?;
+            let value = value.ok_or_else(|| place.refuse("the signature names something that is not a value"))?;
             SpecArg::Constant { name: name(""), value }
         }
     })

@@ -1,6 +1,6 @@
 //! From the IR to the JSON of a program.
 //!
-//! `getitem` and `get_attr` nodes are folded back into their producers and users; results that nobody takes get the
+//! `getitem` and `get_attr` nodes are folded back into their producers and users; unused results get the
 //! names the format has for them. A higher-order call without results whose body has no effect is dropped, because no
 //! reader accepts it. Source positions are left out unless they are asked for.
 
@@ -229,7 +229,7 @@ impl<'a> Writer<'a> {
         let node = &self.graph()[id];
         let name = node.name().to_string();
         if let Some(path) = node.attr_path() {
-            let sub = self.module.subgraph(path).ok_or_else(|| format!("{path} is no sub-graph"))?;
+            let sub = self.module.subgraph(path).ok_or_else(|| format!("{path} is not a sub-graph"))?;
             let body = graph(sub, self.keep_traces).map_err(|e| e.to_string())?;
             return Ok(A::AsGraph(schema::Subgraph { name: path.to_string(), graph: Box::new(body) }));
         }

@@ -130,7 +130,7 @@ fn assertions_for_symbols() {
     );
 }
 
-/// The pass adds checks again when it runs again, as the reference's does; only the first run is looked at.
+/// The pass adds checks again when it runs again, as PyTorch's does; only the first run is looked at.
 fn add_runtime_assertions_for_inline_constraints_pass_once(
     program: &ExportedProgram,
     context: &Context,

@@ -114,7 +114,7 @@ enum Cell {
     Lane(usize),
 }
 
-/// Rows of cells with the connections between neighbouring rows.
+/// Rows of cells with the connections between neighboring rows.
 struct Rows {
     cells: Vec<Vec<Cell>>,
     /// For each row, pairs of positions: in it, and in the next.

@@ -1,4 +1,4 @@
-//! The order in each row: every cell goes where its neighbours are, sweeping down and up a few times.
+//! The order in each row: every cell goes where its neighbors are, sweeping down and up a few times.
 //!
 //! The barycentre rule: it does not find the fewest crossings, which is hard, but few, in time that sorting takes. Of all
 //! sweeps the best is kept.
@@ -36,16 +36,16 @@ fn places(order: &[usize]) -> Vec<usize> {
     places
 }
 
-/// Sorts row `r` by the mean place of each cell's neighbours in row `by`; a cell without any keeps its place.
+/// Sorts row `r` by the mean place of each cell's neighbors in row `by`; a cell without any keeps its place.
 fn sort(order: &mut [Vec<usize>], r: usize, by: usize, links: impl Iterator<Item = (usize, usize)>) {
-    let neighbours = places(&order[by]);
+    let neighbors = places(&order[by]);
     let mut sums = vec![(0.0, 0.0); order[r].len()];
-    for (cell, neighbour) in links {
-        sums[cell].0 += neighbours[neighbour] as f64;
+    for (cell, neighbor) in links {
+        sums[cell].0 += neighbors[neighbor] as f64;
         sums[cell].1 += 1.0;
     }
     // Rows differ in length: places are compared as shares of their row.
-    let share = (neighbours.len() as f64).max(1.0) / (order[r].len() as f64).max(1.0);
+    let share = (neighbors.len() as f64).max(1.0) / (order[r].len() as f64).max(1.0);
     let mut keyed: Vec<(f64, usize)> = order[r]
         .iter()
         .enumerate()

@@ -1,7 +1,7 @@
 //! run_decompositions: layers come apart into core ATen, the ops that PyTorch's export keeps.
 //!
-//! The program is made pure, then run on tensors without memory, and what reaches the kernels, taken apart by `rules`, is
-//! the new graph; with sizes that vary this is done at several sizes. Regions without gradient stay regions, which the reference loses (R4); autocast regions become the casts they
+//! The program is made pure, then run on meta tensors, and what reaches the kernels, decomposed by `rules`, is
+//! the new graph; with sizes that vary this is done at several sizes. Regions without gradient stay regions, which PyTorch loses (R4); autocast regions become the casts they
 //! make; both sides of a conditional come apart. Loops whose length depends on values of tensors are refused.
 
 mod emit;
@@ -137,7 +137,7 @@ fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
     graph.set_names(inputs.into_iter().zip(names));
 }
 
-/// A tensor without memory like the value of a node.
+/// A meta tensor like the value of a node.
 fn outline(node: &Node) -> Result<Tensor> {
     let fail =
         |message: &str| Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.to_string() };

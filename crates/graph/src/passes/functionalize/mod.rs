@@ -1,8 +1,8 @@
 //! functionalize: no op of the program writes memory any more; what inputs become is returned.
 //!
-//! The program is run once on tensors without memory, which tells which values share memory. Every value is known as a
+//! The program is run once on meta tensors, which tells which values share memory. Every value is known as a
 //! chain of view ops on the memory it lies in ([`views`]); a write computes the new value by the pure form of the op
-//! ([`pure`]), puts it back through the chain, and whoever reads an alias afterwards cuts it out again. Gradients stay:
+//! ([`pure`]), puts it back through the chain, and later reads of an alias slice it out again. Gradients stay:
 //! a write where nothing is recorded keeps the history of what it writes (`with_data`).
 //!
 //! Grad-mode regions are opened while the graph is walked and closed again by the set_grad pass. Sides of a conditional may
@@ -212,7 +212,7 @@ pub fn functionalize_module(module: &GraphModule, bases: bool) -> Result<Functio
     walk.finish(inputs, results, bases)
 }
 
-/// What a placeholder takes, without memory.
+/// A meta tensor like what a placeholder takes.
 fn outline(node: &Node) -> Result<Value> {
     let fail = |message: &str| Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.into() };
     match &node.meta().val {

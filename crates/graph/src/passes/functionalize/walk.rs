@@ -1,4 +1,4 @@
-//! The walk: every node of the old graph in order, run without memory and copied into the new one.
+//! The walk: every node of the old graph in order, run on meta tensors and copied into the new one.
 //!
 //! Knows which tensors lie in which memory and what its value is; writes themselves are in [`super::writes`].
 

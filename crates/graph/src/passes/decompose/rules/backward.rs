@@ -215,7 +215,7 @@ pub(super) fn several(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Outpu
     Ok(Some(smallvec![Value::Tensor(input), Value::Tensor(of_weight), Value::Tensor(of_bias)]))
 }
 
-/// A normalisation, in a shape in which everything broadcasts.
+/// A normalization, in a shape in which everything broadcasts.
 struct Frame {
     grad: Tensor,
     x: Tensor,

@@ -1,4 +1,4 @@
-//! Resizing by nearest and linear neighbours: positions are computed, elements taken by index.
+//! Resizing by nearest and linear neighbors: positions are computed, elements taken by index.
 
 use super::super::emit::Emit;
 use firebrand_core::dispatch::{Args, Op, Value};

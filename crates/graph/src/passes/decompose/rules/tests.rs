@@ -3,7 +3,7 @@
 use super::*;
 use firebrand_core::dispatch::Decomposition;
 
-/// Without arguments a rule fails to read one, or gives something; what is no rule gives nothing. So this finds every
+/// Without arguments a rule fails to read one, or gives something; what is not a rule gives nothing. So this finds every
 /// op with a rule without running one.
 #[test]
 fn exactly_the_ops_that_say_so_have_one_rule() {
