@@ -10,10 +10,10 @@
  * library becomes a failure too. What a library cannot check is up to the caller: pointers lead to what they should, and a
  * loaded file is not changed or truncated in place while its program lives (replacing it by a rename is fine).
  *
- * Memory that a function only writes need not be initialised.
+ * Memory that a function only writes need not be initialized.
  *
  * Different objects may be used on different threads at once; one object by one thread at a time. These count as one
- * object: a program, its optimisers, the results of running it, the losses of those, and the tensors that
+ * object: a program, its optimizers, the results of running it, the losses of those, and the tensors that
  * fb_program_parameter and fb_program_gradient gave, which are the program's own memory. Tensors of fb_tensor_new are
  * objects of their own until a program runs on them; fb_last_error is each thread's own. */
 #ifndef FIREBRAND_H
@@ -30,16 +30,16 @@ typedef struct fb_tensor fb_tensor;
 typedef struct fb_program fb_program;
 typedef struct fb_optimizer fb_optimizer;
 
-/* Element types; a truth value is one byte, the two 16-bit floats are their bits, a complex number is two floats. */
+/* Element types; bools take one byte, the two 16-bit floats are raw bits, complex numbers are two floats. */
 typedef enum {
     FB_BOOL = 0, FB_U8 = 1, FB_I8 = 2, FB_I16 = 3, FB_I32 = 4, FB_I64 = 5,
     FB_F16 = 6, FB_BF16 = 7, FB_F32 = 8, FB_F64 = 9, FB_C64 = 10, FB_C128 = 11
 } fb_dtype;
 
-/* Why the last failing call of this thread failed; "" if none did. Valid until the next one fails. */
+/* The message of the last error on this thread; "" if there was none. Valid until the next error. */
 const char *fb_last_error(void);
 
-/* ---- tensors: dense, row by row */
+/* ---- tensors: dense, row-major */
 
 /* A tensor with a copy of these elements. `sizes` may be null if ndim is 0, `data` if there are no elements. */
 fb_tensor *fb_tensor_new(int32_t dtype, const int64_t *sizes, size_t ndim, const void *data);
@@ -51,20 +51,20 @@ size_t fb_tensor_numel(const fb_tensor *tensor);
 /* Copies all elements to `out`; `count` must be fb_tensor_numel. */
 int32_t fb_tensor_copy(const fb_tensor *tensor, void *out, size_t count);
 
-/* ---- programs: a file becomes a program with a state of its own */
+/* ---- programs: each loaded program has its own state */
 
 fb_program *fb_program_load(const char *path);
 void fb_program_free(fb_program *program);
-/* Writes the program with the state it has now; PyTorch loads it. */
+/* Saves the program with its current state; PyTorch can load the file. */
 int32_t fb_program_save(const fb_program *program, const char *path);
 
 size_t fb_program_input_count(const fb_program *program);
 const char *fb_program_input_name(const fb_program *program, size_t index);
 int32_t fb_program_input_dtype(const fb_program *program, size_t index);
-/* Number of dimensions; `sizes`, unless null, gets up to `capacity` of them, -1 for one that may vary. */
+/* Number of dimensions; `sizes`, unless null, gets up to `capacity` of them, -1 for a dynamic one. */
 int32_t fb_program_input_sizes(const fb_program *program, size_t index, int64_t *sizes, size_t capacity);
 
-/* 1: dropout drops and batch norm learns; 0: evaluation. Until called, the program is as it was exported. */
+/* 1: training mode; 0: evaluation mode. Until called, the program is in the mode it was exported in. */
 int32_t fb_program_train(fb_program *program, int32_t on);
 /* Runs on `count` tensors in the program's order. Its tensor results are new objects in `outputs`, which has room for
  * `capacity`; `outputs_count`, unless null, gets their number, also if they did not fit (then none is given). */
@@ -73,7 +73,7 @@ int32_t fb_program_run(const fb_program *program, const fb_tensor *const *inputs
 
 /* ---- gradients and training */
 
-/* Mean squared error; cross entropy of logits (last dimension: classes) against class numbers. */
+/* Mean squared error; cross entropy of logits (last dimension: classes) with class indices. */
 typedef enum { FB_MSE = 0, FB_CROSS_ENTROPY = 1 } fb_loss_kind;
 typedef enum { FB_SGD = 0, FB_ADAM = 1, FB_ADAMW = 2 } fb_optimizer_kind;
 
@@ -83,11 +83,11 @@ int32_t fb_backward(const fb_tensor *loss);
 
 size_t fb_program_parameter_count(const fb_program *program);
 const char *fb_program_parameter_name(const fb_program *program, size_t index);
-/* The value of a parameter, as it is now and as it becomes. */
+/* A parameter; the tensor shares its memory. */
 fb_tensor *fb_program_parameter(const fb_program *program, const char *name);
 fb_tensor *fb_program_gradient(const fb_program *program, const char *name);
 
-/* An optimiser over the parameters that want gradients; it may outlive the program. */
+/* An optimizer over the parameters that require grad; it may outlive the program. */
 fb_optimizer *fb_optimizer_new(const fb_program *program, int32_t kind, double lr);
 void fb_optimizer_free(fb_optimizer *optimizer);
 int32_t fb_optimizer_step(fb_optimizer *optimizer);

@@ -115,7 +115,7 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize, what: &str) -
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Memory for the elements of an array, to write. C need not have initialised it, so nothing of it can be read.
+/// Memory for the elements of an array, to write. C need not have initialized it, so nothing of it can be read.
 ///
 /// # Safety
 /// `pointer` is null, or points to memory for `count` elements that lives and nobody else uses during the call.

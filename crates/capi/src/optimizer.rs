@@ -1,14 +1,14 @@
-//! Optimisers across the boundary.
+//! Optimizers across the boundary.
 
 use crate::boundary::{Refusal, borrow, borrow_mut, free, object, status};
 use crate::program::Program;
 use firebrand::optim::{Adam, AdamOptions, AdamW, AdamWOptions, Optimizer, SGD, SGDOptions};
 use firebrand::prelude::{Module, Tensor};
 
-/// An optimiser over the parameters of a program. It holds the parameters, not the program.
+/// An optimizer over the parameters of a program. It holds the parameters, not the program.
 pub struct COptimizer(Box<dyn Optimizer>);
 
-/// An optimiser over the parameters that want gradients; `kind` as in `fb_optimizer_kind`.
+/// An optimizer over the parameters that require grad; `kind` as in `fb_optimizer_kind`.
 ///
 /// # Safety
 /// `program` is null or a program of this library.
@@ -23,12 +23,12 @@ pub unsafe extern "C" fn fb_optimizer_new(program: *const Program, kind: i32, lr
             0 => Box::new(SGD::new(&wanted, SGDOptions { lr, ..Default::default() })?),
             1 => Box::new(Adam::new(&wanted, AdamOptions { lr, ..Default::default() })?),
             2 => Box::new(AdamW::new(&wanted, AdamWOptions { lr, ..Default::default() })?),
-            _ => return Err(Refusal::because(format!("no optimiser has number {kind}; fb_optimizer_kind lists them"))),
+            _ => return Err(Refusal::because(format!("unknown optimizer kind {kind}; see fb_optimizer_kind"))),
         }))
     })
 }
 
-/// Frees an optimiser; null is nothing.
+/// Frees an optimizer; null is nothing.
 ///
 /// # Safety
 /// `optimizer` is null, or came from this library and was not freed.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn fb_optimizer_free(optimizer: *mut COptimizer) {
 /// One step from the gradients that are there.
 ///
 /// # Safety
-/// `optimizer` is null or an optimiser of this library.
+/// `optimizer` is null or an optimizer of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_optimizer_step(optimizer: *mut COptimizer) -> i32 {
     status(|| {
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn fb_optimizer_step(optimizer: *mut COptimizer) -> i32 {
 /// Forgets all gradients.
 ///
 /// # Safety
-/// `optimizer` is null or an optimiser of this library.
+/// `optimizer` is null or an optimizer of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_optimizer_zero_grad(optimizer: *mut COptimizer) -> i32 {
     status(|| {

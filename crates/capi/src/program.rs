@@ -24,7 +24,7 @@ fn c_names<'a>(names: impl Iterator<Item = &'a str>) -> Answer<Vec<CString>> {
 impl Program {
     fn input(&self, index: usize) -> Answer<(&str, &TensorMeta)> {
         let inputs = self.module.tensor_inputs()?;
-        let missing = || Refusal::because(format!("input {index} of a program with {}", inputs.len()));
+        let missing = || Refusal::because(format!("no input {index}: the program has {}", inputs.len()));
         inputs.get(index).copied().ok_or_else(missing)
     }
 
@@ -183,7 +183,10 @@ pub unsafe extern "C" fn fb_program_run(
         // SAFETY: it is null or memory for a number, says the caller.
         unsafe { put(outputs_count, results.len(), "outputs_count") }?;
         if results.len() > capacity {
-            return Err(Refusal::because(format!("{} results, room for {capacity}", results.len())));
+            return Err(Refusal::because(format!(
+                "the program returned {} tensors, but `outputs` has room for {capacity}",
+                results.len()
+            )));
         }
         // SAFETY: `outputs` has room for `capacity` pointers, and no more are written, says the check above.
         let out = unsafe { array_out(outputs, results.len(), "outputs") }?;
@@ -210,7 +213,7 @@ pub unsafe extern "C" fn fb_loss(kind: i32, output: *const Tensor, target: *cons
                 let labels = target.try_reshape([-1])?.try_to_dtype(DType::I64)?;
                 ops::cross_entropy_loss(&rows, &labels, None, MEAN, (-100).into(), 0.0)?
             }
-            _ => return Err(Refusal::because(format!("no loss has number {kind}; fb_loss_kind lists them"))),
+            _ => return Err(Refusal::because(format!("unknown loss kind {kind}; see fb_loss_kind"))),
         })
     })
 }
@@ -247,7 +250,7 @@ pub unsafe extern "C" fn fb_program_parameter_name(program: *const Program, inde
     let name = guard(|| {
         // SAFETY: the caller's promise is the same.
         let names = &unsafe { borrow(program, "program") }?.parameters;
-        let missing = || Refusal::because(format!("parameter {index} of a program with {}", names.len()));
+        let missing = || Refusal::because(format!("no parameter {index}: the program has {}", names.len()));
         names.get(index).map(|n| n.as_ptr()).ok_or_else(missing)
     });
     name.unwrap_or(std::ptr::null())

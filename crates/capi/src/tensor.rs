@@ -47,7 +47,7 @@ pub unsafe extern "C" fn fb_tensor_new(
 ) -> *mut Tensor {
     object(|| {
         let dtype = usize::try_from(dtype).ok().and_then(|i| DTYPES.get(i)).copied();
-        let dtype = dtype.ok_or_else(|| Refusal::because("no such dtype; fb_dtype lists them"))?;
+        let dtype = dtype.ok_or_else(|| Refusal::because("unknown dtype; see fb_dtype"))?;
         // SAFETY: `sizes` holds `ndim` numbers, says the caller.
         let sizes = unsafe { array(sizes, ndim, "sizes") }?;
         let (sizes, count) = checked(sizes)?;
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn fb_tensor_new(
 
 /// Sizes and how many elements they make.
 fn checked(sizes: &[i64]) -> Answer<(Vec<usize>, usize)> {
-    let wrong = || Refusal::because(format!("sizes {sizes:?} are negative or make more elements than memory has"));
+    let wrong = || Refusal::because(format!("sizes {sizes:?} are negative or too large"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&n| usize::try_from(n).ok()).collect();
     let sizes = sizes.ok_or_else(wrong)?;
     let count = sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).ok_or_else(wrong)?;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn fb_tensor_size(tensor: *const Tensor, dim: usize) -> i6
         // SAFETY: the caller's promise is the same.
         let tensor = unsafe { borrow(tensor, "tensor") }?;
         let size = tensor.shape().get(dim).copied();
-        size.ok_or_else(|| Refusal::because(format!("dimension {dim} of a tensor of {} dimensions", tensor.ndim())))
+        size.ok_or_else(|| Refusal::because(format!("no dimension {dim}: the tensor has {}", tensor.ndim())))
     });
     size.map_or(-1, |n| n as i64)
 }
@@ -134,7 +134,10 @@ pub unsafe extern "C" fn fb_tensor_copy(tensor: *const Tensor, out: *mut std::ff
         // SAFETY: the caller's promise is the same.
         let tensor = unsafe { borrow(tensor, "tensor") }?;
         if count != tensor.numel() {
-            return Err(Refusal::because(format!("room for {count} elements, the tensor has {}", tensor.numel())));
+            return Err(Refusal::because(format!(
+                "`out` has room for {count} elements, the tensor has {}",
+                tensor.numel()
+            )));
         }
         let stored = if tensor.dtype() == DType::Bool { &tensor.try_to_dtype(DType::U8)? } else { tensor };
         with_type!(stored.dtype(), T => {

@@ -1,4 +1,4 @@
-//! What C may get wrong is refused with a message, and memory that C need not have initialised is only written.
+//! What C may get wrong is refused with a message, and memory that C need not have initialized is only written.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use crate::boundary::{borrow, fb_last_error, put};
