@@ -1,4 +1,4 @@
-//! An op of one's own: called eagerly, captured in a program, and found again by name when the program is loaded.
+//! Your own op: called eagerly, captured in a program, and found again by name when the program is loaded.
 
 use firebrand::graph::text::{Form, print};
 use firebrand::graph::{ExportedProgram, export};

@@ -1,4 +1,4 @@
-//! A convolutional network on the embedded digits: layers, a loader, an optimiser with a schedule, the training loop.
+//! A convolutional network on the embedded digits: layers, a loader, an optimizer with a schedule, the training loop.
 
 use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
 use firebrand::digits;

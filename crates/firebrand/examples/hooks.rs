@@ -27,7 +27,7 @@ pub(crate) fn main() -> Result<()> {
         seen();
         Ok(None)
     });
-    // On a leaf, once its gradient is stored: a whole optimiser fits in here.
+    // On a leaf, once its gradient is stored: a whole optimizer fits in here.
     let seen = note("w has its gradient");
     let handle = w.register_post_accumulate_grad_hook(move |w: &Tensor| -> Result<()> {
         seen();

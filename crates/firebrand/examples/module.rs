@@ -1,4 +1,4 @@
-//! A model of one's own: a derived module, hooks on it, its state.
+//! Your own model: a derived module, hooks on it, its state.
 
 use firebrand::prelude::*;
 

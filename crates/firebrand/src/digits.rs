@@ -1,7 +1,7 @@
 //! The embedded data set: 1,797 handwritten digits of 8 by 8 pixels (UCI Optical Recognition of Handwritten Digits).
 //!
 //! See `data/README.md` beside this crate for the source and its licence. The file is ordered by writer, so samples are
-//! shuffled once, always alike, before they are split: 1,437 train, 360 test.
+//! shuffled once, always in the same way, before they are split: 1,437 train, 360 test.
 
 use firebrand_core::Tensor;
 use firebrand_core::random::Generator;
