@@ -31,7 +31,7 @@ chores:
   conformance ...   proofs against torchgen and in a scratch copy; alone it lists them
   sizes [--fresh]   generated lines and sizes of the built files; with --fresh how long fresh builds take
   bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
-  golden            write the reference data in golden/ anew; needs Python with PyTorch
+  golden            regenerate the reference data in golden/; needs Python with PyTorch
 ";
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Chores that need Python: comparing with the peers, and making reference data anew. No build or test needs them.
+//! Chores that need Python: comparing with the peers, and regenerating reference data. No build or test needs them.
 
 use crate::Outcome;
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) fn bench(arguments: &[&str]) -> Outcome {
     python(&[&["bench/compare.py"], arguments].concat())
 }
 
-/// Writes reference data anew; `PYTHON` must have PyTorch, NumPy and scikit-learn.
+/// Regenerates reference data; `PYTHON` must have PyTorch, NumPy and scikit-learn.
 pub(crate) fn golden() -> Outcome {
     for script in GOLDEN {
         println!("{script}");

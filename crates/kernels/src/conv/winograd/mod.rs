@@ -42,7 +42,7 @@ pub(super) fn serves_weight(s: &ConvShape) -> bool {
     serves(s) && s.group_in() >= 12
 }
 
-/// How many tiles there are on the smaller side; none if this is no convolution to be tiled.
+/// How many tiles there are on the smaller side; none if this is not a convolution to be tiled.
 fn tiles(s: &ConvShape) -> usize {
     let plane = (s.kernel, s.padding[0], s.input[0], s.output[0]) == ([1, 3, 3], 0, 1, 1);
     let every = s.stride == [1; 3] && s.dilation == [1; 3];
