@@ -63,7 +63,7 @@ fn training_in_mixed_precision_learns() {
     let text = done(&firebrand(&["train", "--epochs", "2", "--bf16", "--out", "run"], folder.path()));
     let accuracy: f64 = text.split_whitespace().find_map(|w| w.strip_suffix('%')?.parse().ok()).expect("an accuracy");
     assert!(accuracy > 90.0, "{text}");
-    assert!(read(folder.path().join("run/report.html")).contains("products in bfloat16"));
+    assert!(read(folder.path().join("run/report.html")).contains("bfloat16 autocast"));
 }
 
 /// Pages appear whole or not at all, of archives and of text; what cannot be read is refused.

@@ -1,7 +1,7 @@
 //! Custom functions: section 7 of docs/behaviour/autograd.md.
 //!
 //! Some cases are refused by the compiler instead of at run time: an argument that is not a tensor (G-5), a gradient that
-//! is no tensor (G-6), a function called as such (G-29). The documentation of `Function` and `Context` shows them as
+//! is not a tensor (G-6), a function called as such (G-29). The documentation of `Function` and `Context` shows them as
 //! examples that must not compile. Complex gradients wait for complex tensors.
 #![allow(clippy::unwrap_used)]
 

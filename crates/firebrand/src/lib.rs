@@ -16,13 +16,16 @@
 //! assert_eq!(y.grad_fn().unwrap().name(), "SumBackward0");
 //! ```
 //!
-//! Models and training are in [`nn`] (layers, losses), [`optim`], [`data`] and [`train`]; programs of PyTorch in [`graph`]; files in
-//! [`io`]; pictures of graphs in [`viz`]. The [`guide`] says how things work, chapter by chapter.
+//! Models and training are in [`nn`] (layers, losses), [`optim`], [`data`] and [`train`]; PyTorch programs in [`graph`]; files in
+//! [`io`]; pictures of graphs in [`viz`]; the compiler in [`compile`]. Start with the guide's
+//! [first model](guide::first_model) or [coming from PyTorch](guide::coming_from_pytorch); the other chapters of the [`guide`]
+//! explain hooks, memory, threads and more.
 //!
-//! Each of these is a feature (`compile`, `graph`, `io`, `nn`, `viz`), all on by default; without any there are tensors, ops,
-//! autograd, transforms and modules. `fft` is one too: without it Fourier transforms are refused.
+//! Each of these is a feature (`compile`, `graph`, `io`, `nn`, `viz`), on by default; without them there are tensors, ops,
+//! autograd, transforms and modules. `fft` is a feature too: without it, Fourier transforms return an error.
 //!
-//! This crate re-exports the parts; [`firebrand_core`] holds tensors, ops and autograd.
+//! This crate re-exports the parts; [`firebrand_core`] holds tensors, ops and autograd. Examples in the re-exported parts import
+//! those crates by name (`use firebrand_nn::…`); with this crate, write `use firebrand::nn::…`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(not(all(feature = "compile", feature = "nn", feature = "viz")), allow(rustdoc::broken_intra_doc_links))]
@@ -54,7 +57,7 @@ pub mod digits;
 #[cfg(all(feature = "compile", feature = "nn", feature = "viz"))]
 pub mod guide;
 
-/// What most programs need: tensors, gradients, and the traits whose methods are called on models, losses and optimizers.
+/// What most programs need: tensors, gradients, and the traits of models, losses and optimizers.
 pub mod prelude {
     pub use firebrand_core::autograd::{
         BackwardOptions, Function, GradOptions, backward, enable_grad, grad, inference_mode, no_grad,

@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What went wrong. A message says what was expected, what was found and what to do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // fields are named after what the message says of them
+#[allow(missing_docs)] // the messages explain the fields
 pub enum Error {
     #[error("expression, byte {position}: expected {expected}, found {found:?}")]
     Expression { position: usize, expected: String, found: String },

@@ -143,10 +143,10 @@ fn sizes_out_of_range_are_refused() {
     let program = export.run(|x| Ok(vec![&x[0].sum_dim(Some(&[1]), false) + &x[1]])).unwrap();
     for program in [&program, &reloaded(&program)] {
         for (sizes, message) in [
-            ([&[2usize, 2][..], &[2]], "input x: size 0 is 2, allowed 3..6 (x.size()[0] >= 3)"),
-            ([&[7, 2], &[7]], "input x: size 0 is 7, allowed 3..6 (x.size()[0] <= 6)"),
-            ([&[4, 5], &[4]], "input x: size 1 is 5, expected 2 (x.size()[1] == 2)"),
-            ([&[4, 2], &[5]], "input y: size 0 is 5, expected 4, as x.size()[0] has (y.size()[0] == x.size()[0])"),
+            ([&[2usize, 2][..], &[2]], "input x: dimension 0 has size 2, allowed 3..6 (x.size()[0] >= 3)"),
+            ([&[7, 2], &[7]], "input x: dimension 0 has size 7, allowed 3..6 (x.size()[0] <= 6)"),
+            ([&[4, 5], &[4]], "input x: dimension 1 has size 5, expected 2 (x.size()[1] == 2)"),
+            ([&[4, 2], &[5]], "input y: dimension 0 has size 5, expected 4, as x.size()[0] has (y.size()[0] == x.size()[0])"),
         ] {
             let found = program.run(&sizes.map(data)).unwrap_err().to_string();
             assert_eq!(found, message);
@@ -227,7 +227,7 @@ fn examples_and_ranges_agree() {
         (vec![(0, 0, n.clone()), (1, 0, n.clone())], "input y: size 0 makes n 5, size 0 of x makes it 4"),
         (vec![(0, 0, n.clone().min(5))], "input x: size 0 of the example makes n 4, outside 5.."),
         (vec![(1, 1, n.clone())], "input y: size 1 of the example makes n 1: sizes 0 and 1 broadcast"),
-        (vec![(1, 0, n.clone() * 2)], "input y: size 0 is 5, which n * 2 + 0 cannot be"),
+        (vec![(1, 0, n.clone() * 2)], "input y: dimension 0 has size 5, which n * 2 + 0 cannot be"),
     ] {
         let found = refused(&dims);
         assert!(found.contains(message), "{found}");
@@ -253,7 +253,7 @@ fn derived_and_several_dims() {
         same("derived, loaded", &reloaded(&program), &f, &inputs);
     }
     let error = program.run(&[data(&[6, 5]), data(&[5, 5])]).unwrap_err().to_string();
-    assert!(error.contains("input y: size 0 is 5, expected 4"), "{error}");
+    assert!(error.contains("input y: dimension 0 has size 5, expected 4"), "{error}");
 }
 
 /// Without a smallest value given, the smallest that works is found.

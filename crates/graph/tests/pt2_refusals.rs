@@ -267,18 +267,18 @@ fn inputs_are_checked() {
     let load = |name| ExportedProgram::from_bytes(archive(&entries(name))).unwrap();
     let mlp = load("mlp");
     for (inputs, reason) in [
-        (vec![], "0 tensors given, 1 expected: input"),
-        (vec![Tensor::zeros([4, 6], F32), Tensor::zeros([1], F32)], "2 tensors given"),
-        (vec![Tensor::zeros([4, 6], I64)], "input input: int64 given, float32 expected"),
-        (vec![Tensor::zeros([4], F32)], "a tensor of 1 dimensions given, 2 expected"),
-        (vec![Tensor::zeros([4, 7], F32)], "size 1 is 7, expected 6 (input.size()[1] == 6)"),
+        (vec![], "expected 1 tensors, found 0: input"),
+        (vec![Tensor::zeros([4, 6], F32), Tensor::zeros([1], F32)], "found 2"),
+        (vec![Tensor::zeros([4, 6], I64)], "input input: expected float32, found int64"),
+        (vec![Tensor::zeros([4], F32)], "expected 2 dimensions, found 1"),
+        (vec![Tensor::zeros([4, 7], F32)], "dimension 1 has size 7, expected 6 (input.size()[1] == 6)"),
     ] {
         let e = mlp.run(&inputs).unwrap_err().to_string();
         assert!(e.contains(reason), "{e}");
     }
     let dynamic = load("dynamic_batch");
     let e = dynamic.run(&[Tensor::zeros([65, 6], F32)]).unwrap_err().to_string();
-    assert!(e.contains("input x: size 0 is 65, allowed 1..64 (x.size()[0] <= 64)"), "{e}");
+    assert!(e.contains("input x: dimension 0 has size 65, allowed 1..64 (x.size()[0] <= 64)"), "{e}");
     // Constants were baked in.
     use firebrand_graph::interpret::Value as V;
     let module = load("pytree_io").module().unwrap();

@@ -1,8 +1,8 @@
-//! Numbers only: slices and strides in, slices out.
+//! Compute kernels: slices and strides in, slices out.
 //!
 //! This crate knows memory, element types, strides, threads and instruction sets. It knows no tensor, no shape rule and
-//! no derivative: its callers have checked shapes and dtypes before they call. What memory safety rests on is asserted here
-//! as well, once a call, so that safe functions are safe whoever calls them; that two threads do not write and read one
+//! no derivative: its callers have checked shapes and dtypes before they call. What memory safety depends on is asserted here
+//! as well, once per call, so that safe functions are safe for every caller; that two threads do not write and read one
 //! element at a time is the callers' part (see `Storage`). Nearly all `unsafe` of the workspace lives here.
 
 mod along;

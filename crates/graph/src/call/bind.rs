@@ -38,7 +38,7 @@ impl Bindings {
         match self.0.get(symbol) {
             Some((bound, origin)) if *bound != size => refuse(
                 input,
-                format!("size {dim} is {size}, expected {bound}, as {origin} has ({input}.size()[{dim}] == {origin})"),
+                format!("dimension {dim} has size {size}, expected {bound}, as {origin} has ({input}.size()[{dim}] == {origin})"),
             ),
             Some(_) => Ok(()),
             None => {
@@ -80,18 +80,18 @@ pub(crate) fn bind<'a>(
     let mut pending = Vec::new();
     for (name, meta, tensor) in inputs {
         if meta.dtype.dtype() != Some(tensor.dtype()) {
-            return refuse(name, format!("{} given, {} expected", tensor.dtype(), meta.dtype));
+            return refuse(name, format!("expected {}, found {}", meta.dtype, tensor.dtype()));
         }
         if meta.sizes.len() != tensor.ndim() {
             let (found, expected) = (tensor.ndim(), meta.sizes.len());
-            return refuse(name, format!("a tensor of {found} dimensions given, {expected} expected"));
+            return refuse(name, format!("expected {expected} dimensions, found {found}"));
         }
         for (dim, (expected, &size)) in meta.sizes.iter().zip(tensor.shape()).enumerate() {
             let size = size as i64;
             match expected {
                 Symbolic::Known(v) if *v != size => {
                     let condition = format!("{name}.size()[{dim}] == {v}");
-                    return refuse(name, format!("size {dim} is {size}, expected {v} ({condition})"));
+                    return refuse(name, format!("dimension {dim} has size {size}, expected {v} ({condition})"));
                 }
                 Symbolic::Known(_) => {}
                 Symbolic::Expr { expr, .. } => match expr.symbol() {
@@ -103,7 +103,7 @@ pub(crate) fn bind<'a>(
     }
     for (name, expected, value) in numbers {
         match expected {
-            Symbolic::Known(v) if *v != value => return refuse(name, format!("{value} given, {v} expected")),
+            Symbolic::Known(v) if *v != value => return refuse(name, format!("expected {v}, found {value}")),
             Symbolic::Expr { expr, .. } if expr.symbol().is_some() => {
                 bindings.bind(expr.symbol().expect("just asked"), value, name, 0)?;
             }
@@ -114,10 +114,10 @@ pub(crate) fn bind<'a>(
         let value = evaluate(expr, &|s| bindings.get(s)).and_then(|n| n.int());
         match value {
             Some(v) if v == size => {}
-            Some(v) => return refuse(input, format!("size {dim} is {size}, expected {v} (= {expr})")),
+            Some(v) => return refuse(input, format!("dimension {dim} has size {size}, expected {v} (= {expr})")),
             None => match solve(expr, size, &bindings) {
                 Some((symbol, v)) => bindings.bind(&symbol, v, input, dim)?,
-                None => return refuse(input, format!("size {dim} is {size}, which {expr} cannot be")),
+                None => return refuse(input, format!("dimension {dim} has size {size}, which {expr} cannot be")),
             },
         }
     }
@@ -137,7 +137,7 @@ fn check_ranges(bindings: &Bindings, ranges: &IndexMap<String, ValueRange>) -> R
         let end = |v: Option<i64>| v.filter(|v| *v < i64::MAX - 1).map_or(String::new(), |v| v.to_string());
         let (input, dim) = origin.split_once(".size()[").unwrap_or((origin, ""));
         let what = match dim.strip_suffix(']') {
-            Some(dim) => format!("size {dim} is {value}"),
+            Some(dim) => format!("dimension {dim} has size {value}"),
             None => format!("it is {value}"),
         };
         return refuse(input, format!("{what}, allowed {}..{} ({broken})", end(range.min), end(range.max)));
@@ -179,17 +179,17 @@ mod tests {
         assert!(check(&two, &[&[4, 2], &[4]]).is_ok() && check(&derived, &[&[4, 2], &[9]]).is_ok());
         assert!(check(&[meta(&[&twice])], &[&[7]]).is_ok(), "solved for the symbol");
         for (metas, shapes, message) in [
-            (&one[..], &[&[2i64, 2][..]][..], "input x: size 0 is 2, allowed 3..6 (x.size()[0] >= 3)"),
-            (&one, &[&[7, 2]], "input x: size 0 is 7, allowed 3..6 (x.size()[0] <= 6)"),
-            (&one, &[&[4, 5]], "input x: size 1 is 5, expected 2 (x.size()[1] == 2)"),
-            (&one, &[&[4]], "input x: a tensor of 1 dimensions given, 2 expected"),
+            (&one[..], &[&[2i64, 2][..]][..], "input x: dimension 0 has size 2, allowed 3..6 (x.size()[0] >= 3)"),
+            (&one, &[&[7, 2]], "input x: dimension 0 has size 7, allowed 3..6 (x.size()[0] <= 6)"),
+            (&one, &[&[4, 5]], "input x: dimension 1 has size 5, expected 2 (x.size()[1] == 2)"),
+            (&one, &[&[4]], "input x: expected 2 dimensions, found 1"),
             (
                 &two,
                 &[&[4, 2], &[5]],
-                "input y: size 0 is 5, expected 4, as x.size()[0] has (y.size()[0] == x.size()[0])",
+                "input y: dimension 0 has size 5, expected 4, as x.size()[0] has (y.size()[0] == x.size()[0])",
             ),
-            (&derived, &[&[4, 2], &[8]], "input y: size 0 is 8, expected 9"),
-            (&[meta(&[&twice])], &[&[8]], "input x: size 0 is 8, which Add("),
+            (&derived, &[&[4, 2], &[8]], "input y: dimension 0 has size 8, expected 9"),
+            (&[meta(&[&twice])], &[&[8]], "input x: dimension 0 has size 8, which Add("),
             (&[meta(&[&twice])], &[&[17]], "allowed 3..6"),
         ] {
             let found = check(metas, shapes).err().expect("refused").to_string();

@@ -222,7 +222,7 @@ impl ProgramModule {
         let wanted = expected.iter().filter(|i| i.constant.is_none()).count();
         if wanted != inputs.len() {
             let names: Vec<&str> = expected.iter().filter(|i| i.constant.is_none()).map(|i| i.name).collect();
-            let message = format!("{} tensors given, {wanted} expected: {}", inputs.len(), names.join(", "));
+            let message = format!("expected {wanted} tensors, found {}: {}", inputs.len(), names.join(", "));
             return Err(Error::Value(message));
         }
         let mut given = inputs.iter();
@@ -243,7 +243,7 @@ impl ProgramModule {
                 (Some(t), _) => Value::Tensor(t.clone()),
                 (None, Some(value)) => constant(value),
                 (None, None) => {
-                    return Err(Error::Input { name: input.name.to_string(), message: "it is missing".into() });
+                    return Err(Error::Input { name: input.name.to_string(), message: "missing".into() });
                 }
             });
         }
@@ -343,7 +343,7 @@ impl ProgramModule {
         let expected = self.user_inputs()?;
         if expected.len() != inputs.len() {
             let names: Vec<&str> = expected.iter().map(|i| i.name).collect();
-            let message = format!("{} inputs given, {} expected: {}", inputs.len(), expected.len(), names.join(", "));
+            let message = format!("expected {} inputs, found {}: {}", expected.len(), inputs.len(), names.join(", "));
             return Err(Error::Value(message));
         }
         let refuse = |name: &str, message: String| Err(Error::Input { name: name.to_string(), message });
@@ -362,7 +362,7 @@ impl ProgramModule {
                 (Val::SymFloat(_), None, Value::Tensor(t)) => t.try_item::<f64>()?.into(),
                 (Val::SymBool(_), None, Value::Tensor(t)) => t.try_item::<bool>()?.into(),
                 (Val::Tensor(_), None, value) if !matches!(value, Value::Tensor(_)) => {
-                    return refuse(input.name, format!("{} given, a tensor expected", value.kind()));
+                    return refuse(input.name, format!("expected a tensor, found {}", value.kind()));
                 }
                 (_, None, value) => value,
             };

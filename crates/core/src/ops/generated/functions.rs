@@ -6959,6 +6959,14 @@ pub fn bitwise_right_shift_scalar_<'a>(
 /// Takes elements of `self` where `condition` is true, and of `other` elsewhere. All three broadcast.
 ///
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let x = Tensor::new(&[1.0f32, -2.0, 3.0]);
+/// let positive = ops::where_self(&x.gt_scalar(0.0), &x, &Tensor::new(&[0.0f32]))?;
+/// assert_eq!(positive.to_vec::<f32>(), [1.0, 0.0, 3.0]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
@@ -13220,6 +13228,14 @@ pub fn nll_loss2d_backward(
 /// Cross entropy of the softmax of scores `[batch, classes, …]` with targets, which are class indices or probabilities. `label_smoothing` mixes in the uniform distribution.
 ///
 /// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let scores = Tensor::zeros([1, 4], DType::F64);
+/// let loss = ops::cross_entropy_loss(&scores, &Tensor::new(&[2i64]), None, 1, (-100).into(), 0.0)?;
+/// assert!((loss.item::<f64>() - 4f64.ln()).abs() < 1e-12);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn cross_entropy_loss(
     self_: &Tensor,
     target: &Tensor,
@@ -14897,6 +14913,14 @@ pub fn ger(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
 /// Sums products of tensors as an equation says: letters name dimensions, those absent on the right of `->` are summed, as in `bij,bjk->bik`.
 ///
 /// `aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let (a, b) = (Tensor::ones([2, 3, 4], DType::F32), Tensor::ones([2, 4, 5], DType::F32));
+/// assert_eq!(ops::einsum("bij,bjk->bik", &[a.clone(), b], None)?.shape(), [2, 3, 5]);
+/// assert_eq!(ops::einsum("bij->ji", &[a], None)?.to_vec::<f32>(), [2.0; 12]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn einsum(
     equation: &str,
     tensors: &[Tensor],
@@ -16366,6 +16390,15 @@ pub fn matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
 /// `softmax(query @ keyᵀ * scale) @ value`. A bool mask is true where attention is allowed, a float one is added; `is_causal` hides later positions; `scale` is `1/sqrt(features)` by default.
 ///
 /// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// // [batch, heads, length, features]
+/// let (q, k) = (Tensor::ones([1, 2, 5, 8], DType::F32), Tensor::ones([1, 2, 7, 8], DType::F32));
+/// let out = ops::scaled_dot_product_attention(&q, &k, &k, None, 0.0, false, None, false)?;
+/// assert_eq!(out.shape(), [1, 2, 5, 8]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn scaled_dot_product_attention(
     query: &Tensor,
     key: &Tensor,
@@ -16977,6 +17010,15 @@ pub fn conv_transpose1d(
 /// The cross-correlation of images `[batch, in, height, width]` with filters `[out, in / groups, height, width]`.
 ///
 /// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let (images, filters) = (Tensor::ones([8, 3, 32, 32], DType::F32), Tensor::ones([16, 3, 3, 3], DType::F32));
+/// let (stride, padding) = ([2.into(), 2.into()], [1.into(), 1.into()]);
+/// let out = ops::conv2d(&images, &filters, None, &stride, &padding, &[1.into(), 1.into()], 1.into())?;
+/// assert_eq!(out.shape(), [8, 16, 16, 16]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn conv2d(
     input: &Tensor,
     weight: &Tensor,
@@ -25431,6 +25473,14 @@ pub fn one_hot(self_: &Tensor, num_classes: i64) -> Result<Tensor> {
 /// The rows of `weight` at the given indices. The row `padding_idx` gets no gradient.
 ///
 /// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let table = Tensor::from_slice(&[0.0f32, 0.0, 1.0, 1.0, 2.0, 2.0], [3, 2]);
+/// let rows = ops::embedding(&table, &Tensor::new(&[2i64, 0]), (-1).into(), false, false)?;
+/// assert_eq!(rows.to_vec::<f32>(), [2.0, 2.0, 0.0, 0.0]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn embedding(
     weight: &Tensor,
     indices: &Tensor,
@@ -25840,6 +25890,13 @@ pub fn fill_diagonal_<'a>(
 /// Joins tensors along an existing dimension. Their other sizes must agree.
 ///
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let (a, b) = (Tensor::zeros([2, 3], DType::F32), Tensor::ones([2, 1], DType::F32));
+/// assert_eq!(ops::cat(&[a, b], 1)?.shape(), [2, 4]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
@@ -25922,6 +25979,14 @@ pub fn row_stack(tensors: &[Tensor]) -> Result<Tensor> {
 /// Joins tensors of one shape along a new dimension.
 ///
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
+///
+/// ```
+/// # use firebrand_core::{DType, Tensor, ops};
+/// let (a, b) = (Tensor::new(&[1.0f32, 2.0]), Tensor::new(&[3.0f32, 4.0]));
+/// assert_eq!(ops::stack(&[a.clone(), b.clone()], 0)?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+/// assert_eq!(ops::stack(&[a, b], 1)?.to_vec::<f32>(), [1.0, 3.0, 2.0, 4.0]);
+/// # Ok::<(), firebrand_core::Error>(())
+/// ```
 pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
