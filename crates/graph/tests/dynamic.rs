@@ -146,7 +146,10 @@ fn sizes_out_of_range_are_refused() {
             ([&[2usize, 2][..], &[2]], "input x: dimension 0 has size 2, allowed 3..6 (x.size()[0] >= 3)"),
             ([&[7, 2], &[7]], "input x: dimension 0 has size 7, allowed 3..6 (x.size()[0] <= 6)"),
             ([&[4, 5], &[4]], "input x: dimension 1 has size 5, expected 2 (x.size()[1] == 2)"),
-            ([&[4, 2], &[5]], "input y: dimension 0 has size 5, expected 4, as x.size()[0] has (y.size()[0] == x.size()[0])"),
+            (
+                [&[4, 2], &[5]],
+                "input y: dimension 0 has size 5, expected 4, as x.size()[0] has (y.size()[0] == x.size()[0])",
+            ),
         ] {
             let found = program.run(&sizes.map(data)).unwrap_err().to_string();
             assert_eq!(found, message);

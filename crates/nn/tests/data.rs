@@ -99,7 +99,7 @@ fn sets_refuse_what_does_not_fit() {
     let error = TensorDataset::new([a, b]).err().expect("different rows").to_string();
     assert!(error.contains("[2, 3], [3]"), "{error}");
     let error = Subset::new(Arc::new(numbers(3)), vec![0, 3]).err().expect("index 3 of 3").to_string();
-    assert!(error.contains("there is no sample 3, the set has 3"), "{error}");
+    assert!(error.contains("no sample 3: the dataset has 3"), "{error}");
     let error = random_split(numbers(3), &[0.5, 0.6]).err().expect("more than all").to_string();
     assert!(error.starts_with("random_split: ") && error.contains("[0.5, 0.6]"), "{error}");
 }

@@ -570,9 +570,9 @@ fn refusals_say_what_was_expected() {
     let message = |r: Result<()>| r.expect_err("refused").to_string();
     assert!(
         message(Conv2dOptions { groups: 3, ..Conv2dOptions::new(4, 6, [1, 1]) }.build().map(drop))
-            .contains("3 groups divide, found 4 in and 6 out")
+            .contains("divisible by 3 groups, found 4 in and 6 out")
     );
-    assert!(message(GroupNormOptions::new(3, 4).build().map(drop)).contains("3 groups divide"));
+    assert!(message(GroupNormOptions::new(3, 4).build().map(drop)).contains("divisible by 3 groups"));
     assert!(message(Dropout::try_new(1.5).map(drop)).contains("from 0 to 1, found 1.5"));
     let x = Tensor::ones([2, 3], DType::F32);
     assert!(message(BatchNorm2d::new(3).try_call(&x).map(drop)).contains("[batch, channels, height, width]"));

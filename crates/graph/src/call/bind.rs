@@ -38,7 +38,9 @@ impl Bindings {
         match self.0.get(symbol) {
             Some((bound, origin)) if *bound != size => refuse(
                 input,
-                format!("dimension {dim} has size {size}, expected {bound}, as {origin} has ({input}.size()[{dim}] == {origin})"),
+                format!(
+                    "dimension {dim} has size {size}, expected {bound}, as {origin} has ({input}.size()[{dim}] == {origin})"
+                ),
             ),
             Some(_) => Ok(()),
             None => {

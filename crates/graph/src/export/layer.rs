@@ -1,4 +1,4 @@
-//! The layer that writes ops down: above autograd for export, below it for decompositions and derivatives.
+//! The layer that records ops: above autograd for export, below it for decompositions and derivatives.
 
 use crate::cond::record_cond;
 use crate::error::Result;

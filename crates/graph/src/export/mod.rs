@@ -1,4 +1,4 @@
-//! Export: runs a Rust function on meta tensors and keeps what it did as a program.
+//! Export: runs a Rust function on meta tensors and records what it does as a program.
 //!
 //! Every op the function calls passes through the dispatcher, where a layer records it; grad-mode changes and
 //! autocast blocks become regions. The function must not read values of its inputs: such a read has no answer here and is

@@ -1,4 +1,4 @@
-//! Export at sizes that vary: the function is traced at the sizes of the example and at others, and the traces become one
+//! Export with dynamic sizes: the function is traced at the sizes of the example and at others, and the traces become one
 //! graph. Where the function fails at other sizes, or does something else, the op that forces a size is named.
 
 use super::{Export, TraceLayer};

@@ -1,4 +1,4 @@
-//! Hooks of a graph: told when a node is made, is about to be erased, or is about to be replaced in a user.
+//! Hooks of a graph: called when a node is created, is about to be erased, or is about to be replaced in a user.
 //!
 //! A graph without hooks pays one test. While hooks run they are taken off, so that what they change themselves calls
 //! none. Clones of a graph keep its hooks.

@@ -1,4 +1,4 @@
-//! What is known of a node without running it: its abstract value and where it came from.
+//! What is known about a node without running it: its abstract value and its origin.
 
 use super::{Argument, DeviceName, Expr, MemoryLayout, Name, ScalarType};
 use indexmap::IndexMap;

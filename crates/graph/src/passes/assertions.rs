@@ -1,4 +1,4 @@
-//! Run-time assertions: taking them out, and putting them in for symbols that are known only at run time.
+//! Run-time assertions: removing them, and inserting them for symbols that are known only at run time.
 
 use super::nested::rewrite_all;
 use super::{Context, Report};

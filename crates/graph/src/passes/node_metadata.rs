@@ -1,4 +1,4 @@
-//! What is known of nodes that passes insert: their abstract value, and where they belong.
+//! Metadata of nodes that passes insert: their abstract value and their origin.
 //!
 //! As a hook ([`node_metadata_hook`]) it completes nodes when they are made; as a pass it gives every call of a program
 //! that has no value one. Values are computed by running the op on meta tensors; where sizes are symbolic, or

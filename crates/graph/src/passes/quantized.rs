@@ -1,4 +1,4 @@
-//! replace_quantized_ops_with_standard_ops: such programs come from PyTorch's older format and are refused here.
+//! replace_quantized_ops_with_standard_ops: such programs come from an older format of PyTorch and are errors here.
 
 use super::nested::rewrite_all;
 use super::{Context, Report};

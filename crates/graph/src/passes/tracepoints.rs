@@ -1,4 +1,4 @@
-//! collect_tracepoints_pass: what markers say of module calls goes to the module call graph; the markers go.
+//! collect_tracepoints_pass: moves module calls from markers to the module call graph, and removes the markers.
 
 use super::{Context, Report};
 use crate::error::Result;

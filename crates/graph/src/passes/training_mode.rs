@@ -1,4 +1,4 @@
-//! train_mode and eval_mode: turn the flags of dropout, batch norm and recurrent layers over in an exported program.
+//! train_mode and eval_mode: flip the training flags of dropout, batch norm and recurrent layers in an exported program.
 
 use super::{Context, Report};
 use crate::call::with_mode;

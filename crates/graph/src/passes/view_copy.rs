@@ -1,4 +1,4 @@
-//! replace_view_ops_with_view_copy_ops_pass: no result shares memory any more.
+//! replace_view_ops_with_view_copy_ops_pass: replaces views with copies, so that no result shares memory.
 
 use super::nested::rewrite_all;
 use super::{Context, Report};

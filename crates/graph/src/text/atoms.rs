@@ -1,4 +1,4 @@
-//! How leaves are written: numbers as Python prints them, strings as JSON does.
+//! How leaves are printed: numbers as Python does, strings as JSON does.
 
 use std::fmt::{self, Write};
 

@@ -120,7 +120,7 @@ impl<D: Dataset> Subset<D> {
     /// The samples at these indices, in this order.
     pub fn new(dataset: Arc<D>, indices: Vec<usize>) -> Result<Subset<D>> {
         if let Some(bad) = indices.iter().find(|i| **i >= dataset.len()) {
-            let message = format!("there is no sample {bad}, the set has {}", dataset.len());
+            let message = format!("no sample {bad}: the dataset has {}", dataset.len());
             return Err(Error::argument("Subset", message));
         }
         Ok(Subset { dataset, indices })

@@ -31,7 +31,7 @@ impl MultiheadAttentionOptions {
     pub fn build(self) -> Result<MultiheadAttention> {
         let (e, heads) = (self.embed_dim, self.num_heads);
         if heads == 0 || !e.is_multiple_of(heads) {
-            let message = format!("expected an embed_dim that {heads} heads divide, found {e}");
+            let message = format!("expected an embed_dim divisible by {heads} heads, found {e}");
             return Err(Error::argument("MultiheadAttention", message));
         }
         let in_proj_weight = parameter(&[3 * e, e])?;

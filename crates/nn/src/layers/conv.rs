@@ -63,7 +63,7 @@ pub(super) fn check_groups(op: &'static str, groups: usize, channels: [usize; 2]
         return Ok(());
     }
     let message =
-        format!("expected channels that {groups} groups divide, found {} in and {} out", channels[0], channels[1]);
+        format!("expected channels divisible by {groups} groups, found {} in and {} out", channels[0], channels[1]);
     Err(Error::argument(op, message))
 }
 
@@ -99,8 +99,7 @@ macro_rules! conv {
             pub fn build(self) -> Result<$name> {
                 check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
                 if self.padding == Padding::Same && self.stride != [1; $d] {
-                    let message =
-                        format!("expected stride 1 with padding that keeps the size, found {:?}", self.stride);
+                    let message = format!("expected stride 1 with same padding, found {:?}", self.stride);
                     return Err(Error::argument(stringify!($name), message));
                 }
                 let shape: Vec<usize> =

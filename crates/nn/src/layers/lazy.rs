@@ -86,7 +86,7 @@ impl<L: LazyLayer> Forward for Lazy<L> {
 /// The size of one dimension of the input.
 fn size(layer: &'static str, x: &Tensor, dim: Option<usize>) -> Result<usize> {
     dim.and_then(|d| x.shape().get(d)).copied().ok_or_else(|| {
-        Error::argument(layer, format!("expected an input whose size tells the layer's, found shape {:?}", x.shape()))
+        Error::argument(layer, format!("cannot infer the layer's size from an input of shape {:?}", x.shape()))
     })
 }
 

@@ -126,7 +126,7 @@ impl GroupNormOptions {
     pub fn build(self) -> Result<GroupNorm> {
         if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
             let message =
-                format!("expected channels that {} groups divide, found {}", self.num_groups, self.num_channels);
+                format!("expected channels divisible by {} groups, found {}", self.num_groups, self.num_channels);
             return Err(Error::argument("GroupNorm", message));
         }
         let affine = |value| self.affine.then(|| filled(&[self.num_channels], value)).transpose();

@@ -168,11 +168,8 @@ pub fn pad_sequence(sequences: &[Tensor], batch_first: bool, padding_value: f64)
         return Err(Error::argument("pad_sequence", "expected at least one sequence, found an empty list"));
     };
     if let Some(other) = sequences.iter().find(|s| s.ndim() == 0 || s.shape()[1..] != first.shape()[1..]) {
-        let message = format!(
-            "expected sequences alike but for their lengths, found {:?} and {:?}",
-            first.shape(),
-            other.shape()
-        );
+        let message =
+            format!("expected sequences that differ only in length, found {:?} and {:?}", first.shape(), other.shape());
         return Err(Error::argument("pad_sequence", message));
     }
     let longest = sequences.iter().map(|s| s.shape()[0]).max().unwrap_or(0);

@@ -1,8 +1,8 @@
-//! run_decompositions: layers come apart into core ATen, the ops that PyTorch's export keeps.
+//! run_decompositions: decomposes layers into core ATen, the ops that PyTorch's export keeps.
 //!
 //! The program is made pure, then run on meta tensors, and what reaches the kernels, decomposed by `rules`, is
 //! the new graph; with sizes that vary this is done at several sizes. Regions without gradient stay regions, which PyTorch loses (R4); autocast regions become the casts they
-//! make; both sides of a conditional come apart. Loops whose length depends on values of tensors are refused.
+//! make; both sides of a conditional are decomposed. Loops whose length depends on values of tensors are errors.
 
 mod emit;
 mod rules;

@@ -1,4 +1,4 @@
-//! functionalize: no op of the program writes memory any more; what inputs become is returned.
+//! functionalize: removes all writes from a program; new values of inputs are returned.
 //!
 //! The program is run once on meta tensors, which tells which values share memory. Every value is known as a
 //! chain of view ops on the memory it lies in ([`views`]); a write computes the new value by the pure form of the op

@@ -1,4 +1,4 @@
-//! Derivatives: of activations, losses, softmax and normalisations.
+//! Derivatives: of activations, losses, softmax and normalizations.
 
 use super::super::emit::Emit;
 use super::wrap;

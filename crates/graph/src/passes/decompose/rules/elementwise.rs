@@ -1,4 +1,4 @@
-//! Further functions of elements, tensors from numbers, and losses with weights.
+//! More elementwise functions, factories, and weighted losses.
 
 use super::super::emit::Emit;
 use firebrand_core::dispatch::{Args, Op, Value};
