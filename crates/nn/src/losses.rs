@@ -184,7 +184,7 @@ losses! {
     } |m, (x, y), r| ops::hinge_embedding_loss(x, y, m.margin, r);
     /// Multi-class margin loss: the target's score should exceed all others by the margin.
     MultiMarginLoss(Pair) {
-        /// 1 or 2.
+        /// Exponent, 1 or 2.
         p: i64 = 1,
         /// The margin.
         margin: f64 = 1.0,

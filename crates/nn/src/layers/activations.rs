@@ -100,7 +100,7 @@ activations! {
         /// The bound.
         lambd: f64 = 0.5
     } |m, x| ops::hardshrink(x, m.lambd.into());
-    /// Moves values toward zero by `lambd`, and those nearer to zero.
+    /// Moves values toward zero by `lambd`; those nearer than that become zero.
     Softshrink {
         /// The bound, and the amount.
         lambd: f64 = 0.5
