@@ -151,7 +151,7 @@ fn inputs_are_guarded() {
         ([2, width], DType::F32, "x.size()[0] >= 3"),
         ([7, width], DType::F32, "x.size()[0] <= 6"),
         ([4, width + 1], DType::F32, fixed.as_str()),
-        ([4, width], DType::F64, "float32 expected"),
+        ([4, width], DType::F64, "expected float32"),
     ] {
         let error = call(sizes, dtype).unwrap_err().to_string();
         assert!(error.starts_with("input x: ") && error.contains(condition), "{sizes:?}: {error}");

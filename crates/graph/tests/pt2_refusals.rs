@@ -198,7 +198,7 @@ fn changed_programs_are_refused() {
         (remove(WEIGHTS), "model_weights_config.json` is missing"),
         (put("data/weights/weight_0", b""), "do not fit a storage of 0 bytes"),
         (put("data/weights/weight_0", b"1234"), "do not fit a storage of 4 bytes"),
-        (Box::new(|e| e["data/weights/weight_0"].push(0)), "no whole number of float32"),
+        (Box::new(|e| e["data/weights/weight_0"].push(0)), "not a multiple of the size of float32"),
         (weight("/path_name", json!("../../etc")), "the file name \"../../etc\""),
         (weight("/path_name", json!("weight_0/x")), "the file name"),
         (weight("/path_name", json!("tensor_0")), "the file name"),

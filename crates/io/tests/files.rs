@@ -127,11 +127,11 @@ fn outputs_are_checked_beforehand() {
     assert_eq!(names(dir.path()), ["old"], "checking leaves nothing");
     let through = dir.path().join(".").join("new");
     for (paths, reason) in [
-        (vec![dir.path().to_path_buf()], "folder"),
+        (vec![dir.path().to_path_buf()], "is a directory"),
         (vec![at("missing/out")], "no such directory"),
         (vec![at("old/out")], "not a directory"),
         (vec![PathBuf::from("")], ""),
-        (vec![PathBuf::from("/")], "folder"),
+        (vec![PathBuf::from("/")], "is a directory"),
         (vec![at("new"), at("new")], "the same name"),
         (vec![at("new"), through], "the same name"),
     ] {
