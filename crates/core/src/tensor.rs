@@ -276,6 +276,26 @@ impl Drop for Inner {
 
 /// A multi-dimensional array with autograd history. `clone` gives another handle to the same tensor; `clone_tensor` copies the data.
 ///
+/// ```
+/// use firebrand_core::{DType, Tensor};
+///
+/// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]).requires_grad_();
+/// let y = (&x * 2.0 + 1.0).matmul(&Tensor::ones([2, 1], DType::F32));
+/// assert_eq!(y.shape(), [2, 1]);
+/// assert_eq!(y.to_vec::<f32>(), [8.0, 16.0]);
+/// y.sum().backward();
+/// assert_eq!(x.grad().unwrap().to_vec::<f32>(), [2.0; 4]);
+/// assert_eq!(x.i((.., 0)).to_vec::<f32>(), [1.0, 3.0]);
+/// ```
+///
+/// # Names
+/// Methods have PyTorch's names. Where PyTorch overloads a name, each overload has its own method, with the overload's name as
+/// a suffix: `sum` and `sum_dim`, `max` and `max_dim`, `mul` (a tensor) and `mul_scalar` (a number). A trailing underscore means
+/// in place. A method takes the positional arguments of PyTorch's op, without defaults, and leaves out the keyword arguments;
+/// the functions of [`ops`](crate::ops) take all of them.
+///
+/// Every method that can fail has two forms: `matmul` panics with the message of the error, `try_matmul` returns it.
+///
 /// # Threads
 /// Handles may be sent to and shared with other threads, and reading a tensor from many of them at once is fine. In-place
 /// ops take `&self`, as in PyTorch, so the type system does not order them: **the caller orders every write of a storage

@@ -16,7 +16,7 @@
 //! assert_eq!(each.to_vec::<f64>(), [3.0, 12.0, 27.0, 48.0]);
 //! ```
 //!
-//! How nesting works is told in `level`: wrapping levels are floors, each with its own graph and tangents. Inside a
+//! `level` explains how nesting works: each wrapping level has its own graph and tangents. Inside a
 //! transform `no_grad` is respected; `no_grad` around one does not stop it.
 
 pub(crate) mod functional_call;
