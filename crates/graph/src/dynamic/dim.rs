@@ -140,7 +140,10 @@ impl Places {
             let refuse = |message: String| Err(Error::Input { name: name(*input), message });
             let rest = size as i64 - d.plus;
             if d.times == 0 || rest % d.times != 0 {
-                return refuse(format!("dimension {dim} has size {size}, which {} * {} + {} cannot be", d.name, d.times, d.plus));
+                return refuse(format!(
+                    "dimension {dim} has size {size}, which {} * {} + {} cannot be",
+                    d.name, d.times, d.plus
+                ));
             }
             let hint = rest / d.times;
             let range = |r: &ValueRange| {
