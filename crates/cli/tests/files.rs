@@ -125,7 +125,7 @@ fn a_failed_run_changes_nothing() {
     for (arguments, reason) in [
         (vec!["-o", "missing/out.npz", "--state-after", "state.npz"], "no such directory"),
         (vec!["-o", "out.npz", "--state-after", "missing/state.npz"], "no such directory"),
-        (vec!["-o", ".", "--state-after", "state.npz"], "folder"),
+        (vec!["-o", ".", "--state-after", "state.npz"], "is a directory"),
         (vec!["-o", "out.npz", "--state-after", "out.npz"], "the same name"),
         (vec!["-o", "out.npz", "--state-after", "./out.npz"], "the same name"),
         (vec!["-o", "/dev/full", "--state-after", "state.npz"], "/dev/full"),
