@@ -21,7 +21,7 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "firebrand", version)]
 struct Cli {
-    /// Threads for kernels [default: one per core]
+    /// Number of threads [default: FIREBRAND_NUM_THREADS, or one per core]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     #[command(subcommand)]
