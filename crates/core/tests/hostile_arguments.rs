@@ -217,6 +217,29 @@ fn operands_without_elements_and_odd_dtypes() {
     assert_eq!(ops::prod_dim(&none, 1, false, None).unwrap().to_vec::<Complex<f32>>(), [one; 6]);
     assert_eq!(ops::prod_dim(&none, 0, false, None).unwrap().shape(), [0, 3]);
     assert_eq!(ops::cumprod(&none, 0, None).unwrap().shape(), [2, 0, 3]);
+    // What a bag says of its indices has one dtype and shape on every device.
+    for (indices, offsets, expected) in [
+        (DType::I32, DType::I64, DType::I64),
+        (DType::I64, DType::I32, DType::I64),
+        (DType::I32, DType::I32, DType::I32),
+    ] {
+        for device in [Device::Cpu, Device::Meta] {
+            let zeros = |sizes: &[usize], dtype| Tensor::zeros(sizes, (dtype, device));
+            let (w, i, o) = (zeros(&[4, 3], DType::F32), zeros(&[4], indices), zeros(&[3], offsets));
+            for last in [false, true] {
+                let (_, bag, sizes, maxima) =
+                    ops::_embedding_bag_forward_only(&w, &i, &o, false, 0, false, None, last, -1).unwrap();
+                let found = [&bag, &sizes, &maxima].map(|t| t.dtype());
+                assert_eq!((found, sizes.shape()), ([expected; 3], &[3 - usize::from(last)][..]), "{device:?} {last}");
+            }
+        }
+    }
+    // The gradient of an inverse transform of nothing, to more elements than memory has.
+    let spectrum = empty(&[0, 3], DType::C64).try_to_device(Device::Meta).unwrap().requires_grad_();
+    let signal = ops::fft_irfft(&spectrum, Some(i64::from(i32::MAX).into()), -1, None).unwrap();
+    let ones = Tensor::ones(signal.shape(), (signal.dtype(), Device::Meta));
+    signal.backward_with(&ones);
+    assert_eq!(spectrum.grad().unwrap().shape(), [0, 3]);
     // An empty out= that is an operand too keeps its shape until it was read.
     let (matrix, vector) = (empty(&[0, 3], DType::F32), Tensor::ones([3], DType::F32));
     assert_eq!(ops::mv_out(&matrix, &vector, &matrix).unwrap().shape(), [0]);
@@ -225,7 +248,8 @@ fn operands_without_elements_and_odd_dtypes() {
         assert!(ops::bernoulli_(&t, 0.5).is_err());
     }
     // PyTorch: the imaginary parts go before anything is added or multiplied.
-    let z = ops::complex(&Tensor::from_slice(&[0f32, 1.0, 2.0, 3.0, 4.0, 5.0], [2, 3]), &Tensor::ones([2, 3], DType::F32));
+    let z =
+        ops::complex(&Tensor::from_slice(&[0f32, 1.0, 2.0, 3.0, 4.0, 5.0], [2, 3]), &Tensor::ones([2, 3], DType::F32));
     let (z, f32s, i64s) = (z.unwrap(), Some(DType::F32), Some(DType::I64));
     assert_eq!(ops::sum_dim(&z, Some(&[0]), false, f32s).unwrap().to_vec::<f32>(), [3.0, 5.0, 7.0]);
     assert_eq!(ops::sum_dim(&z, Some(&[0]), false, i64s).unwrap().to_vec::<i64>(), [3, 5, 7]);

@@ -58,7 +58,11 @@ fn every_rule_is_checked() {
         ("aten.mul.Tensor(%x", "aten.mul_.Tensor(%x", "writes an argument"),
         ("%x, %p_w) : float32[2]", "%x, %p_w)", "no abstract value"),
         ("  return (%add, %mul)\n", "", "not an output"),
-        ("  %x = placeholder", "  %y = aten.neg.default(%p_w) : float32[2]\n  %x = placeholder", "comes after other nodes"),
+        (
+            "  %x = placeholder",
+            "  %y = aten.neg.default(%p_w) : float32[2]\n  %x = placeholder",
+            "comes after other nodes",
+        ),
         ("  %x = placeholder", "  %x = placeholder x(%p_w)", "the default of a placeholder names a node"),
     ] {
         let error = verify_program(&program(&GOOD.replacen(from, to, 1))).unwrap_err().to_string();

@@ -62,11 +62,15 @@ pub(crate) fn embedding_bag_padding(
         None => None,
     };
     let n = indices.numel();
-    let no_maxima = ops::new_zeros(indices, &[0.into()], None, None)?;
+    // As on PyTorch's CPU: 64 bits unless indices and offsets both have 32.
+    let small = indices.dtype() == DType::I32 && offsets.dtype() == DType::I32;
+    let int = if small { DType::I32 } else { DType::I64 };
+    let no_maxima = ops::new_zeros(indices, &[0.into()], Some(int), None)?;
     if weight.is_meta() || offsets.is_meta() {
         let count = offsets.numel() - usize::from(include_last_offset);
         let out = ops::new_empty(weight, &[count.into(), width.into()], None, None)?;
-        let (bag, sizes) = (ops::empty_like(indices, None, None, None)?, ops::empty_like(offsets, None, None, None)?);
+        let bag = ops::new_empty(indices, &[n.into()], Some(int), None)?;
+        let sizes = ops::new_empty(offsets, &[count.into()], Some(int), None)?;
         return Ok((out, bag, sizes, no_maxima));
     }
     let (bag, count) = bags(offsets, n, include_last_offset)?;
@@ -103,7 +107,8 @@ pub(crate) fn embedding_bag_padding(
             arith::div(&sum, &ops::unsqueeze(&filled, 1)?)?
         }
     };
-    Ok((out, bag, sizes, no_maxima))
+    let cast = |t: &Tensor| ops::to_dtype(t, int, false, false, None);
+    Ok((out, cast(&bag)?, cast(&sizes)?, no_maxima))
 }
 
 #[allow(clippy::too_many_arguments)] // those of the op

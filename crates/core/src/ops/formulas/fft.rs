@@ -33,10 +33,12 @@ pub(crate) fn fft_c2r_backward(grad: &Tensor, dim: &[i64], normalization: i64) -
     let Some(&last) = dim.last() else { return Ok(half) };
     let d = ops::shape::wrap_dim("_fft_c2r", last, grad.ndim())?;
     let (n, m) = (grad.shape()[d], half.shape()[d]);
-    let weights: Vec<f64> = (0..m).map(|k| if k > 0 && k < n - m + 1 { 2.0 } else { 1.0 }).collect();
-    let mut sizes = vec![1; grad.ndim()];
-    sizes[d] = m;
-    let weights = Tensor::try_from_slice(&weights, sizes)?;
-    let weights = if grad.is_meta() { weights.try_to_device(grad.device())? } else { weights };
-    ops::mul(&half, &super::cast(&weights, grad.dtype())?)
+    // The first, those with a mirror image, and (if n is even) the last, which is its own.
+    let parts = [(1, 1), (n - m, 2), (2 * m - n - 1, 1)].map(|(count, weight)| {
+        let mut sizes: SymInts = smallvec![SymInt::ONE; grad.ndim()];
+        sizes[d] = count.into();
+        ops::full(&sizes, Scalar::Int(weight), Some(grad.dtype()), Some(grad.device()))
+    });
+    let weights = ops::cat(&parts.into_iter().collect::<Result<Vec<_>>>()?, d as i64)?;
+    ops::mul(&half, &weights)
 }
