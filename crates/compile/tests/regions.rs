@@ -512,7 +512,7 @@ fn buffer_assignment() {
 fn batched_product() {
     for (name, c) in counted() {
         let f = compile_with(
-            |(a, b): &(Tensor, Tensor)| a.bmm(b).reshape([a.size(0), (-1).into()]).sum_dim(Some(&[1]), false),
+            |(a, b): &(Tensor, Tensor)| a.bmm(b).reshape([a.size(0), (-1).into()]).sum_dim(1, false),
             full(&c),
         );
         for (n, frames) in [(2, 1), (4, 2), (5, 2)] {

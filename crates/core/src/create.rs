@@ -3,7 +3,10 @@
 use crate::capture;
 use crate::sym::{IntoSizes, checked_sizes};
 use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
-use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, ops, state};
+use crate::layout::Dims;
+use crate::{
+    Complex, DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, bf16, f16, ops, state,
+};
 use firebrand_kernels::{fill, write_slice};
 
 /// Dtype and device of a new tensor, and whether it requires grad.
@@ -31,6 +34,68 @@ impl From<(DType, Device)> for TensorOptions {
     fn from((dtype, device): (DType, Device)) -> Self {
         TensorOptions { dtype: Some(dtype), device: Some(device), ..Default::default() }
     }
+}
+
+/// What [`Tensor::new`] takes: an element, or a list of literals of one shape.
+pub trait Literal {
+    /// What it is made of in the end.
+    type Element: Element;
+    /// Adds its sizes, outermost first; those of the first row speak for all.
+    fn sizes(&self, sizes: &mut Dims);
+    /// Adds its elements, row by row; an error if its shape is not `sizes`.
+    fn elements(&self, sizes: &[usize], elements: &mut Vec<Self::Element>) -> Result<()>;
+}
+
+macro_rules! elements {
+    ($($t:ty),*) => {$(
+        impl Literal for $t {
+            type Element = $t;
+            fn sizes(&self, _: &mut Dims) {}
+            fn elements(&self, _: &[usize], elements: &mut Vec<$t>) -> Result<()> {
+                elements.push(*self);
+                Ok(())
+            }
+        }
+    )*};
+}
+elements!(f64, f32, bf16, f16, i64, i32, i16, i8, u8, bool, Complex<f32>, Complex<f64>);
+
+impl<L: Literal> Literal for [L] {
+    type Element = L::Element;
+    fn sizes(&self, sizes: &mut Dims) {
+        sizes.push(self.len());
+        if let Some(row) = self.first() {
+            row.sizes(sizes);
+        }
+    }
+    fn elements(&self, sizes: &[usize], elements: &mut Vec<L::Element>) -> Result<()> {
+        match sizes.split_first() {
+            Some((&n, rest)) if n == self.len() => self.iter().try_for_each(|row| row.elements(rest, elements)),
+            _ => {
+                let expected = sizes.first().copied().unwrap_or(0);
+                let message = format!("expected rows of one length, found {expected} and {}", self.len());
+                Err(Error::argument("Tensor::new", message))
+            }
+        }
+    }
+}
+macro_rules! lists {
+    ($([$($generics:tt)*] $t:ty;)*) => {$(
+        impl<L: Literal, $($generics)*> Literal for $t {
+            type Element = L::Element;
+            fn sizes(&self, sizes: &mut Dims) {
+                self[..].sizes(sizes)
+            }
+            fn elements(&self, sizes: &[usize], elements: &mut Vec<L::Element>) -> Result<()> {
+                self[..].elements(sizes, elements)
+            }
+        }
+    )*};
+}
+lists! {
+    [const N: usize] [L; N];
+    [] Vec<L>;
+    [] &[L];
 }
 
 impl Tensor {
@@ -92,10 +157,26 @@ impl Tensor {
         Tensor::try_from_slice(data, sizes).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// A one-dimensional tensor with these elements.
+    /// A tensor with these elements: `&[1.0, 2.0]`, or nested as deep as the tensor has dimensions.
+    ///
+    /// ```
+    /// use firebrand_core::Tensor;
+    /// assert_eq!(Tensor::new(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).shape(), [2, 3]);
+    /// ```
+    pub fn try_new<L: Literal + ?Sized>(data: &L) -> Result<Tensor> {
+        let (mut sizes, mut elements) = (Dims::new(), Vec::new());
+        data.sizes(&mut sizes);
+        data.elements(&sizes, &mut elements)?;
+        Tensor::try_from_slice(&elements, &sizes[..])
+    }
+
+    /// As [`Tensor::try_new`].
+    ///
+    /// # Panics
+    /// If rows have different lengths, which arrays cannot have.
     #[track_caller]
-    pub fn new<T: Element>(data: &[T]) -> Tensor {
-        Tensor::from_slice(data, [data.len()])
+    pub fn new<L: Literal + ?Sized>(data: &L) -> Tensor {
+        Tensor::try_new(data).unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// A 0-dim tensor of the element's own dtype.
@@ -162,7 +243,7 @@ impl Tensor {
 
     // ---- the leaf flag
 
-    /// Sets whether the tensor requires grad.
+    /// Turns gradients of a leaf on or off.
     pub fn try_requires_grad_(self, on: bool) -> Result<Tensor> {
         self.try_set_requires_grad(on)?;
         Ok(self)
@@ -177,7 +258,16 @@ impl Tensor {
         self.try_requires_grad_(true).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Sets whether the tensor requires grad.
+    /// Turns gradients of a leaf on or off, through any of its handles.
+    ///
+    /// # Panics
+    /// If the tensor was computed or its dtype cannot have gradients.
+    #[track_caller]
+    pub fn set_requires_grad(&self, on: bool) {
+        self.try_set_requires_grad(on).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Turns gradients of a leaf on or off, through any of its handles.
     pub fn try_set_requires_grad(&self, on: bool) -> Result<()> {
         if on && self.is_inference() && !state::is(state::INFERENCE) {
             return Err(ErrorKind::InferenceRequiresGrad.into());

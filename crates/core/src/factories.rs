@@ -15,6 +15,36 @@ fn expect(made: Result<Tensor>) -> Tensor {
 }
 
 impl Tensor {
+    /// Tensors joined along an existing dimension.
+    pub fn try_cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+        ops::cat(tensors, dim)
+    }
+
+    /// Tensors joined along an existing dimension.
+    ///
+    /// ```
+    /// use firebrand_core::Tensor;
+    /// let (a, b) = (Tensor::new(&[[1.0, 2.0]]), Tensor::new(&[[3.0, 4.0]]));
+    /// assert_eq!(Tensor::cat(&[a, b], 0).to_vec::<f64>(), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn cat(tensors: &[Tensor], dim: i64) -> Tensor {
+        expect(Tensor::try_cat(tensors, dim))
+    }
+
+    /// Tensors of one shape joined along a new dimension.
+    pub fn try_stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+        ops::stack(tensors, dim)
+    }
+
+    /// Tensors of one shape joined along a new dimension.
+    #[must_use]
+    #[track_caller]
+    pub fn stack(tensors: &[Tensor], dim: i64) -> Tensor {
+        expect(Tensor::try_stack(tensors, dim))
+    }
+
     /// Uniform random values in [0, 1).
     pub fn try_rand(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let o = options.into();

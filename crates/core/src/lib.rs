@@ -8,6 +8,7 @@
 // `#[derive(Module)]` names this crate by its full path, also inside it.
 extern crate self as firebrand_core;
 
+mod arguments;
 pub mod autograd;
 pub mod backends;
 pub mod capture;
@@ -44,7 +45,8 @@ mod tensor;
 pub mod tree;
 mod warnings;
 
-pub use create::TensorOptions;
+pub use arguments::{Dim, Ints, IntoDims, IntoOptionalDims, IntoOptionalScalar, Operand};
+pub use create::{Literal, TensorOptions};
 pub use device::Device;
 pub use error::{Class, Error, ErrorKind, JvpRule, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};

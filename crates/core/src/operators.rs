@@ -1,7 +1,9 @@
-//! `+ - * / %` and unary `-` on tensors and numbers. They panic with the message of the `try_` form.
+//! `+ - * / %`, their assigning forms and unary `-` on tensors and numbers. They panic with the message of the `try_` form.
+//!
+//! `x *= y` is `x.mul_(y)`, as in PyTorch: it writes the memory that other handles and views of `x` see.
 
 pub(crate) use crate::error::expect_ok;
-use crate::{Result, Scalar, Tensor, ops};
+use crate::{Operand, Result, Scalar, Tensor, ops};
 
 macro_rules! binary {
     ($($trait:ident $f:ident |$a:ident, $b:ident| $e:expr;)*) => {$(
@@ -94,4 +96,21 @@ impl std::ops::Neg for Tensor {
     fn neg(self) -> Tensor {
         -&self
     }
+}
+
+macro_rules! assigning {
+    ($($trait:ident $f:ident $method:ident;)*) => {$(
+        impl<'a, T: Into<Operand<'a>>> std::ops::$trait<T> for Tensor {
+            #[inline]
+            #[track_caller]
+            fn $f(&mut self, rhs: T) { self.$method(rhs); }
+        }
+    )*};
+}
+assigning! {
+    AddAssign add_assign add_;
+    SubAssign sub_assign sub_;
+    MulAssign mul_assign mul_;
+    DivAssign div_assign div_;
+    RemAssign rem_assign remainder_;
 }

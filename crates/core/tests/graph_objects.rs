@@ -51,7 +51,7 @@ fn node_names() {
         (ops::scalar_pow(two, &x).unwrap(), "Pow2"),
         (x.exp(), "Exp0"),
         (x.sum(), "Sum0"),
-        (x.sum_dim(Some(&[0]), false), "Sum1"),
+        (x.sum_dim(0, false), "Sum1"),
         (x.mean(), "Mean0"),
         (x.clone_tensor(), "Clone0"),
         (m.matmul(&m), "Mm0"),
@@ -217,7 +217,7 @@ fn saved_values() {
     let n = (&x * Tensor::scalar(3.0f64)).grad_fn().unwrap();
     assert!(matches!(n.saved("self").unwrap().unwrap(), SavedValue::None));
     assert_eq!(vals(n.saved("other").unwrap().unwrap().tensor().unwrap()), [3.0]);
-    let n = leaves(&[1.0, 2.0]).sum_dim(Some(&[0]), false).grad_fn().unwrap();
+    let n = leaves(&[1.0, 2.0]).sum_dim(0, false).grad_fn().unwrap();
     assert!(matches!(n.saved("dim").unwrap().unwrap(), SavedValue::Ints(d) if d == [0]));
     assert!(matches!(n.saved("keepdim").unwrap().unwrap(), SavedValue::Bool(false)));
     assert!(matches!(n.saved("self_sym_sizes").unwrap().unwrap(), SavedValue::Ints(d) if d == [2]));

@@ -35,7 +35,7 @@ pub(crate) fn main() -> Result<()> {
     let mut x = Tensor::full([10], 0.8, DType::F64);
     let v = Tensor::linspace(-1.0, 1.0, 10, DType::F64);
     let whole = hessian(rosenbrock)(&x)?.matmul(&v);
-    let difference = (whole - hvp(&x, &v)?).abs().amax(&[], false).item::<f64>();
+    let difference = (whole - hvp(&x, &v)?).abs().amax(.., false).item::<f64>();
     println!("product against the whole Hessian: {difference:.1e}");
     assert!(difference < 1e-9);
     for _ in 0..60 {
@@ -47,7 +47,7 @@ pub(crate) fn main() -> Result<()> {
         }
         x = &x - &p * step;
     }
-    let distance = (x - 1.0).abs().amax(&[], false).item::<f64>();
+    let distance = (x - 1.0).abs().amax(.., false).item::<f64>();
     println!("distance from the minimum after Newton-CG: {distance:.1e}");
     assert!(distance < 1e-6);
     Ok(())

@@ -53,7 +53,7 @@ pub(crate) fn main() -> Result<()> {
 
     // Learn the sum of two numbers.
     let x = Tensor::rand([64, 2], DType::F32);
-    let target = x.sum_dim(Some(&[1]), true);
+    let target = x.sum_dim(1, true);
     let loss = || {
         let e = net.call(&x) - &target;
         (&e * &e).mean()

@@ -28,7 +28,7 @@ pub(crate) fn main() -> Result<()> {
     let mut difference = 0.0f64;
     for k in 0..32 {
         let one = grad(|p: &Params| loss(p, &x.select(0, k), &targets.select(0, k)))(&params)?;
-        difference = difference.max((w1.select(0, k) - &one.0).abs().amax(&[], false).item());
+        difference = difference.max((w1.select(0, k) - &one.0).abs().amax(.., false).item());
     }
     println!("largest difference from a loop over the samples: {difference:.1e}");
     assert!(difference < 1e-12);

@@ -46,7 +46,7 @@ pub(crate) fn main() -> Result<()> {
         params = (update(0, &params.0, &a), update(1, &params.1, &b), update(2, &params.2, &c));
     }
     let u = vmap(|t: &Tensor| network(&params, t)).call(&points)?;
-    let error = (u - points.sin()).abs().amax(&[], false).item::<f64>();
+    let error = (u - points.sin()).abs().amax(.., false).item::<f64>();
     println!("residual {last:.1e}, largest distance from the sine {error:.4}");
     assert!(error < 0.05);
     Ok(())

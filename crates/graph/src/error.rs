@@ -49,6 +49,16 @@ pub enum Error {
     Core(#[from] firebrand_core::Error),
 }
 
+/// So that `?` works in functions that return `firebrand::Result`; what is not an error of core is its source.
+impl From<Error> for firebrand_core::Error {
+    fn from(e: Error) -> firebrand_core::Error {
+        match e {
+            Error::Core(e) => e,
+            e => firebrand_core::Error::user(e),
+        }
+    }
+}
+
 /// Every target with the nodes that call it.
 fn list_unsupported(targets: &[(String, Vec<String>)]) -> String {
     let one = |(target, nodes): &(String, Vec<String>)| {

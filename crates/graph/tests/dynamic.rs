@@ -65,7 +65,7 @@ fn functions_run_at_other_sizes() {
             Ok(vec![y])
         }),
         ("narrow", |x| Ok(vec![x[0].try_narrow(0, 1, x[0].size(0) - 3)?])),
-        ("mean over rows", |x| Ok(vec![x[0].try_mean_dim(Some(&[0]), false)?])),
+        ("mean over rows", |x| Ok(vec![x[0].try_mean_dim(0, false)?])),
     ];
     let batch = Dim::new("batch").min(3).max(64);
     let example = [data(&[4, 6]), data(&[4, 6])];
@@ -140,7 +140,7 @@ fn sizes_out_of_range_are_refused() {
     let batch = Dim::new("batch").min(3).max(6);
     let example = [data(&[4, 2]), data(&[4])];
     let export = Export::new(&example).names(["x", "y"]).dynamic(0, 0, &batch).dynamic(1, 0, &batch);
-    let program = export.run(|x| Ok(vec![&x[0].sum_dim(Some(&[1]), false) + &x[1]])).unwrap();
+    let program = export.run(|x| Ok(vec![&x[0].sum_dim(1, false) + &x[1]])).unwrap();
     for program in [&program, &reloaded(&program)] {
         for (sizes, message) in [
             ([&[2usize, 2][..], &[2]], "input x: dimension 0 has size 2, allowed 3..6 (x.size()[0] >= 3)"),
@@ -243,7 +243,7 @@ fn derived_and_several_dims() {
     let (n, m) = (Dim::new("n"), Dim::new("m").min(2));
     let f = |x: &[Tensor]| {
         let halves = x[0].try_view([x[0].size(0) / 2, 2.into(), x[0].size(1)])?;
-        let sum = &halves.sum_dim(Some(&[1]), false) + &x[1].slice(0, Some(1.into()), None, 1);
+        let sum = &halves.sum_dim(1, false) + &x[1].slice(0, Some(1.into()), None, 1);
         Ok(vec![sum.try_reshape([sum.size(0) * sum.size(1)])?, sum.t().matmul(&sum)])
     };
     let example = [data(&[6, 5]), data(&[4, 5])];

@@ -5,7 +5,14 @@ use std::path::PathBuf;
 /// The result of readers and writers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Errors of reading and writing files.
+/// So that `?` works in functions that return `firebrand::Result`; the error is its source.
+impl From<Error> for firebrand_core::Error {
+    fn from(e: Error) -> firebrand_core::Error {
+        firebrand_core::Error::user(e)
+    }
+}
+
+/// Why a file was refused or could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -556,7 +556,7 @@ fn triplets_by_any_distance() -> Result<()> {
         let triple = (triple[0].clone(), triple[1].clone(), triple[2].clone());
         let found = TripletMarginWithDistanceLoss::default().try_call(&triple)?.item::<f64>();
         close(found, TripletMarginLoss::new().try_call(&triple)?.item(), "Euclidean");
-        let mut taxi = TripletMarginWithDistanceLoss::new(|a, b| (a - b).abs().try_sum_dim(Some(&[-1]), false));
+        let mut taxi = TripletMarginWithDistanceLoss::new(|a, b| (a - b).abs().try_sum_dim(-1, false));
         (taxi.margin, taxi.swap) = (0.5, true);
         let mut expected = TripletMarginLoss::new();
         (expected.p, expected.margin, expected.swap, expected.eps) = (1.0, 0.5, true, 0.0);

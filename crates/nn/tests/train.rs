@@ -22,7 +22,7 @@ fn model() -> Sequential {
 
 fn loader(num_workers: usize) -> Result<DataLoader<TensorDataset<2>>> {
     let x = Tensor::randn([50, 3], DType::F32);
-    let y = x.sum_dim(Some(&[1]), true).sin();
+    let y = x.sum_dim(1, true).sin();
     let options = LoaderOptions { shuffle: true, num_workers, ..LoaderOptions::new(4) };
     Ok(DataLoader::new(TensorDataset::new([x, y])?, options))
 }
@@ -166,7 +166,7 @@ fn accumulation_is_a_larger_batch() -> Result<()> {
             let model = Linear::new(3, 1);
             model.to_dtype(DType::F64)?;
             let x = Tensor::randn([8, 3], DType::F64);
-            let set = TensorDataset::new([x.clone(), x.sum_dim(Some(&[1]), true)])?;
+            let set = TensorDataset::new([x.clone(), x.sum_dim(1, true)])?;
             let optimizer = SGD::new(model.parameters(), SGDOptions { lr: 0.1, ..Default::default() })?;
             let options = TrainOptions { epochs: 3, accumulate, ..Default::default() };
             let loader = DataLoader::new(set, LoaderOptions::new(batch_size));

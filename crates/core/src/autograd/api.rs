@@ -90,6 +90,18 @@ pub struct BackwardOptions {
     pub inputs: Option<Vec<Target>>,
 }
 
+impl BackwardOptions {
+    /// Saved values are kept for another run.
+    pub fn retain_graph() -> BackwardOptions {
+        BackwardOptions { retain_graph: Some(true), ..Default::default() }
+    }
+
+    /// The run itself is recorded, for higher derivatives.
+    pub fn create_graph() -> BackwardOptions {
+        BackwardOptions { create_graph: true, ..Default::default() }
+    }
+}
+
 /// Options of [`grad`].
 #[derive(Clone, Default)]
 pub struct GradOptions {
@@ -111,6 +123,11 @@ impl GradOptions {
     /// For higher derivatives.
     pub fn create_graph() -> GradOptions {
         GradOptions { create_graph: true, ..Default::default() }
+    }
+
+    /// Saved values are kept for another run.
+    pub fn retain_graph() -> GradOptions {
+        GradOptions { retain_graph: Some(true), ..Default::default() }
     }
 }
 
@@ -331,6 +348,15 @@ impl Tensor {
     #[track_caller]
     pub fn backward(&self) {
         self.try_backward(&BackwardOptions::default()).unwrap_or_else(|e| e.raise())
+    }
+
+    /// As [`Tensor::backward`]; the graph can be walked again afterwards.
+    ///
+    /// # Panics
+    /// As [`Tensor::backward`].
+    #[track_caller]
+    pub fn backward_retain_graph(&self) {
+        self.try_backward(&BackwardOptions::retain_graph()).unwrap_or_else(|e| e.raise())
     }
 
     /// [`backward`] of this tensor.

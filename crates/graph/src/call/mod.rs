@@ -61,10 +61,7 @@ impl Module for ProgramModule {
 impl Forward<Vec<Tensor>> for ProgramModule {
     type Output = Vec<Tensor>;
     fn forward(&self, inputs: &Vec<Tensor>) -> firebrand_core::Result<Vec<Tensor>> {
-        let outputs = self.run(inputs).map_err(|e| match e {
-            Error::Core(e) => e,
-            e => firebrand_core::Error::argument("program", e.to_string()),
-        })?;
+        let outputs = self.run(inputs)?;
         Ok(outputs.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect())
     }
 }
