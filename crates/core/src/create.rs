@@ -1,12 +1,10 @@
 //! Creating tensors: from values, filled, empty.
 
 use crate::capture;
+use crate::layout::Dims;
 use crate::sym::{IntoSizes, checked_sizes};
 use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
-use crate::layout::Dims;
-use crate::{
-    Complex, DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, bf16, f16, ops, state,
-};
+use crate::{Complex, DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, bf16, f16, ops, state};
 use firebrand_kernels::{fill, write_slice};
 
 /// Dtype and device of a new tensor, and whether it requires grad.

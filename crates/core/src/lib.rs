@@ -45,7 +45,7 @@ mod tensor;
 pub mod tree;
 mod warnings;
 
-pub use arguments::{Dim, Ints, IntoDims, IntoOptionalDims, IntoOptionalScalar, Operand};
+pub use arguments::{Dim, IntoDims, IntoOptionalDims, IntoOptionalScalar, Ints, Operand};
 pub use create::{Literal, TensorOptions};
 pub use device::Device;
 pub use error::{Class, Error, ErrorKind, JvpRule, Result};

@@ -47,7 +47,9 @@ fn number_form<'a>(op: &Op, plans: &'a [Plan<'_>]) -> Option<Number<'a>> {
     let scalar = |p: &&Plan<'_>| {
         let all: Vec<&Arg> = p.op.args().collect();
         let rest_has_defaults = all.iter().skip(2).all(|a| a.default.is_some());
-        p.op.base() == op.base() && matches!(all[..], [a, b, ..] if a.ty == Ty::Tensor && b.ty == Ty::Scalar) && rest_has_defaults
+        p.op.base() == op.base()
+            && matches!(all[..], [a, b, ..] if a.ty == Ty::Tensor && b.ty == Ty::Scalar)
+            && rest_has_defaults
     };
     let scalar = plans.iter().find(scalar)?.op;
     // PyTorch's methods of these have no form for numbers: `x * 2` is recorded as `x * tensor`.
@@ -116,7 +118,9 @@ fn pair(plan: &Plan<'_>, number: Option<Number<'_>>) -> String {
                     format!("ops::{}({})", op.rust.name, join(["self".into(), other.clone()].into_iter().chain(rest)))
                 }
             };
-            format!("match {other}.into() {{ Operand::Tensor({other}) => {call}, Operand::Scalar({other}) => {scalar} }}")
+            format!(
+                "match {other}.into() {{ Operand::Tensor({other}) => {call}, Operand::Scalar({other}) => {scalar} }}"
+            )
         }
     };
     // Every reference among the parameters would otherwise hide that the result is `self`.
