@@ -234,6 +234,16 @@ fn operands_without_elements_and_odd_dtypes() {
             }
         }
     }
+    // Meta tensors have no values to list: masks and positions cost nothing, however many there would be.
+    let meta = |sizes: &[usize]| Tensor::ones(sizes, (DType::F32, Device::Meta));
+    let (long, short) = (meta(&[1, 2, 1 << 31, 2]), meta(&[1, 2, 3, 2]));
+    let attended = ops::scaled_dot_product_attention(&long, &short, &short, None, 0.5, true, None, false).unwrap();
+    assert_eq!(attended.shape(), [1, 2, 1 << 31, 2]);
+    assert_eq!(
+        ops::pad(&meta(&[1, 1, 1 << 33]), &[5.into(), 0.into()], "circular", None).unwrap().numel(),
+        (1 << 33) + 5
+    );
+    assert_eq!(ops::mvlgamma(&meta(&[2]), i64::MAX / 8).unwrap().shape(), [2]);
     // The gradient of an inverse transform of nothing, to more elements than memory has.
     let spectrum = empty(&[0, 3], DType::C64).try_to_device(Device::Meta).unwrap().requires_grad_();
     let signal = ops::fft_irfft(&spectrum, Some(i64::from(i32::MAX).into()), -1, None).unwrap();

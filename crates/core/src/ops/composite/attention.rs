@@ -49,10 +49,9 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// Position `i` sees positions up to `i`.
 pub(crate) fn causal_mask(l: usize, s: usize, like: &Tensor) -> Result<Tensor> {
-    let seen = (0..l).flat_map(|i| (0..s).map(move |j| j <= i));
-    let seen = crate::ops::lists::collected(l.saturating_mul(s), seen)?;
-    let mask = additive(&Tensor::try_from_vec(seen, [l, s])?, like.dtype())?;
-    if like.is_meta() { ops::to_copy(&mask, None, Some(like.device()), false, None) } else { Ok(mask) }
+    let (sizes, device) = ([l.into(), s.into()], Some(like.device()));
+    let hidden = ops::triu(&ops::ones(&sizes, Some(DType::Bool), device)?, 1.into())?;
+    ops::masked_fill(&ops::zeros(&sizes, Some(like.dtype()), device)?, &hidden, Scalar::Float(f64::NEG_INFINITY))
 }
 
 pub(crate) fn scaled_dot_product_attention(

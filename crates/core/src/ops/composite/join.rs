@@ -14,11 +14,12 @@ pub(crate) fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::cat(tensors, dim)
 }
 
-/// Positions made here, on the device of the tensor they are used with.
-fn positions(list: Vec<i64>, like: &Tensor) -> Result<Tensor> {
-    let n = list.len();
-    let t = Tensor::try_from_vec(list, [n])?;
-    if like.is_meta() { ops::to_copy(&t, None, Some(like.device()), false, None) } else { Ok(t) }
+/// `n` positions, on the device of the tensor they are used with: a meta tensor's have no values, so none is computed.
+fn positions(n: usize, values: impl Iterator<Item = i64>, like: &Tensor) -> Result<Tensor> {
+    if like.is_meta() {
+        return ops::new_empty(like, &[n.into()], Some(DType::I64), None);
+    }
+    Tensor::try_from_vec(lists::collected(n, values)?, [n])
 }
 
 fn each(tensors: &[Tensor], f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
@@ -100,7 +101,7 @@ pub(crate) fn repeat_interleave_tensor(
         return Err(Error::argument(OP, format!("the repeats add up to {total}, output_size says {expected}")));
     }
     let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize));
-    ops::index_select(&input, d as i64, &positions(lists::collected(total as usize, repeated)?, self_)?)
+    ops::index_select(&input, d as i64, &positions(total as usize, repeated, self_)?)
 }
 
 pub(crate) fn fliplr(self_: &Tensor) -> Result<Tensor> {
@@ -149,7 +150,7 @@ pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
         }
         let wrapped = (-before.max(0)..left + after.max(0)).map(|p| p.rem_euclid(left) - cut);
         let count = (before.max(0) + left + after.max(0)) as usize;
-        out = ops::index_select(&out, d as i64, &positions(lists::collected(count, wrapped)?, self_)?)?;
+        out = ops::index_select(&out, d as i64, &positions(count, wrapped, self_)?)?;
     }
     Ok(out)
 }
