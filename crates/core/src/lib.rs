@@ -55,6 +55,7 @@ pub use firebrand_kernels::{
     Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
 };
 pub use indexing::{Ellipsis, Index, IntoIndex, NewAxis};
+pub use indexmap::IndexMap;
 pub use layout::Layout;
 pub use number::Number;
 pub use scalar::Scalar;

@@ -31,10 +31,11 @@
 #![cfg_attr(not(all(feature = "compile", feature = "nn", feature = "viz")), allow(rustdoc::broken_intra_doc_links))]
 
 pub use firebrand_core::{
-    Class, Complex, DType, Device, Element, Ellipsis, Error, ErrorKind, Index, IntoSizes, JvpRule, Layout, MemoryStats,
-    NewAxis, Result, Scalar, Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16,
-    collect_warnings, dispatch, dtype, empty_cache, f16, func, functional, indexing, layout, library, memory_stats,
-    module, num_threads, ops, races, random, reset_peak_memory, set_num_threads, state, sym,
+    Class, Complex, DType, Device, Dim, Element, Ellipsis, Error, ErrorKind, Index, IndexMap, IntoDims,
+    IntoOptionalDims, IntoOptionalScalar, IntoSizes, Ints, JvpRule, Layout, Literal, MemoryStats, NewAxis, Operand,
+    Result, Scalar, Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16, collect_warnings,
+    dispatch, dtype, empty_cache, f16, func, functional, indexing, layout, library, memory_stats, module, num_threads,
+    ops, races, random, reset_peak_memory, set_num_threads, state, sym,
 };
 
 #[cfg(feature = "compile")]

@@ -2,7 +2,7 @@
 //! Layers that are single ops have no rows: the op table checks those.
 
 use expect_test::expect;
-use firebrand_core::random::{Generator, with_generator};
+use firebrand_core::random::{Generator, manual_seed, with_generator};
 use firebrand_core::{DType, Result, Tensor};
 use firebrand_nn::layers::*;
 use firebrand_nn::losses::AdaptiveLogSoftmaxWithLoss;
@@ -577,4 +577,25 @@ fn refusals_say_what_was_expected() {
     let x = Tensor::ones([2, 3], DType::F32);
     assert!(message(BatchNorm2d::new(3).try_call(&x).map(drop)).contains("[batch, channels, height, width]"));
     assert!(message(LSTM::new(4, 2).try_call(&x).map(drop)).contains("sequences of size 4"));
+}
+
+#[test]
+fn options_are_set_by_method() {
+    manual_seed(0);
+    let layer = Conv2d::new(3, 8, 3).padding(1).stride([2, 1]);
+    manual_seed(0);
+    let options = Conv2dOptions::new(3, 8, [3, 3]).padding(1).stride([2, 1]);
+    assert_eq!(options.padding, Padding::Size([1, 1]));
+    let same = options.build().unwrap();
+    assert_eq!(layer.weight.to_vec::<f32>(), same.weight.to_vec::<f32>(), "settings draw nothing");
+    let x = Tensor::ones([1, 3, 6, 6], DType::F32);
+    assert_eq!(layer.call(&x).shape(), [1, 8, 3, 6]);
+    assert_eq!(layer.call(&x).to_vec::<f32>(), same.call(&x).to_vec::<f32>());
+    let around = Conv2d::new(3, 8, 3).padding(Padding::Same).padding_mode(PaddingMode::Circular).dilation(2);
+    assert_eq!(around.call(&x).shape(), [1, 8, 6, 6]);
+    assert!(LinearOptions::new(2, 2).bias(false).build().unwrap().bias.is_none());
+    assert_eq!(MaxPool2dOptions::new([2, 2]).stride(1).stride, Some([1, 1]));
+    let refused = std::panic::catch_unwind(|| Conv2d::new(3, 8, 3).padding(Padding::Same).stride(2)).err().unwrap();
+    let message = refused.downcast_ref::<String>().unwrap();
+    assert!(message.contains("expected stride 1 with same padding, found [2, 2]"), "{message}");
 }

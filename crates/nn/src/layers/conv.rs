@@ -1,6 +1,6 @@
 //! Convolution layers over one, two and three dimensions.
 
-use super::options::{PerDim, built, options, parameter, sizes};
+use super::options::{PerDim, Setting, built, options, parameter, sizes};
 use crate::init;
 use firebrand_core::module::{Forward, Module, ModuleCore, ModuleField, ModuleVisitor, Parameter};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
@@ -41,6 +41,17 @@ impl PaddingMode {
 
 impl ModuleField for PaddingMode {
     fn visit<'a>(&'a self, _: &str, _: &mut dyn ModuleVisitor<'a>) {}
+}
+
+impl<const D: usize> Setting<Padding<D>> for usize {
+    fn setting(self) -> Padding<D> {
+        Padding::Size([self; D])
+    }
+}
+impl<const D: usize> Setting<Padding<D>> for [usize; D] {
+    fn setting(self) -> Padding<D> {
+        Padding::Size(self)
+    }
 }
 
 impl<const D: usize> Padding<D> {
@@ -97,11 +108,7 @@ macro_rules! conv {
         impl $options {
             /// Builds the layer, with initial values from the default generator.
             pub fn build(self) -> Result<$name> {
-                check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
-                if self.padding == Padding::Same && self.stride != [1; $d] {
-                    let message = format!("expected stride 1 with same padding, found {:?}", self.stride);
-                    return Err(Error::argument(stringify!($name), message));
-                }
+                self.check()?;
                 let shape: Vec<usize> =
                     [self.out_channels, self.in_channels / self.groups].into_iter().chain(self.kernel_size).collect();
                 let weight = parameter(&shape)?;
@@ -114,6 +121,15 @@ macro_rules! conv {
                     options: self,
                     core: ModuleCore::new(),
                 })
+            }
+
+            fn check(&self) -> Result<()> {
+                check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
+                if self.padding == Padding::Same && self.stride != [1; $d] {
+                    let message = format!("expected stride 1 with same padding, found {:?}", self.stride);
+                    return Err(Error::argument(stringify!($name), message));
+                }
+                Ok(())
             }
         }
 
@@ -136,6 +152,47 @@ macro_rules! conv {
             #[track_caller]
             pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl PerDim<$d>) -> $name {
                 built($options::new(in_channels, out_channels, kernel_size.per_dim()).build())
+            }
+
+            /// The same layer with another stride.
+            ///
+            /// # Panics
+            /// With `Padding::Same`, which needs stride 1.
+            #[must_use]
+            #[track_caller]
+            pub fn stride(self, stride: impl Setting<[usize; $d]>) -> $name {
+                self.with(|o| o.stride(stride))
+            }
+
+            /// The same layer with padding: a size, one per dimension, or [`Padding::Same`].
+            ///
+            /// # Panics
+            /// With `Padding::Same` and a stride other than 1.
+            #[must_use]
+            #[track_caller]
+            pub fn padding(self, padding: impl Setting<Padding<$d>>) -> $name {
+                self.with(|o| o.padding(padding))
+            }
+
+            /// The same layer with padding filled in another way.
+            #[must_use]
+            pub fn padding_mode(self, mode: PaddingMode) -> $name {
+                self.with(|o| o.padding_mode(mode))
+            }
+
+            /// The same layer with another spacing between kernel elements.
+            #[must_use]
+            pub fn dilation(self, dilation: impl Setting<[usize; $d]>) -> $name {
+                self.with(|o| o.dilation(dilation))
+            }
+
+            /// Sets options that its parameters do not depend on.
+            #[track_caller]
+            fn with(mut self, set: impl FnOnce($options) -> $options) -> $name {
+                self.options = set(self.options);
+                built(self.options.check());
+                self.around = self.options.padding.both_sides(self.options.kernel_size, self.options.dilation);
+                self
             }
 
             /// The options it was built with.

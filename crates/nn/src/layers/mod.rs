@@ -1,7 +1,8 @@
 //! Layers with PyTorch's names, defaults and initial values.
 //!
 //! `Linear::new(4, 3)` takes what PyTorch's constructor requires; everything else is in the options:
-//! `LinearOptions { bias: false, ..LinearOptions::new(4, 3) }.build()?`. With the same seed a layer starts from PyTorch's
+//! `LinearOptions::new(4, 3).bias(false).build()?`. What a convolution's parameters do not depend on can be set on the
+//! layer itself: `Conv2d::new(3, 8, 3).padding(1)`. With the same seed a layer starts from PyTorch's
 //! exact values, and its state dictionary has PyTorch's names. Parameters are f32; `to_dtype` converts.
 //!
 //! ```
@@ -62,7 +63,7 @@ pub use lazy::*;
 pub use linear::{Bilinear, BilinearOptions, Identity, Linear, LinearOptions};
 pub use local_response::{LocalResponseNorm, LocalResponseNormOptions};
 pub use norm::*;
-pub use options::PerDim;
+pub use options::{PerDim, Setting};
 pub use packed::{
     PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence,
     unpad_sequence,

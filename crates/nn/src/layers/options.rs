@@ -18,7 +18,33 @@ impl<const D: usize> PerDim<D> for [usize; D] {
     }
 }
 
-/// A struct of public options: required ones come through `new`, the others have defaults.
+/// What an option may be given as: its own type, one size for all dimensions, a value where it is optional.
+pub trait Setting<T> {
+    /// The option's value.
+    fn setting(self) -> T;
+}
+impl<T> Setting<T> for T {
+    fn setting(self) -> T {
+        self
+    }
+}
+impl<T> Setting<Option<T>> for T {
+    fn setting(self) -> Option<T> {
+        Some(self)
+    }
+}
+impl<const D: usize> Setting<[usize; D]> for usize {
+    fn setting(self) -> [usize; D] {
+        [self; D]
+    }
+}
+impl<const D: usize> Setting<Option<[usize; D]>> for usize {
+    fn setting(self) -> Option<[usize; D]> {
+        Some([self; D])
+    }
+}
+
+/// A struct of public options: required ones come through `new`, the others have defaults and a method that sets them.
 macro_rules! options {
     (
         $(#[$doc:meta])*
@@ -37,6 +63,14 @@ macro_rules! options {
             pub fn new($($required: $rty),*) -> $name {
                 $name { $($required,)* $($field: $default,)* }
             }
+            $(
+                $(#[$fdoc])*
+                #[must_use]
+                pub fn $field(mut self, $field: impl $crate::layers::Setting<$fty>) -> $name {
+                    self.$field = $field.setting();
+                    self
+                }
+            )*
         }
     };
 }
