@@ -141,6 +141,29 @@ fn compressed_idx_files() {
 }
 
 /// Grey, colour, with a palette and with alpha, as PIL wrote them (`golden/nn/images.py`).
+/// A palette that is cut in the middle of a color, or has more alphas than colors, is refused.
+#[test]
+fn png_palettes_are_whole() {
+    let file: &[u8] = include_bytes!("../../../golden/nn/palette.png");
+    let at = file.windows(4).position(|w| w == b"PLTE").expect("it has a palette") - 4;
+    let chunk = |name: &[u8; 4], data: &[u8]| {
+        let body = [name, data].concat();
+        let mut crc = !0u32;
+        for byte in &body {
+            crc = (0..8).fold(crc ^ u32::from(*byte), |c, _| (c >> 1) ^ (0xedb8_8320 & (c & 1).wrapping_neg()));
+        }
+        [&(data.len() as u32).to_be_bytes()[..], &body, &(!crc).to_be_bytes()].concat()
+    };
+    let length = u32::from_be_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
+    let (palette, rest) = (&file[at + 8..at + 8 + length], &file[at + 12 + length..]);
+    let with = |chunks: &[Vec<u8>]| [&file[..at], &chunks.concat(), rest].concat();
+    parse_png(&with(&[chunk(b"PLTE", palette)])).expect("rebuilt as it was");
+    for wrong in [with(&[chunk(b"PLTE", &palette[..4])]), with(&[chunk(b"PLTE", palette), chunk(b"tRNS", &[7; 200])])] {
+        let message = parse_png(&wrong).unwrap_err().to_string();
+        assert!(message.contains("palette") || message.contains("tRNS"), "{message}");
+    }
+}
+
 #[test]
 fn png_images() -> Result<()> {
     let grey: &[u8] = include_bytes!("../../../golden/nn/grey.png");

@@ -29,6 +29,7 @@ pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     let mut reader = decoder.read_info().map_err(refused)?;
+    check_palette(reader.info())?;
     let size = reader.output_buffer_size().ok_or_else(|| refused("the image is too large"))?;
     // Pixels, the tensor of them, and the tensor with channels first.
     budget.take((size as u64).saturating_mul(3)).map_err(refused)?;
@@ -44,4 +45,18 @@ pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     };
     let image = Tensor::try_from_vec(pixels, [frame.height as usize, frame.width as usize, found])?;
     image.try_narrow(2, 0, channels)?.try_permute(&[2, 0, 1])?.try_contiguous()
+}
+
+/// The decoder takes a palette and its alphas at their word, and panics if they are not whole.
+fn check_palette(info: &png::Info<'_>) -> Result<()> {
+    let Some(palette) = &info.palette else { return Ok(()) };
+    let (colors, alphas) = (palette.len() / 3, info.trns.as_ref().map_or(0, |t| t.len()));
+    if info.color_type == ColorType::Indexed && (palette.len() % 3 != 0 || colors > 256 || alphas > colors) {
+        let message = format!(
+            "expected a palette of at most 256 colors of 3 bytes and no more alphas than colors, found {} bytes and {alphas} alphas",
+            palette.len()
+        );
+        return Err(refused(message));
+    }
+    Ok(())
 }
