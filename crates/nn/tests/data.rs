@@ -140,7 +140,6 @@ fn compressed_idx_files() {
     assert!(error.contains("labels.idx.gz") && error.contains("damaged"), "{error}");
 }
 
-/// Grey, colour, with a palette and with alpha, as PIL wrote them (`golden/nn/images.py`).
 /// A palette that is cut in the middle of a color, or has more alphas than colors, is refused.
 #[test]
 fn png_palettes_are_whole() {
@@ -164,6 +163,7 @@ fn png_palettes_are_whole() {
     }
 }
 
+/// Grey, colour, with a palette and with alpha, as PIL wrote them (`golden/nn/images.py`).
 #[test]
 fn png_images() -> Result<()> {
     let grey: &[u8] = include_bytes!("../../../golden/nn/grey.png");
