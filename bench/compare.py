@@ -16,7 +16,7 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
+BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "linalg", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
 BENCHES += ["compile_pointwise", "compile_softmax_layernorm", "compile_cold", "compile_mlp"]
 RATES = ("GFLOPS", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
 

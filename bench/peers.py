@@ -179,6 +179,29 @@ def torch_benches(compiled):
             c = torch.matmul(a, b)
             emit("matmul", case, flop / best(lambda: torch.matmul(a, b, out=c), 0.6) / 1e9, "GFLOPS")
 
+    def linalg():
+        if compiled:  # calls the same library
+            return
+        cases = {
+            "cholesky": lambda a, spd, b: torch.linalg.cholesky(spd),
+            "solve": lambda a, spd, b: torch.linalg.solve(a, b),
+            "inv": lambda a, spd, b: torch.linalg.inv(a),
+            "lu": lambda a, spd, b: torch.linalg.lu_factor(a),
+            "qr": lambda a, spd, b: torch.linalg.qr(a),
+            "svd": lambda a, spd, b: torch.linalg.svd(a, full_matrices=False),
+            "eigh": lambda a, spd, b: torch.linalg.eigh(spd),
+            "eig": lambda a, spd, b: torch.linalg.eig(a),
+            "lstsq": lambda a, spd, b: torch.linalg.lstsq(a, b),
+            "matrix_exp": lambda a, spd, b: torch.linalg.matrix_exp(a),
+        }
+        with torch.no_grad():
+            for name, lead, n in (("64", (), 64), ("256", (), 256), ("1024", (), 1024), ("1000x8", (1000,), 8)):
+                for kind, dtype in (("f32", torch.float32), ("f64", torch.float64)):
+                    a, b = torch.randn(*lead, n, n, dtype=dtype), torch.randn(*lead, n, 8, dtype=dtype)
+                    spd = a @ a.mT + n * torch.eye(n, dtype=dtype)
+                    for what, f in cases.items():
+                        emit("linalg", f"{what}.{name}.{kind}", best(lambda: f(a, spd, b), 0.05) * 1e3, "ms")
+
     def conv():
         if compiled:
             return
@@ -372,7 +395,7 @@ def torch_benches(compiled):
         emit("compile_backward", "adam" + end, 1 / best(step, 2), "steps/s")
 
     ways = {f"saved_memory:{way}": functools.partial(one_way, way) for way in ("plain", "checkpoint", "saved_bf16")}
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold, compile_backward=compile_backward) | ways
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, linalg=linalg, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold, compile_backward=compile_backward) | ways
 
 
 def jax_benches():

@@ -40,7 +40,7 @@ fn tests() -> Outcome {
 
 /// The façade with each part alone, and with none.
 fn features() -> Outcome {
-    for part in ["", "compile", "fft", "graph", "io", "nn", "viz"] {
+    for part in ["", "compile", "fft", "graph", "io", "linalg", "nn", "viz"] {
         let check = ["check", "--quiet", "-p", "firebrand", "--no-default-features", "--features", part];
         pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
     }

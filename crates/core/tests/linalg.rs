@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use firebrand_core::autograd::{GradcheckOptions, gradcheck, gradgradcheck};
-use firebrand_core::{DType, ErrorKind, Result, Tensor, ops};
+use firebrand_core::{DType, Device, ErrorKind, Result, Tensor, ops};
 
 /// Numbers in -1..1 without a pattern.
 fn matrix(sizes: &[usize]) -> Tensor {
@@ -139,5 +139,126 @@ fn modes_of_qr_without_derivative() {
         let (_, r) = ops::linalg_qr(&a, mode).unwrap();
         let e = r.sum().try_backward(&Default::default()).unwrap_err().to_string();
         assert!(e.contains(says) && e.contains("use mode 'reduced'"), "{e}");
+    }
+}
+
+/// Complex numbers in the square around zero without a pattern.
+fn complex_matrix(sizes: &[usize]) -> Tensor {
+    let both = matrix(&[&[2], sizes].concat());
+    ops::complex(&both.select(0, 0), &both.select(0, 1)).unwrap()
+}
+
+#[track_caller]
+fn close_complex(a: &Tensor, b: &Tensor) {
+    let parts =
+        |t: &Tensor| if t.is_complex() { ops::view_as_real(&ops::clone(t, None).unwrap()).unwrap() } else { t.clone() };
+    close(&parts(a), &parts(b));
+}
+
+#[test]
+fn eigenvectors_of_any_matrix_multiply_back() {
+    for a in [matrix(&[1, 1]), matrix(&[2, 4, 4]), matrix(&[40, 40]), complex_matrix(&[3, 3])] {
+        let (values, vectors) = ops::linalg_eig(&a).unwrap();
+        let wide = a.to_dtype(DType::C128);
+        close_complex(&wide.matmul(&vectors), &(&vectors * &values.unsqueeze(-2)));
+        let _plain = firebrand_core::autograd::NoGrad::new();
+        close_complex(&ops::linalg_eigvals(&a).unwrap(), &values);
+    }
+}
+
+/// Absolute values of the components do not depend on the angle of a vector.
+#[test]
+fn derivatives_of_eigenvectors_of_any_matrix() {
+    let f = |a: &Tensor| {
+        let (values, vectors) = ops::linalg_eig(a)?;
+        Ok(vec![ops::abs(&values)?, ops::abs(&vectors)?])
+    };
+    check(f, matrix(&[3, 3]));
+    check(f, complex_matrix(&[2, 2]));
+}
+
+#[test]
+fn derivatives_of_complex_vectors() {
+    let eigh = |a: &Tensor| {
+        let (values, vectors) = ops::linalg_eigh(&(a + &ops::adjoint(a)?), "L")?;
+        Ok(vec![values, ops::abs(&vectors)?])
+    };
+    check(eigh, complex_matrix(&[3, 3]));
+    for sizes in [&[2, 2][..], &[3, 2], &[2, 3]] {
+        let svd = |a: &Tensor| {
+            let (u, s, vh) = ops::linalg_svd(a, false, None)?;
+            Ok(vec![ops::abs(&u)?, s, ops::abs(&vh)?, ops::abs(&u.matmul(&vh))?])
+        };
+        check(svd, complex_matrix(sizes));
+    }
+}
+
+#[test]
+fn ldl_factors_solve() {
+    for (a, hermitian) in
+        [(matrix(&[2, 5, 5]), false), (complex_matrix(&[4, 4]), false), (complex_matrix(&[4, 4]), true)]
+    {
+        let turned = if hermitian { ops::adjoint(&a).unwrap() } else { transposed(&a) };
+        let a = &a + &turned;
+        let b = if a.is_complex() { complex_matrix(&[4, 2]) } else { matrix(&[2, 5, 3]) };
+        let (ld, pivots) = ops::linalg_ldl_factor(&a, hermitian).unwrap();
+        let x = ops::linalg_ldl_solve(&ld, &pivots, &b, hermitian).unwrap();
+        close_complex(&a.matmul(&x), &b);
+    }
+}
+
+#[test]
+fn least_squares_without_full_rank() {
+    let (a, b) = (Tensor::ones([3, 2], DType::F64), matrix(&[3, 1]));
+    let mean = b.mean();
+    for driver in [None, Some("gelsd"), Some("gelss")] {
+        let (x, residuals, rank, values) = ops::linalg_lstsq(&a, &b, None, driver).unwrap();
+        close(&x, &(Tensor::ones([2, 1], DType::F64) * &mean * 0.5));
+        assert_eq!((residuals.numel(), rank.item::<i64>()), (0, 1));
+        assert_eq!(values.numel(), if driver.is_some() { 2 } else { 0 });
+    }
+    let e = ops::linalg_lstsq(&(&a * 0.0), &b, None, Some("gels")).unwrap_err().to_string();
+    assert!(e.contains("full rank") && e.contains("'gelsd'"), "{e}");
+}
+
+/// Whatever the numbers, an answer or an error; sizes of meta tensors cost nothing.
+#[test]
+fn numbers_that_are_not_finite_and_sizes_that_are_huge() {
+    type Call = (&'static str, fn(&Tensor) -> Result<Tensor>);
+    let calls: [Call; 14] = [
+        ("inv", |a| Ok(ops::linalg_inv_ex(a, false)?.0)),
+        ("solve", |a| ops::linalg_solve(a, a, true)),
+        ("det", ops::linalg_det),
+        ("cholesky", |a| Ok(ops::linalg_cholesky_ex(a, false, false)?.0)),
+        ("qr", |a| Ok(ops::linalg_qr(a, "reduced")?.1)),
+        ("eigh", |a| Ok(ops::linalg_eigh(a, "L")?.0)),
+        ("svd", |a| Ok(ops::linalg_svd(a, true, None)?.1)),
+        ("eig", |a| Ok(ops::linalg_eig(a)?.0)),
+        ("lu", |a| Ok(ops::linalg_lu(a, true)?.2)),
+        ("ldl", |a| Ok(ops::linalg_ldl_factor_ex(a, false, false)?.0)),
+        ("lstsq", |a| Ok(ops::linalg_lstsq(a, a, None, None)?.0)),
+        ("pinv", |a| ops::linalg_pinv_atol_rtol_tensor(a, None, None, false)),
+        ("matrix_exp", ops::linalg_matrix_exp),
+        ("geqrf", |a| Ok(ops::geqrf(a)?.0)),
+    ];
+    for n in [0usize, 1, 3, 40] {
+        for bad in [f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE / 4.0, 0.0] {
+            for dtype in [DType::F32, DType::F64, DType::C64, DType::C128] {
+                let spoilt = ops::full(&[n.into(), n.into()], bad.into(), Some(DType::F64), None).unwrap();
+                let one = (matrix(&[n, n]) + &ops::tril(&spoilt, 0.into()).unwrap()).to_dtype(dtype);
+                for a in [spoilt.to_dtype(dtype), one] {
+                    for (name, call) in calls {
+                        if let Ok(out) = call(&a) {
+                            assert_eq!(out.shape().last(), Some(&n).filter(|_| name != "det"), "{name}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let sizes = [1i64 << 40, 1 << 10, 1 << 10].map(|n| n.into());
+    let huge = ops::zeros(&sizes, Some(DType::F64), Some(Device::Meta)).unwrap();
+    for (name, call) in calls {
+        assert!(call(&huge).is_ok(), "{name}");
     }
 }

@@ -3,6 +3,7 @@
 mod clock;
 mod compiled;
 mod compiled_backward;
+mod linalg;
 mod models;
 mod program;
 mod training;
@@ -49,6 +50,8 @@ enum Name {
     SoftmaxLayernorm,
     /// Matrix products
     Matmul,
+    /// Decompositions of matrices
+    Linalg,
     /// The convolutions of a small residual net
     Conv,
     /// Training steps of a perceptron
@@ -123,6 +126,7 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::Pointwise => workloads::pointwise(&bench)?,
             Name::SoftmaxLayernorm => workloads::softmax_layernorm(&bench)?,
             Name::Matmul => workloads::matmul(&bench)?,
+            Name::Linalg => linalg::linalg(&bench)?,
             Name::Conv => workloads::conv(&bench)?,
             Name::Mlp => training::mlp(&bench)?,
             Name::Gpt => training::gpt(&bench)?,

@@ -1,62 +1,110 @@
-//! Reflections `H = I - tau v vᵀ`, and the QR decomposition made of them, with LAPACK's choice of signs.
+//! Reflections `H = I - tau v vᴴ`, and the QR decomposition made of them, with LAPACK's choice of signs.
 
-use super::add_scaled;
-use crate::scratch::{collected, filled, room};
+use super::{Number, add_scaled, done, dot, fill_identity};
+use crate::scratch::{collected, filled};
 
-/// The reflection that maps `x` to a multiple of the first unit vector. Replaces `x` by `v` with `v[0] = 1`;
-/// returns tau and the multiple. `tau = 0`: `x` has that direction already, and keeps its sign.
-pub(super) fn reflector(x: &mut [f64]) -> (f64, f64) {
-    let first = x[0];
-    let largest = x[1..].iter().fold(0.0, |m: f64, v| m.max(v.abs()));
-    x[0] = 1.0;
-    if largest == 0.0 {
-        return (0.0, first);
+/// Up to this many columns the plain loops are faster.
+const SMALL: usize = 24;
+
+/// The reflection whose adjoint maps `x` to a real multiple of the first unit vector. Replaces `x` by that multiple and by
+/// `v` without its first element, which is 1; returns tau. `tau = 0`: `x` has that direction already, and keeps its sign.
+pub(super) fn reflector<T: Number>(x: &mut [T]) -> T {
+    let Some((first, rest)) = x.split_first_mut() else { return T::ZERO };
+    let largest = rest.iter().fold(0.0, |m: f64, v| m.max(v.weight()));
+    if largest == 0.0 && first.im() == 0.0 {
+        return T::ZERO;
     }
     // Scaled, so that squares neither overflow nor vanish.
-    let scale = largest.max(first.abs());
-    let squares: f64 = x[1..].iter().map(|v| (v / scale) * (v / scale)).sum();
-    let norm = scale * ((first / scale) * (first / scale) + squares).sqrt();
-    let beta = if first.is_sign_negative() { norm } else { -norm };
-    x[1..].iter_mut().for_each(|v| *v /= first - beta);
-    ((beta - first) / beta, beta)
+    let scale = largest.max(first.weight());
+    let square = |v: &T| (v.re() / scale).powi(2) + (v.im() / scale).powi(2);
+    let norm = scale * (square(first) + rest.iter().map(square).sum::<f64>()).sqrt();
+    let beta = if first.re().is_sign_negative() { norm } else { -norm };
+    let by = T::ONE / (*first - T::real(beta));
+    rest.iter_mut().for_each(|v| *v = *v * by);
+    let tau = (T::real(beta) - *first) / T::real(beta);
+    *first = T::real(beta);
+    tau
 }
 
-/// Applies a reflection to columns `columns..` of the rows of `a` (`n` columns) from row `top` on.
-pub(super) fn reflect(v: &[f64], tau: f64, a: &mut [f64], n: usize, top: usize, columns: usize) {
-    if tau == 0.0 || columns == n {
+/// Applies `I - tau v vᴴ` to each column of `c` (`m` rows) from row `top` on; `v` comes without its leading 1.
+pub(super) fn reflect<T: Number>(v: &[T], tau: T, c: &mut [T], m: usize, top: usize) {
+    if tau == T::ZERO {
         return;
     }
-    let mut w = filled(0.0, n - columns);
-    for (v, row) in v.iter().zip(a[top * n..].chunks_exact(n)) {
-        add_scaled(*v, &row[columns..], &mut w);
+    for column in c.chunks_exact_mut(m) {
+        let (first, rest) = column[top..].split_first_mut().expect("a reflection has at least one row");
+        let w = tau * (*first + dot(v, rest));
+        *first = *first - w;
+        add_scaled(-w, v, rest);
     }
-    for (v, row) in v.iter().zip(a[top * n..].chunks_exact_mut(n)) {
-        add_scaled(-tau * v, &w, &mut row[columns..]);
+}
+
+/// Replaces `a` (m × n) by `R` on and above the diagonal and the reflections below it; `tau` has `min(m, n)` elements.
+/// Multiplies `c` (m rows), if given, from the left by the adjoint of their product.
+pub fn reflections<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T], mut c: Option<&mut [T]>) {
+    if !T::COMPLEX && m.min(n) > SMALL {
+        let before: Vec<T> = collected(a.iter().copied());
+        if done(T::qr(a, m, n, c.as_deref_mut(), true, tau)) {
+            return;
+        }
+        a.copy_from_slice(&before);
     }
+    plain(a, m, tau);
+    if let Some(c) = c {
+        multiply_by_q(a, m, tau, true, c);
+    }
+}
+
+fn plain<T: Number>(a: &mut [T], m: usize, tau: &mut [T]) {
+    for (k, tau) in tau.iter_mut().enumerate() {
+        let (done, rest) = a.split_at_mut((k + 1) * m);
+        let column = &mut done[k * m + k..];
+        *tau = reflector(column);
+        reflect(&column[1..], tau.conj(), rest, m, k);
+    }
+}
+
+/// The first columns (as many as `q` holds) of the product of the reflections `a` (m rows) and `tau`.
+pub fn orthogonal<T: Number>(a: &[T], m: usize, tau: &[T], q: &mut [T]) {
+    if m == 0 {
+        return;
+    }
+    fill_identity(q, m);
+    // Columns before the reflection's own are still those of the identity, without anything in its rows.
+    for (k, tau) in tau.iter().enumerate().rev() {
+        let from = (k * m).min(q.len());
+        reflect(&a[k * m + k + 1..(k + 1) * m], *tau, &mut q[from..], m, k);
+    }
+}
+
+/// Multiplies `c` (m rows) from the left by the product `Q` of the reflections, or by its adjoint.
+pub fn multiply_by_q<T: Number>(a: &[T], m: usize, tau: &[T], adjoint: bool, c: &mut [T]) {
+    if m == 0 {
+        return;
+    }
+    let mut apply = |k: usize| {
+        let tau = if adjoint { tau[k].conj() } else { tau[k] };
+        reflect(&a[k * m + k + 1..(k + 1) * m], tau, c, m, k);
+    };
+    if adjoint { (0..tau.len()).for_each(&mut apply) } else { (0..tau.len()).rev().for_each(&mut apply) }
 }
 
 /// `A = Q R` for `a` (m × n): `q` holds the first k columns of the orthogonal factor (m × k, `min(m, n) <= k <= m`;
-/// empty for none), `r` the first rows (as many as its length gives) of the triangular one.
-pub fn qr(a: &[f64], m: usize, n: usize, q: &mut [f64], r: &mut [f64]) {
-    let mut work = collected(a.iter().copied());
-    let steps = m.min(n);
-    let mut reflections = room(steps);
-    for k in 0..steps {
-        let mut v: Vec<f64> = collected((k..m).map(|i| work[i * n + k]));
-        let (tau, beta) = reflector(&mut v);
-        work[k * n + k] = beta;
-        (k + 1..m).for_each(|i| work[i * n + k] = 0.0);
-        reflect(&v, tau, &mut work, n, k, k + 1);
-        reflections.push((v, tau));
+/// empty for none), `r` the first `rows` rows of the triangular one.
+pub fn qr<T: Number>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T], rows: usize) {
+    let (mut work, mut tau): (Vec<T>, Vec<T>) = (collected(a.iter().copied()), filled(T::ZERO, m.min(n)));
+    let large = !T::COMPLEX && m.min(n) > SMALL;
+    if large {
+        fill_identity(q, m);
     }
-    r.copy_from_slice(&work[..r.len()]);
-    if m == 0 || q.is_empty() {
-        return;
+    if !(large && done(T::qr(&mut work, m, n, (!q.is_empty()).then_some(&mut *q), false, &mut tau))) {
+        work.copy_from_slice(a);
+        plain(&mut work, m, &mut tau);
+        orthogonal(&work, m, &tau, q);
     }
-    let k = q.len() / m;
-    q.fill(0.0);
-    q.iter_mut().step_by(k + 1).take(k).for_each(|d| *d = 1.0);
-    for (top, (v, tau)) in reflections.iter().enumerate().rev() {
-        reflect(v, *tau, q, k, top, top.min(k));
+    r.fill(T::ZERO);
+    for j in 0..n {
+        let kept = (j + 1).min(rows).min(m);
+        r[j * rows..j * rows + kept].copy_from_slice(&work[j * m..j * m + kept]);
     }
 }

@@ -1,75 +1,112 @@
 //! LU factors with partial pivoting: `P A = L U`, and systems, inverses and determinants from them.
 
-use super::two_rows;
-use super::{add_scaled, triangular::Triangle, triangular::solve_triangular};
+use super::{Number, Triangle, add_scaled, done, solve_triangular, two_columns};
 use crate::scratch::{collected, filled};
 
-/// Replaces `a` (n × n) by its factors: `U` on and above the diagonal, `L` without its unit diagonal below.
+/// Up to this size the plain loops are faster.
+const SMALL: usize = 32;
+
+/// Replaces `a` (m × n) by its factors: `U` on and above the diagonal, `L` without its unit diagonal below.
 /// Step k exchanged rows `k` and `pivots[k] - 1`. Returns the first k (from 1) with `U[k, k] = 0`, else 0.
-pub fn factor(a: &mut [f64], n: usize, pivots: &mut [f64]) -> i32 {
+pub fn factor<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> i32 {
+    if m.min(n) <= SMALL {
+        return plain(a, m, n, pivots);
+    }
+    let (before, mut rows): (Vec<T>, Vec<usize>) = (collected(a.iter().copied()), filled(0, m));
+    if !done(T::lu(a, m, n, &mut rows)) {
+        a.copy_from_slice(&before);
+        return plain(a, m, n, pivots);
+    }
+    // Which exchanges lead to this order of the rows: step k fetched row `rows[k]` from where it was by then.
+    let (mut holds, mut place): (Vec<usize>, Vec<usize>) = (collected(0..m), collected(0..m));
+    for (k, pivot) in pivots.iter_mut().enumerate() {
+        let (from, displaced) = (place[rows[k]], holds[k]);
+        *pivot = (from + 1) as i32;
+        (holds[from], place[displaced]) = (displaced, from);
+        (holds[k], place[rows[k]]) = (rows[k], k);
+    }
+    0
+}
+
+fn plain<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> i32 {
     let mut info = 0;
-    for k in 0..n {
+    for k in 0..m.min(n) {
+        let column = &a[k * m..(k + 1) * m];
         let mut p = k;
-        for i in k + 1..n {
-            if a[i * n + k].abs() > a[p * n + k].abs() {
+        for i in k + 1..m {
+            if column[i].weight() > column[p].weight() {
                 p = i;
             }
         }
-        pivots[k] = (p + 1) as f64;
+        pivots[k] = (p + 1) as i32;
         if p != k {
-            let (x, y) = two_rows(a, n, k, p);
-            x.swap_with_slice(y);
+            (0..n).for_each(|j| a.swap(j * m + k, j * m + p));
         }
-        let pivot = a[k * n + k];
-        if pivot == 0.0 {
+        let pivot = a[k * m + k];
+        if pivot == T::ZERO {
             if info == 0 {
                 info = (k + 1) as i32;
             }
-            continue;
+        } else {
+            a[k * m + k + 1..(k + 1) * m].iter_mut().for_each(|x| *x = *x / pivot);
         }
-        for i in k + 1..n {
-            let (from, row) = two_rows(a, n, k, i);
-            let l = row[k] / pivot;
-            row[k] = l;
-            add_scaled(-l, &from[k + 1..], &mut row[k + 1..]);
+        for j in k + 1..n {
+            let (l, column) = two_columns(a, m, k, j);
+            add_scaled(-column[k], &l[k + 1..], &mut column[k + 1..]);
         }
     }
     info
 }
 
-/// Replaces `b` (n × k) by the solution of `A X = B`, given the factors of `A`.
-pub fn solve_factored(lu: &[f64], pivots: &[f64], n: usize, b: &mut [f64], k: usize) {
-    for (i, p) in pivots.iter().enumerate() {
-        let p = *p as usize - 1;
-        if p != i {
-            let (x, y) = two_rows(b, k, i, p);
-            x.swap_with_slice(y);
-        }
+/// Exchanges the rows of `b` (n rows) as the factorisation did, or undoes that.
+fn exchange<T>(pivots: &[i32], n: usize, b: &mut [T], back: bool) {
+    for x in b.chunks_exact_mut(n.max(1)) {
+        let mut swap = |i: usize| {
+            // Pivots may be a caller's own: what lies outside moves nothing.
+            let p = (pivots[i].max(1) - 1) as usize;
+            if p != i && p < n {
+                x.swap(i, p);
+            }
+        };
+        if back { (0..pivots.len()).rev().for_each(&mut swap) } else { (0..pivots.len()).for_each(&mut swap) }
     }
-    solve_triangular(lu, n, Triangle { upper: false, unit: true }, b, k);
-    solve_triangular(lu, n, Triangle { upper: true, unit: false }, b, k);
+}
+
+/// Replaces `b` (n × k) by the solution of `A X = B`, or of `Aᴴ X = B`, given the factors of `A`.
+pub fn solve_factored<T: Number>(lu: &[T], pivots: &[i32], n: usize, adjoint: bool, b: &mut [T], k: usize) {
+    let lower = Triangle { upper: false, unit: true, transposed: false, conjugated: false };
+    let upper = Triangle { upper: true, unit: false, ..lower };
+    let turned = |t: Triangle| Triangle { upper: !t.upper, transposed: true, conjugated: true, ..t };
+    if adjoint {
+        solve_triangular(lu, n, turned(upper), b, k);
+        solve_triangular(lu, n, turned(lower), b, k);
+        exchange(pivots, n, b, true);
+    } else {
+        exchange(pivots, n, b, false);
+        solve_triangular(lu, n, lower, b, k);
+        solve_triangular(lu, n, upper, b, k);
+    }
 }
 
 /// The inverse of `a`; its elements are not finite where `a` is singular.
-pub fn inverse(a: &[f64], n: usize, out: &mut [f64]) -> i32 {
-    let (mut lu, mut pivots) = (collected(a.iter().copied()), filled(0.0, n));
-    let info = factor(&mut lu, n, &mut pivots);
-    out.copy_from_slice(&super::identity(n));
-    solve_factored(&lu, &pivots, n, out, n);
+pub fn inverse<T: Number>(a: &[T], n: usize, out: &mut [T]) -> i32 {
+    let (mut lu, mut pivots): (Vec<T>, Vec<i32>) = (collected(a.iter().copied()), filled(0, n));
+    let info = factor(&mut lu, n, n, &mut pivots);
+    super::fill_identity(out, n);
+    solve_factored(&lu, &pivots, n, false, out, n);
     info
 }
 
 /// Sign and logarithm of the absolute value of the determinant, and the determinant itself, from the factors.
-pub fn log_abs_determinant(lu: &[f64], pivots: &[f64], n: usize) -> (f64, f64, f64) {
-    let swaps = pivots.iter().enumerate().filter(|(i, p)| **p as usize - 1 != *i).count();
-    let (mut sign, mut log, mut product) = (1.0, 0.0, 1.0);
-    if swaps % 2 == 1 {
-        (sign, product) = (-1.0, -1.0);
-    }
+pub fn log_abs_determinant<T: Number>(lu: &[T], pivots: &[i32], n: usize) -> (T, f64, T) {
+    let swaps = pivots.iter().enumerate().filter(|(i, p)| **p != *i as i32 + 1).count();
+    let odd = if swaps % 2 == 1 { -T::ONE } else { T::ONE };
+    let (mut sign, mut log, mut product) = (odd, 0.0, odd);
     for d in lu.iter().step_by(n + 1) {
-        sign *= if *d == 0.0 { 0.0 } else { d.signum() };
-        log += d.abs().ln();
-        product *= d;
+        let size = d.size();
+        sign = sign * if size == 0.0 { T::ZERO } else { *d / T::real(size) };
+        log += size.ln();
+        product = product * *d;
     }
     (sign, log, product)
 }

@@ -1,9 +1,28 @@
-//! Each decomposition multiplies back to the matrix, and its factors have the structure they promise.
+//! Each decomposition multiplies back to the matrix, and its factors have the structure they promise: real and complex, on
+//! either side of the sizes from which the library serves instead of the plain loops.
 
 use super::*;
+use crate::Complex;
+
+type C = Complex<f64>;
+
+/// Makes a number from its parts.
+trait Tested: Number {
+    fn from_parts(re: f64, im: f64) -> Self;
+}
+impl Tested for f64 {
+    fn from_parts(re: f64, _: f64) -> f64 {
+        re
+    }
+}
+impl Tested for C {
+    fn from_parts(re: f64, im: f64) -> C {
+        C::new(re, im)
+    }
+}
 
 /// Numbers in -1..1 that follow from the seed.
-fn numbers(seed: u64, count: usize) -> Vec<f64> {
+fn numbers<T: Tested>(seed: u64, count: usize) -> Vec<T> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move || {
         x ^= x << 13;
@@ -11,149 +30,363 @@ fn numbers(seed: u64, count: usize) -> Vec<f64> {
         x ^= x << 17;
         (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     };
-    (0..count).map(|_| next()).collect()
+    (0..count).map(|_| T::from_parts(next(), next())).collect()
 }
 
-fn product(a: &[f64], b: &[f64], inner: usize) -> Vec<f64> {
+/// Column-major product.
+fn product<T: Number>(a: &[T], b: &[T], inner: usize) -> Vec<T> {
     let (m, n) = (a.len() / inner.max(1), b.len() / inner.max(1));
-    (0..m * n).map(|k| (0..inner).map(|t| a[k / n * inner + t] * b[t * n + k % n]).sum()).collect()
+    let at = |k: usize| (0..inner).fold(T::ZERO, |s, t| s + a[t * m + k % m] * b[k / m * inner + t]);
+    (0..m * n).map(at).collect()
 }
 
-fn transposed(a: &[f64], columns: usize) -> Vec<f64> {
-    let rows = a.len() / columns.max(1);
-    (0..a.len()).map(|k| a[(k % rows) * columns + k / rows]).collect()
+fn adjoint<T: Number>(a: &[T], rows: usize) -> Vec<T> {
+    let columns = a.len() / rows.max(1);
+    (0..a.len()).map(|k| a[(k % columns) * rows + k / columns].conj()).collect()
+}
+
+fn identity<T: Number>(n: usize) -> Vec<T> {
+    let mut a = vec![T::ZERO; n * n];
+    fill_identity(&mut a, n);
+    a
 }
 
 #[track_caller]
-fn assert_close(a: &[f64], b: &[f64]) {
+fn assert_close<T: Number>(a: &[T], b: &[T]) {
     assert_eq!(a.len(), b.len());
-    let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    assert!(worst < 1e-11, "differs by {worst}");
+    let worst = a.iter().zip(b).map(|(a, b)| (*a - *b).size()).fold(0.0, f64::max);
+    assert!(worst < 1e-10, "differs by {worst}");
 }
 
 #[track_caller]
-fn assert_orthonormal_columns(q: &[f64], k: usize) {
-    assert_close(&product(&transposed(q, k), q, q.len() / k), &identity(k));
+fn assert_orthonormal_columns<T: Number>(q: &[T], m: usize) {
+    let k = q.len() / m;
+    assert_close(&product(&adjoint(q, m), q, m), &identity(k));
 }
 
-const SIZES: [usize; 6] = [1, 2, 3, 8, 17, 40];
+/// Both sides of every threshold.
+const SIZES: [usize; 7] = [1, 2, 3, 8, 17, 33, 70];
+
+fn systems<T: Tested>() {
+    for n in SIZES {
+        let a: Vec<T> = numbers(n as u64, n * n);
+        let mut out = vec![T::ZERO; n * n];
+        assert_eq!(inverse(&a, n, &mut out), 0);
+        assert_close(&product(&a, &out, n), &identity(n));
+        let b: Vec<T> = numbers(7, n * 3);
+        let (mut lu, mut pivots) = (a.clone(), vec![0; n]);
+        factor(&mut lu, n, n, &mut pivots);
+        for (matrix, turned) in [(a.clone(), false), (adjoint(&a, n), true)] {
+            let mut x = b.clone();
+            solve_factored(&lu, &pivots, n, turned, &mut x, 3);
+            assert_close(&product(&matrix, &x, n), &b);
+        }
+        let (sign, log, det) = log_abs_determinant(&lu, &pivots, n);
+        assert!((sign * T::real(log.exp()) - det).size() <= 1e-12 * det.size());
+        // No element of L is larger than the pivot it was divided by.
+        let limit = if T::COMPLEX { 2f64.sqrt() } else { 1.0 } + 1e-12;
+        assert!((0..n * n).filter(|k| k % n > k / n).all(|k| lu[k].size() <= limit));
+    }
+}
 
 #[test]
 fn systems_and_inverses() {
-    for n in SIZES {
-        let a = numbers(n as u64, n * n);
-        let mut out = vec![0.0; n * n];
-        assert_eq!(inverse(&a, n, &mut out), 0);
-        assert_close(&product(&a, &out, n), &identity(n));
-        let b = numbers(7, n * 3);
-        let (mut lu, mut pivots, mut x) = (a.clone(), vec![0.0; n], b.clone());
-        factor(&mut lu, n, &mut pivots);
-        solve_factored(&lu, &pivots, n, &mut x, 3);
-        assert_close(&product(&a, &x, n), &b);
-        let (sign, log, det) = log_abs_determinant(&lu, &pivots, n);
-        assert!((sign * log.exp() - det).abs() <= 1e-12 * det.abs());
-    }
+    systems::<f64>();
+    systems::<C>();
     assert_eq!(inverse(&[1.0, 2.0, 2.0, 4.0], 2, &mut [0.0; 4]), 2);
     assert_eq!(inverse(&[0.0; 4], 2, &mut [0.0; 4]), 1);
+    // Singular and large: the plain loops say where.
+    let mut a = identity::<f64>(70);
+    a[50 * 71] = 0.0;
+    assert_eq!(factor(&mut a, 70, 70, &mut [0; 70]), 51);
+}
+
+fn definite<T: Tested>(n: usize) -> Vec<T> {
+    let b: Vec<T> = numbers(n as u64, n * n);
+    let mut a = product(&b, &adjoint(&b, n), n);
+    a.iter_mut().step_by(n + 1).for_each(|d| *d = *d + T::ONE);
+    a
+}
+
+fn cholesky_of<T: Tested>() {
+    for n in SIZES {
+        let mut a: Vec<T> = definite(n);
+        let mut l = a.clone();
+        assert_eq!(cholesky(&mut l, n), 0);
+        assert_close(&product(&l, &adjoint(&l, n), n), &a);
+        a[(n - 1) * (n + 1)] = -T::ONE;
+        assert_eq!(cholesky(&mut a, n), n as i32);
+    }
 }
 
 #[test]
 fn cholesky_factors() {
-    for n in SIZES {
-        let b = numbers(n as u64, n * n);
-        let mut a = product(&b, &transposed(&b, n), n);
-        a.iter_mut().step_by(n + 1).for_each(|d| *d += 1.0);
-        let mut l = vec![0.0; n * n];
-        assert_eq!(cholesky(&a, n, &mut l), 0);
-        assert_close(&product(&l, &transposed(&l, n), n), &a);
-        a[(n - 1) * (n + 1)] = -1.0;
-        assert_eq!(cholesky(&a, n, &mut l), n as i32);
+    cholesky_of::<f64>();
+    cholesky_of::<C>();
+}
+
+fn qr_of<T: Tested>() {
+    for (m, n) in [(1, 1), (3, 3), (5, 2), (2, 5), (20, 7), (7, 20), (60, 40), (40, 60), (40, 40)] {
+        let a: Vec<T> = numbers((m * n) as u64, m * n);
+        for k in [m.min(n), m] {
+            let (mut q, mut r) = (vec![T::ZERO; m * k], vec![T::ZERO; k * n]);
+            qr(&a, m, n, &mut q, &mut r, k);
+            assert_close(&product(&q, &r, k), &a);
+            assert_orthonormal_columns(&q, m);
+            // LAPACK's signs: the diagonal is real, and negative where the column above began with a positive number.
+            assert!((0..k.min(n)).all(|i| r[i * k + i].im() == 0.0));
+            assert_eq!(
+                r[0].re() < 0.0,
+                m > 1 && a[0].re() >= 0.0 || m == 1 && a[0].re() < 0.0 || T::COMPLEX && a[0].re() >= 0.0
+            );
+        }
+        let (mut packed, mut tau) = (a.clone(), vec![T::ZERO; m.min(n)]);
+        let mut turned = a.clone();
+        reflections(&mut packed, m, n, &mut tau, Some(&mut turned));
+        let mut q = vec![T::ZERO; m * m];
+        orthogonal(&packed, m, &tau, &mut q);
+        let mut c = a.clone();
+        multiply_by_q(&packed, m, &tau, true, &mut c);
+        assert_close(&product(&adjoint(&q, m), &a, m), &c);
+        assert_close(&turned, &c);
+        multiply_by_q(&packed, m, &tau, false, &mut c);
+        assert_close(&c, &a);
     }
 }
 
 #[test]
 fn qr_of_every_shape() {
-    for (m, n) in [(1, 1), (3, 3), (5, 2), (2, 5), (20, 7), (7, 20)] {
-        let a = numbers((m * n) as u64, m * n);
-        for k in [m.min(n), m] {
-            let (mut q, mut r) = (vec![0.0; m * k], vec![0.0; k * n]);
-            qr(&a, m, n, &mut q, &mut r);
-            assert_orthonormal_columns(&q, k);
-            assert!((0..k * n).all(|e| e / n <= e % n || r[e] == 0.0));
-            assert_close(&product(&q, &r, k), &a);
+    qr_of::<f64>();
+    qr_of::<C>();
+}
+
+fn eigh_of<T: Tested>() {
+    for n in SIZES {
+        let a: Vec<T> = definite(n);
+        let (mut values, mut vectors) = (vec![0.0; n], vec![T::ZERO; n * n]);
+        // The upper triangle is not read.
+        let lower: Vec<T> = (0..n * n).map(|k| if k % n < k / n { T::real(9.0) } else { a[k] }).collect();
+        assert_eq!(eigh(&lower, n, &mut values, &mut vectors), 0);
+        assert!(values.is_sorted());
+        assert_orthonormal_columns(&vectors, n);
+        let scaled: Vec<T> = (0..n * n).map(|k| vectors[k] * T::real(values[k / n])).collect();
+        assert_close(&product(&scaled, &adjoint(&vectors, n), n), &a);
+        let mut alone = vec![0.0; n];
+        assert_eq!(eigh(&lower, n, &mut alone, &mut []), 0);
+        assert_close(&alone, &values);
+    }
+}
+
+#[test]
+fn eigenvectors_of_self_adjoint_matrices() {
+    eigh_of::<f64>();
+    eigh_of::<C>();
+    let (mut values, mut vectors) = ([0.0; 2], [0.0; 4]);
+    eigh(&[f64::NAN, 1.0, 1.0, 1.0], 2, &mut values, &mut vectors);
+    assert!(values.iter().chain(&vectors).all(|x| x.is_nan()));
+}
+
+fn svd_of<T: Tested>() {
+    for (m, n) in [(1, 1), (3, 3), (5, 2), (2, 5), (20, 7), (7, 20), (60, 40), (40, 60), (40, 40), (0, 3), (3, 0)] {
+        let a: Vec<T> = numbers((m * n) as u64 + 3, m * n);
+        let k = m.min(n);
+        for (columns, rows) in [(k, k), (m, n)] {
+            let (mut u, mut s, mut v) = (vec![T::ZERO; m * columns], vec![0.0; k], vec![T::ZERO; n * rows]);
+            assert_eq!(svd(&a, m, n, &mut u, &mut s, &mut v), 0);
+            assert!(s.is_sorted_by(|a, b| a >= b));
+            if m > 0 {
+                assert_orthonormal_columns(&u, m);
+            }
+            if n > 0 {
+                assert_orthonormal_columns(&v, n);
+            }
+            let scaled: Vec<T> = (0..m * k).map(|i| u[i] * T::real(s[i / m])).collect();
+            let vh: Vec<T> = (0..k * n).map(|i| v[(i % k) * n + i / k]).collect();
+            assert_close(&product(&scaled, &vh, k), &a);
         }
     }
 }
 
 #[test]
-fn eigenvectors() {
+fn singular_vectors_of_every_shape() {
+    svd_of::<f64>();
+    svd_of::<C>();
+    assert_eq!(svd(&[f64::INFINITY], 1, 1, &mut [0.0], &mut [0.0], &mut [0.0]), 1);
+    // Numbers whose squares overflow or vanish.
+    for size in [1e-200, 1e200] {
+        let a: Vec<f64> = numbers::<f64>(5, 40 * 40).iter().map(|x| x * size).collect();
+        let mut s = vec![0.0; 40];
+        assert_eq!(svd(&a, 40, 40, &mut [], &mut s, &mut []), 0);
+        assert!(s[0] > size && s[0] < 100.0 * size, "{}", s[0]);
+    }
+}
+
+fn eig_of<T: Tested>() {
     for n in SIZES {
-        let b = numbers(n as u64, n * n);
-        let a: Vec<f64> = b.iter().zip(transposed(&b, n)).map(|(x, y)| x + y).collect();
-        let (mut values, mut vectors) = (vec![0.0; n], vec![0.0; n * n]);
-        assert_eq!(eigh(&a, n, &mut values, &mut vectors), 0);
-        assert!(values.is_sorted());
-        assert_orthonormal_columns(&vectors, n);
-        let scaled: Vec<f64> = vectors.iter().enumerate().map(|(k, v)| v * values[k % n]).collect();
-        assert_close(&product(&scaled, &transposed(&vectors, n), n), &a);
-        let mut alone = vec![0.0; n];
-        eigh(&a, n, &mut alone, &mut []);
-        assert_close(&alone, &values);
+        let a: Vec<T> = numbers(n as u64 + 9, n * n);
+        let (mut values, mut vectors) = (vec![C::ZERO; n], vec![C::ZERO; n * n]);
+        assert_eq!(eig(&a, n, &mut values, &mut vectors), 0);
+        let wide: Vec<C> = a.iter().map(|x| C::new(x.re(), x.im())).collect();
+        let scaled: Vec<C> = (0..n * n).map(|k| vectors[k] * values[k / n]).collect();
+        assert_close(&product(&wide, &vectors, n), &scaled);
+        for (vector, value) in vectors.chunks_exact(n).zip(&values) {
+            assert!((dot(vector, vector).re - 1.0).abs() < 1e-12);
+            let largest = vector.iter().max_by(|a, b| a.norm_sqr().total_cmp(&b.norm_sqr())).expect("a component");
+            assert!(value.im == 0.0 && !T::COMPLEX || largest.im.abs() < 1e-12);
+        }
     }
-    // Repeated and zero eigenvalues, and a matrix that is diagonal already.
-    for a in [[0.0; 9], [2.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, -1.0], [1.0; 9]] {
-        let (mut values, mut vectors) = ([0.0; 3], [0.0; 9]);
-        assert_eq!(eigh(&a, 3, &mut values, &mut vectors), 0);
-        assert_orthonormal_columns(&vectors, 3);
-        assert!((values.iter().sum::<f64>() - (a[0] + a[4] + a[8])).abs() < 1e-12);
-    }
-}
-
-fn check_svd(a: &[f64], m: usize, n: usize) -> Vec<f64> {
-    let k = m.min(n);
-    let mut s = vec![0.0; k];
-    for (p, q) in [(k, k), (m, n)] {
-        let (mut u, mut vt) = (vec![0.0; m * p], vec![0.0; q * n]);
-        assert_eq!(svd(a, m, n, &mut u, &mut s, &mut vt), 0);
-        assert_orthonormal_columns(&u, p);
-        assert_orthonormal_columns(&transposed(&vt, n), q);
-        assert!(s.is_sorted_by(|a, b| a >= b) && s.iter().all(|s| *s >= 0.0));
-        let us: Vec<f64> = (0..m * k).map(|e| u[e / k * p + e % k] * s[e % k]).collect();
-        assert_close(&product(&us, &vt[..k * n], k), a);
-    }
-    s
 }
 
 #[test]
-fn singular_values() {
-    for (m, n) in [(1, 1), (3, 3), (5, 2), (2, 5), (20, 7), (7, 20), (40, 40)] {
-        check_svd(&numbers((m + n) as u64, m * n), m, n);
-    }
-    // Of rank one and of rank zero: the missing vectors complete the basis.
-    let s = check_svd(&[1.0; 12], 4, 3);
-    assert!((s[0] - 12f64.sqrt()).abs() < 1e-12 && s[1] < 1e-12);
-    check_svd(&[0.0; 12], 3, 4);
-    assert_eq!(svd(&[f64::NAN; 4], 2, 2, &mut [], &mut [0.0; 2], &mut []), 1);
+fn eigenvectors_of_any_matrix() {
+    eig_of::<f64>();
+    eig_of::<C>();
+    assert_eq!(eig(&[f64::NAN], 1, &mut [C::ZERO], &mut []), 1);
 }
 
-/// A batch gives what its matrices give one by one, for any number of threads.
+fn ldl_of<T: Tested>(hermitian: bool) {
+    for n in SIZES {
+        let b: Vec<T> = numbers(n as u64, n * n);
+        let half = if hermitian { adjoint(&b, n) } else { (0..n * n).map(|k| b[(k % n) * n + k / n]).collect() };
+        let a: Vec<T> = b.iter().zip(&half).map(|(x, y)| *x + *y).collect();
+        let (mut ld, mut pivots) = (a.clone(), vec![0; n]);
+        assert_eq!(ldl(&mut ld, n, hermitian, &mut pivots), 0);
+        let b: Vec<T> = numbers(7, n * 2);
+        let mut x = b.clone();
+        solve_ldl(&ld, &pivots, n, hermitian, &mut x);
+        assert_close(&product(&a, &x, n), &b);
+    }
+}
+
 #[test]
-fn batches() {
-    let _guard = crate::real::alone();
-    let a = numbers(3, 9 * 50);
-    let run = || {
-        let mut out = vec![0.0; a.len()];
-        let info = batched(50, [(&a, 9)], [(&mut out, 9)], |[a], [out]| inverse(a, 3, out));
-        assert_eq!(info, [0; 50]);
-        out
-    };
-    let threads = crate::parallel::num_threads();
-    let each: Vec<Vec<f64>> = [1, 2, 5]
-        .map(|n| {
-            crate::parallel::set_num_threads(n);
-            run()
-        })
-        .into();
-    crate::parallel::set_num_threads(threads);
-    assert!(each.iter().all(|e| *e == each[0]));
+fn indefinite_systems() {
+    ldl_of::<f64>(false);
+    ldl_of::<C>(false);
+    ldl_of::<C>(true);
+}
+
+fn least_squares_of<T: Tested>() {
+    for (m, n) in [(1, 1), (5, 2), (2, 5), (60, 40), (40, 60), (40, 40)] {
+        let (a, b): (Vec<T>, Vec<T>) = (numbers((m + n) as u64, m * n), numbers(2, m * 2));
+        let mut x = vec![T::ZERO; n * 2];
+        assert_eq!(least_squares(&a, &b, (m, n, 2), &mut x, None, 1e-15, false), Some(m.min(n)));
+        // What is left is orthogonal to the columns.
+        let left: Vec<T> = product(&a, &x, n).iter().zip(&b).map(|(x, b)| *x - *b).collect();
+        assert_close(&product(&adjoint(&a, m), &left, m), &vec![T::ZERO; n * 2]);
+        // The same by singular values.
+        let (mut y, mut s) = (vec![T::ZERO; n * 2], vec![0.0; m.min(n)]);
+        assert_eq!(least_squares(&a, &b, (m, n, 2), &mut y, Some(&mut s), 1e-15, false), Some(m.min(n)));
+        assert_close(&x, &y);
+    }
+    let ones = vec![T::ONE; 9];
+    let mut x = vec![T::ZERO; 3];
+    assert_eq!(least_squares(&ones, &[T::ONE; 3], (3, 3, 1), &mut x, None, 1e-15, false), Some(1));
+    assert_close(&x, &[T::real(1.0 / 3.0); 3]);
+    assert_eq!(least_squares(&[T::ZERO; 4], &[T::ONE; 2], (2, 2, 1), &mut x[..2], None, 1e-15, true), None);
+}
+
+#[test]
+fn systems_of_least_squares() {
+    least_squares_of::<f64>();
+    least_squares_of::<C>();
+}
+
+fn pseudo_inverse_of<T: Tested>() {
+    let none = Cutoff { absolute: 0.0, relative: 1e-14 };
+    for (m, n) in [(1, 1), (5, 2), (2, 5), (60, 40), (40, 60)] {
+        let a: Vec<T> = numbers((m * n) as u64, m * n);
+        let mut x = vec![T::ZERO; n * m];
+        assert_eq!(pseudo_inverse(&a, (m, n), none, false, &mut x), 0);
+        assert_close(&product(&product(&a, &x, n), &a, m), &a);
+        assert_close(&product(&product(&x, &a, m), &x, n), &x);
+        let ax = product(&a, &x, n);
+        assert_close(&adjoint(&ax, m), &ax);
+    }
+    let a: Vec<T> = definite(7);
+    let (mut x, mut y) = (vec![T::ZERO; 49], vec![T::ZERO; 49]);
+    assert_eq!(pseudo_inverse(&a, (7, 7), none, false, &mut x), 0);
+    assert_eq!(pseudo_inverse(&a, (7, 7), none, true, &mut y), 0);
+    assert_close(&x, &y);
+}
+
+#[test]
+fn pseudo_inverses() {
+    pseudo_inverse_of::<f64>();
+    pseudo_inverse_of::<C>();
+    assert_eq!(pseudo_inverse(&[f64::NAN], (1, 1), Cutoff { absolute: 0.0, relative: 0.0 }, false, &mut [0.0]), 1);
+}
+
+#[test]
+fn exponentials() {
+    // A rotation, by an angle that needs squaring.
+    for n in [2, 6, 40] {
+        let mut a = vec![0.0; n * n];
+        (a[1], a[n]) = (20.0, -20.0);
+        let mut out = vec![0.0; n * n];
+        matrix_exp(&a, n, &mut out);
+        let mut expected = identity(n);
+        (expected[0], expected[n + 1], expected[1], expected[n]) =
+            (20f64.cos(), 20f64.cos(), 20f64.sin(), -20f64.sin());
+        assert_close(&out, &expected);
+    }
+    for norm in [1e-9, 1e-5, 1e-3, 0.02, 0.1, 0.5] {
+        let a = C::new(0.0, norm);
+        let mut out = [C::ZERO];
+        matrix_exp(&[a], 1, &mut out);
+        assert!((out[0] - a.exp()).norm() < 1e-15, "{norm}");
+    }
+    let mut out = [0.0];
+    matrix_exp(&[f64::INFINITY], 1, &mut out);
+    assert!(out[0].is_nan());
+}
+
+#[test]
+fn triangular_systems() {
+    for n in SIZES {
+        let mut a: Vec<C> = numbers(n as u64, n * n);
+        a.iter_mut().step_by(n + 1).for_each(|d| *d += 4.0);
+        let b: Vec<C> = numbers(3, n * 2);
+        for case in 0..16 {
+            let [upper, unit, transposed, conjugated] = [1, 2, 4, 8].map(|bit| case & bit != 0);
+            let triangle = Triangle { upper, unit, transposed, conjugated };
+            let meant: Vec<C> = (0..n * n)
+                .map(|k| {
+                    let (i, j) = (k % n, k / n);
+                    let stored = if transposed { a[i * n + j] } else { a[k] };
+                    match (i == j, (i < j) == upper) {
+                        (true, _) if unit => C::ONE,
+                        (false, false) => C::ZERO,
+                        _ => {
+                            if conjugated {
+                                stored.conj()
+                            } else {
+                                stored
+                            }
+                        }
+                    }
+                })
+                .collect();
+            // Off the diagonal small, so that ones on it do not make the system ill-conditioned.
+            let (a, meant): (Vec<C>, Vec<C>) = (
+                a.iter().enumerate().map(|(k, x)| if k % (n + 1) == 0 { *x } else { x * 0.05 }).collect(),
+                meant.iter().enumerate().map(|(k, x)| if k % (n + 1) == 0 { *x } else { x * 0.05 }).collect(),
+            );
+            let mut x = b.clone();
+            solve_triangular(&a, n, triangle, &mut x, 2);
+            assert_close(&product(&meant, &x, n), &b);
+        }
+    }
+}
+
+#[test]
+fn batches_answer_for_each() {
+    let a: Vec<f64> = (0..1000).map(f64::from).collect();
+    let (mut out, mut beside) = (vec![0.0; 1000], vec![0i32; 500]);
+    let info = batched(500, [(&a, 2)], [(&mut out, 2)], [(&mut beside, 1)], |i, [a], [out], [beside]| {
+        assert_eq!(a[0], 2.0 * i as f64);
+        out.copy_from_slice(a);
+        beside[0] = a[1] as i32;
+        a[0] as i32
+    });
+    assert_eq!((out, beside[499], info[499]), (a, 999, 998));
 }

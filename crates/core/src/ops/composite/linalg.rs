@@ -44,7 +44,7 @@ pub(crate) fn cholesky_solve(b: &Tensor, factor: &Tensor, upper: bool) -> Result
     if factor.ndim() < 2 {
         return Err(Error::argument("cholesky_solve", format!("expected matrices, found shape {:?}", factor.shape())));
     }
-    let turned = ops::transpose(factor, -2, -1)?;
+    let turned = ops::adjoint(factor)?;
     let (lower, above) = if upper { (&turned, factor) } else { (factor, &turned) };
     let half = ops::linalg_solve_triangular(lower, b, false, true, false)?;
     ops::linalg_solve_triangular(above, &half, true, true, false)
@@ -52,7 +52,7 @@ pub(crate) fn cholesky_solve(b: &Tensor, factor: &Tensor, upper: bool) -> Result
 
 /// Whether derivatives may be asked for: they need the vectors, not only the values. The mode decides, as a tensor
 /// inside a transform does not show whether it is differentiated further out.
-fn needs_vectors() -> bool {
+pub(super) fn needs_vectors() -> bool {
     state::word() & (state::GRAD | state::DUAL) != 0
 }
 
@@ -78,8 +78,9 @@ fn matrices(op: &'static str, t: &Tensor, dim: &[i64], dtype: Option<DType>) -> 
         let m = format!("expected two dimensions of matrices, found {dim:?} of shape {:?}", t.shape());
         return Err(Error::argument(op, m));
     }
-    if !t.is_floating_point() || dtype.is_some_and(|d| !d.is_floating_point()) {
-        return Err(Error::argument(op, format!("expected a floating point dtype, found {}", t.dtype())));
+    let fits = |d: DType| d.is_floating_point() || d.is_complex();
+    if !fits(t.dtype()) || dtype.is_some_and(|d| !fits(d)) {
+        return Err(Error::argument(op, format!("expected a floating point or complex dtype, found {}", t.dtype())));
     }
     let dims: Vec<i64> = wrap_dims(op, dim, t.ndim())?.iter().map(|d| *d as i64).collect();
     let t = dtype.map_or_else(|| Ok(t.clone()), |d| ops::formulas::cast(t, d))?;
@@ -224,7 +225,7 @@ pub(crate) fn triangular_solve(
 pub(crate) fn svd_with_v(a: &Tensor, some: bool, compute_uv: bool) -> Result<(Tensor, Tensor, Tensor)> {
     let (u, s, vh) = ops::_linalg_svd(a, !some, compute_uv, None)?;
     if compute_uv {
-        return Ok((u, s, ops::transpose(&vh, -2, -1)?));
+        return Ok((u, s, ops::adjoint(&vh)?));
     }
     // Without vectors PyTorch answers with zeros in their place.
     let &[.., m, n] = a.shape() else { unreachable!("the shape function has seen matrices") };

@@ -16,6 +16,7 @@ pub(crate) mod join;
 pub(crate) mod linalg;
 mod loss;
 mod matmul;
+pub(crate) mod matrices;
 mod norm;
 mod pointwise;
 mod pool;

@@ -8166,7 +8166,6 @@ pub(crate) fn linalg_inv_ex(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::LINALG_INV_EX, &[A.into(), check_errors.into()]);
     }
-    shape::need_real("linalg_inv_ex", &[A])?;
     races::op!("linalg_inv_ex", A);
     let (spec0, spec1) = shape::linalg::inv_ex("linalg_inv_ex", A, check_errors)?;
     let inverse = Tensor::try_empty(spec0)?;
@@ -8191,7 +8190,6 @@ pub(crate) fn _linalg_solve_ex(
             &[A.into(), B.into(), left.into(), check_errors.into()],
         );
     }
-    shape::need_real("_linalg_solve_ex", &[A, B])?;
     races::op!("_linalg_solve_ex", A, B);
     let (spec0, spec1, spec2, spec3) = shape::linalg::solve_ex(
         "_linalg_solve_ex",
@@ -8223,7 +8221,6 @@ pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tens
     if word & state::INNER != 0 {
         return dispatch::inner(Op::_LINALG_DET, &[A.into()]);
     }
-    shape::need_real("_linalg_det", &[A])?;
     races::op!("_linalg_det", A);
     let (spec0, spec1, spec2) = shape::linalg::det("_linalg_det", A)?;
     let result = Tensor::try_empty(spec0)?;
@@ -8242,7 +8239,6 @@ pub(crate) fn _linalg_slogdet(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::_LINALG_SLOGDET, &[A.into()]);
     }
-    shape::need_real("_linalg_slogdet", &[A])?;
     races::op!("_linalg_slogdet", A);
     let (spec0, spec1, spec2, spec3) = shape::linalg::slogdet("_linalg_slogdet", A)?;
     let sign = Tensor::try_empty(spec0)?;
@@ -8267,7 +8263,6 @@ pub(crate) fn linalg_cholesky_ex(
             &[self_.into(), upper.into(), check_errors.into()],
         );
     }
-    shape::need_real("linalg_cholesky_ex", &[self_])?;
     races::op!("linalg_cholesky_ex", self_);
     let (spec0, spec1) = shape::linalg::cholesky_ex(
         "linalg_cholesky_ex",
@@ -8287,7 +8282,6 @@ pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Te
     if word & state::INNER != 0 {
         return dispatch::inner(Op::LINALG_QR, &[A.into(), mode.into()]);
     }
-    shape::need_real("linalg_qr", &[A])?;
     races::op!("linalg_qr", A);
     let (spec0, spec1) = shape::linalg::qr("linalg_qr", A, mode)?;
     let Q = Tensor::try_empty(spec0)?;
@@ -8310,7 +8304,6 @@ pub(crate) fn _linalg_eigh(
             &[A.into(), UPLO.into(), compute_v.into()],
         );
     }
-    shape::need_real("_linalg_eigh", &[A])?;
     races::op!("_linalg_eigh", A);
     let (spec0, spec1) = shape::linalg::eigh("_linalg_eigh", A, UPLO, compute_v)?;
     let eigenvalues = Tensor::try_empty(spec0)?;
@@ -8334,7 +8327,6 @@ pub(crate) fn _linalg_svd(
             &[A.into(), full_matrices.into(), compute_uv.into(), driver.into()],
         );
     }
-    shape::need_real("_linalg_svd", &[A])?;
     races::op!("_linalg_svd", A);
     let (spec0, spec1, spec2) = shape::linalg::svd(
         "_linalg_svd",
@@ -8376,7 +8368,6 @@ pub(crate) fn linalg_solve_triangular(
             &[self_.into(), B.into(), upper.into(), left.into(), unitriangular.into()],
         );
     }
-    shape::need_real("linalg_solve_triangular", &[self_, B])?;
     races::op!("linalg_solve_triangular", self_, B);
     let result = Tensor::try_empty(
         shape::linalg::solve_triangular(
@@ -8397,6 +8388,348 @@ pub(crate) fn linalg_solve_triangular(
             unitriangular,
             &result,
         ))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_lu_factor_ex(
+    word: u32,
+    A: &Tensor,
+    pivot: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::LINALG_LU_FACTOR_EX,
+            &[A.into(), pivot.into(), check_errors.into()],
+        );
+    }
+    races::op!("linalg_lu_factor_ex", A);
+    let (spec0, spec1, spec2) = shape::linalg::lu_factor_ex(
+        "linalg_lu_factor_ex",
+        A,
+        pivot,
+        check_errors,
+    )?;
+    let LU = Tensor::try_empty(spec0)?;
+    let pivots = Tensor::try_empty(spec1)?;
+    let info = Tensor::try_empty(spec2)?;
+    if !LU.is_meta() {
+        cpu::run(|| cpu::linalg::lu_factor_ex(
+            A,
+            pivot,
+            check_errors,
+            &LU,
+            &pivots,
+            &info,
+        ))?;
+    }
+    Ok((LU, pivots, info))
+}
+
+pub(crate) fn linalg_lu(
+    word: u32,
+    A: &Tensor,
+    pivot: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::LINALG_LU, &[A.into(), pivot.into()]);
+    }
+    races::op!("linalg_lu", A);
+    let (spec0, spec1, spec2) = shape::linalg::lu("linalg_lu", A, pivot)?;
+    let P = Tensor::try_empty(spec0)?;
+    let L = Tensor::try_empty(spec1)?;
+    let U = Tensor::try_empty(spec2)?;
+    if !P.is_meta() {
+        cpu::run(|| cpu::linalg::lu(A, pivot, &P, &L, &U))?;
+    }
+    Ok((P, L, U))
+}
+
+pub(crate) fn lu_unpack(
+    word: u32,
+    LU_data: &Tensor,
+    LU_pivots: &Tensor,
+    unpack_data: bool,
+    unpack_pivots: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0
+        || devices::of(LU_data) | devices::of(LU_pivots) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::LU_UNPACK,
+            &[LU_data.into(), LU_pivots.into(), unpack_data.into(), unpack_pivots.into()],
+        );
+    }
+    races::op!("lu_unpack", LU_data, LU_pivots);
+    let (spec0, spec1, spec2) = shape::linalg::lu_unpack(
+        "lu_unpack",
+        LU_data,
+        LU_pivots,
+        unpack_data,
+        unpack_pivots,
+    )?;
+    let P = Tensor::try_empty(spec0)?;
+    let L = Tensor::try_empty(spec1)?;
+    let U = Tensor::try_empty(spec2)?;
+    if !P.is_meta() {
+        cpu::run(|| cpu::linalg::lu_unpack(
+            LU_data,
+            LU_pivots,
+            unpack_data,
+            unpack_pivots,
+            &P,
+            &L,
+            &U,
+        ))?;
+    }
+    Ok((P, L, U))
+}
+
+pub(crate) fn linalg_lu_solve(
+    word: u32,
+    LU: &Tensor,
+    pivots: &Tensor,
+    B: &Tensor,
+    left: bool,
+    adjoint: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(LU) | devices::of(pivots) | devices::of(B) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::LINALG_LU_SOLVE,
+            &[LU.into(), pivots.into(), B.into(), left.into(), adjoint.into()],
+        );
+    }
+    races::op!("linalg_lu_solve", LU, pivots, B);
+    let result = Tensor::try_empty(
+        shape::linalg::lu_solve("linalg_lu_solve", LU, pivots, B, left, adjoint)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::lu_solve(LU, pivots, B, left, adjoint, &result))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_ldl_factor_ex(
+    word: u32,
+    self_: &Tensor,
+    hermitian: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::LINALG_LDL_FACTOR_EX,
+            &[self_.into(), hermitian.into(), check_errors.into()],
+        );
+    }
+    races::op!("linalg_ldl_factor_ex", self_);
+    let (spec0, spec1, spec2) = shape::linalg::ldl_factor_ex(
+        "linalg_ldl_factor_ex",
+        self_,
+        hermitian,
+        check_errors,
+    )?;
+    let LD = Tensor::try_empty(spec0)?;
+    let pivots = Tensor::try_empty(spec1)?;
+    let info = Tensor::try_empty(spec2)?;
+    if !LD.is_meta() {
+        cpu::run(|| cpu::linalg::ldl_factor_ex(
+            self_,
+            hermitian,
+            check_errors,
+            &LD,
+            &pivots,
+            &info,
+        ))?;
+    }
+    Ok((LD, pivots, info))
+}
+
+pub(crate) fn linalg_ldl_solve(
+    word: u32,
+    LD: &Tensor,
+    pivots: &Tensor,
+    B: &Tensor,
+    hermitian: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(LD) | devices::of(pivots) | devices::of(B) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::LINALG_LDL_SOLVE,
+            &[LD.into(), pivots.into(), B.into(), hermitian.into()],
+        );
+    }
+    races::op!("linalg_ldl_solve", LD, pivots, B);
+    let result = Tensor::try_empty(
+        shape::linalg::ldl_solve("linalg_ldl_solve", LD, pivots, B, hermitian)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::ldl_solve(LD, pivots, B, hermitian, &result))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_eig(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::LINALG_EIG, &[self_.into()]);
+    }
+    races::op!("linalg_eig", self_);
+    let (spec0, spec1) = shape::linalg::eig("linalg_eig", self_)?;
+    let eigenvalues = Tensor::try_empty(spec0)?;
+    let eigenvectors = Tensor::try_empty(spec1)?;
+    if !eigenvalues.is_meta() {
+        cpu::run(|| cpu::linalg::eig(self_, &eigenvalues, &eigenvectors))?;
+    }
+    Ok((eigenvalues, eigenvectors))
+}
+
+pub(crate) fn _linalg_eigvals(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::_LINALG_EIGVALS, &[self_.into()]);
+    }
+    races::op!("_linalg_eigvals", self_);
+    let result = Tensor::try_empty(shape::linalg::eigvals("_linalg_eigvals", self_)?)?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::eigvals(self_, &result))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_matrix_exp(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::LINALG_MATRIX_EXP, &[self_.into()]);
+    }
+    races::op!("linalg_matrix_exp", self_);
+    let result = Tensor::try_empty(
+        shape::linalg::matrix_exp("linalg_matrix_exp", self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::matrix_exp(self_, &result))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn geqrf(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::GEQRF, &[self_.into()]);
+    }
+    races::op!("geqrf", self_);
+    let (spec0, spec1) = shape::linalg::geqrf("geqrf", self_)?;
+    let a_ = Tensor::try_empty(spec0)?;
+    let tau = Tensor::try_empty(spec1)?;
+    if !a_.is_meta() {
+        cpu::run(|| cpu::linalg::geqrf(self_, &a_, &tau))?;
+    }
+    Ok((a_, tau))
+}
+
+pub(crate) fn linalg_householder_product(
+    word: u32,
+    input: &Tensor,
+    tau: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(tau) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::LINALG_HOUSEHOLDER_PRODUCT,
+            &[input.into(), tau.into()],
+        );
+    }
+    races::op!("linalg_householder_product", input, tau);
+    let result = Tensor::try_empty(
+        shape::linalg::householder_product("linalg_householder_product", input, tau)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::householder_product(input, tau, &result))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn ormqr(
+    word: u32,
+    self_: &Tensor,
+    input2: &Tensor,
+    input3: &Tensor,
+    left: bool,
+    transpose: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(input2) | devices::of(input3)
+            == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::ORMQR,
+            &[self_.into(), input2.into(), input3.into(), left.into(), transpose.into()],
+        );
+    }
+    races::op!("ormqr", self_, input2, input3);
+    let result = Tensor::try_empty(
+        shape::linalg::ormqr("ormqr", self_, input2, input3, left, transpose)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::ormqr(
+            self_,
+            input2,
+            input3,
+            left,
+            transpose,
+            &result,
+        ))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_lstsq(
+    word: u32,
+    self_: &Tensor,
+    b: &Tensor,
+    rcond: Option<f64>,
+    driver: Option<&str>,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 || devices::of(self_) | devices::of(b) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::LINALG_LSTSQ,
+            &[self_.into(), b.into(), rcond.into(), driver.into()],
+        );
+    }
+    races::op!("linalg_lstsq", self_, b);
+    cpu::run(|| cpu::linalg::lstsq(self_, b, rcond, driver))
+}
+
+pub(crate) fn linalg_pinv_atol_rtol_tensor(
+    word: u32,
+    self_: &Tensor,
+    atol: Option<&Tensor>,
+    rtol: Option<&Tensor>,
+    hermitian: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opt(atol) | devices::of_opt(rtol)
+            == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::LINALG_PINV_ATOL_RTOL_TENSOR,
+            &[self_.into(), atol.into(), rtol.into(), hermitian.into()],
+        );
+    }
+    races::op!("linalg_pinv", self_, atol, rtol);
+    let result = Tensor::try_empty(
+        shape::linalg::pinv("linalg_pinv", self_, atol, rtol, hermitian)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::linalg::pinv(self_, atol, rtol, hermitian, &result))?;
     }
     Ok(result)
 }

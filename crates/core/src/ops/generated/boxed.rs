@@ -1188,6 +1188,73 @@ pub(crate) enum Typed {
         fn(&Tensor, &str, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
     ),
     S190(
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(u32, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S191(
+        fn(&Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(u32, &Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S192(
+        fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(u32, &Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S193(
+        fn(&Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
+    ),
+    S194(
+        fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+    ),
+    S195(
+        fn(&Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
+    ),
+    S196(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<f64>,
+            Option<&str>,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            u32,
+            &Tensor,
+            &Tensor,
+            Option<f64>,
+            Option<&str>,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    ),
+    S197(
+        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+    ),
+    S198(
+        fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
+        fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
+    ),
+    S199(
+        fn(&Tensor, f64, bool) -> Result<Tensor>,
+        fn(&Tensor, f64, bool) -> Result<Tensor>,
+    ),
+    S200(
+        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+    ),
+    S201(
+        fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
+    ),
+    S202(
+        fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
+    ),
+    S203(
+        fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
+        fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
+    ),
+    S204(
         fn(
             &Tensor,
             &Tensor,
@@ -1209,11 +1276,11 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<Tensor>,
     ),
-    S191(
+    S205(
         fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
     ),
-    S192(
+    S206(
         fn(
             &Tensor,
             &Tensor,
@@ -1232,7 +1299,7 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S193(
+    S207(
         fn(
             &Tensor,
             &Tensor,
@@ -1257,7 +1324,7 @@ pub(crate) enum Typed {
             SymInt,
         ) -> Result<Tensor>,
     ),
-    S194(
+    S208(
         for<'a> fn(
             &Tensor,
             &Tensor,
@@ -1284,7 +1351,7 @@ pub(crate) enum Typed {
             &Tensor,
         ) -> Result<()>,
     ),
-    S195(
+    S209(
         fn(
             &Tensor,
             &Tensor,
@@ -1313,7 +1380,7 @@ pub(crate) enum Typed {
             [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S196(
+    S210(
         fn(
             &Tensor,
             &Tensor,
@@ -1345,7 +1412,7 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<Tensor>,
     ),
-    S197(
+    S211(
         fn(
             &Tensor,
             &Tensor,
@@ -1365,7 +1432,7 @@ pub(crate) enum Typed {
             SymInt,
         ) -> Result<Tensor>,
     ),
-    S198(
+    S212(
         fn(
             &Tensor,
             &Tensor,
@@ -1385,7 +1452,7 @@ pub(crate) enum Typed {
             SymInt,
         ) -> Result<Tensor>,
     ),
-    S199(
+    S213(
         fn(
             &Tensor,
             &Tensor,
@@ -1407,23 +1474,23 @@ pub(crate) enum Typed {
             &[SymInt],
         ) -> Result<Tensor>,
     ),
-    S200(
+    S214(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
     ),
-    S201(
+    S215(
         fn(&Tensor, &[SymInt], &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
     ),
-    S202(
+    S216(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<Tensor>,
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<Tensor>,
     ),
-    S203(
+    S217(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
     ),
-    S204(
+    S218(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
         fn(
             u32,
@@ -1435,7 +1502,7 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S205(
+    S219(
         fn(
             &Tensor,
             &Tensor,
@@ -1458,23 +1525,23 @@ pub(crate) enum Typed {
             &Tensor,
         ) -> Result<Tensor>,
     ),
-    S206(
+    S220(
         fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
     ),
-    S207(
+    S221(
         fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
         fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
     ),
-    S208(
+    S222(
         fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
     ),
-    S209(
+    S223(
         fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
         fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
     ),
-    S210(
+    S224(
         fn(&Tensor, &[i64], &[i64], &[i64], bool, bool, Option<i64>) -> Result<Tensor>,
         fn(
             u32,
@@ -1487,7 +1554,7 @@ pub(crate) enum Typed {
             Option<i64>,
         ) -> Result<Tensor>,
     ),
-    S211(
+    S225(
         fn(
             &Tensor,
             &Tensor,
@@ -1510,36 +1577,36 @@ pub(crate) enum Typed {
             Option<i64>,
         ) -> Result<Tensor>,
     ),
-    S212(fn(&Tensor, &[i64]) -> Result<Tensor>, fn(&Tensor, &[i64]) -> Result<Tensor>),
-    S213(
+    S226(fn(&Tensor, &[i64]) -> Result<Tensor>, fn(&Tensor, &[i64]) -> Result<Tensor>),
+    S227(
         fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
     ),
-    S214(
+    S228(
         fn(&Tensor, &[SymInt]) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt]) -> Result<Tensor>,
     ),
-    S215(
+    S229(
         fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
     ),
-    S216(
+    S230(
         fn(&Tensor, &[SymInt], Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Option<f64>) -> Result<Tensor>,
     ),
-    S217(
+    S231(
         fn(&Tensor, &[SymInt], &[SymInt], Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[SymInt], Option<f64>) -> Result<Tensor>,
     ),
-    S218(
+    S232(
         fn(&Tensor, Option<&[SymInt]>, Option<&[f64]>) -> Result<Tensor>,
         fn(&Tensor, Option<&[SymInt]>, Option<&[f64]>) -> Result<Tensor>,
     ),
-    S219(
+    S233(
         fn(&Tensor, &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
     ),
-    S220(
+    S234(
         fn(&Tensor, &[SymInt], &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(
             u32,
@@ -1550,7 +1617,7 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S221(
+    S235(
         fn(&Tensor, &[SymInt], Option<f64>, Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(
             u32,
@@ -1561,7 +1628,7 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S222(
+    S236(
         fn(
             &Tensor,
             &[SymInt],
@@ -1580,23 +1647,23 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S223(
+    S237(
         fn(&Tensor, &[SymInt], bool, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], bool, Option<f64>) -> Result<Tensor>,
     ),
-    S224(
+    S238(
         fn(&Tensor, &[SymInt], &[SymInt], bool, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[SymInt], bool, Option<f64>) -> Result<Tensor>,
     ),
-    S225(
+    S239(
         fn(&Tensor, Option<&[SymInt]>, bool, Option<&[f64]>) -> Result<Tensor>,
         fn(&Tensor, Option<&[SymInt]>, bool, Option<&[f64]>) -> Result<Tensor>,
     ),
-    S226(
+    S240(
         fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
     ),
-    S227(
+    S241(
         fn(
             &Tensor,
             &[SymInt],
@@ -1615,7 +1682,7 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S228(
+    S242(
         fn(
             &Tensor,
             &[SymInt],
@@ -1634,7 +1701,7 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S229(
+    S243(
         fn(
             &Tensor,
             &[SymInt],
@@ -1655,19 +1722,19 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S230(
+    S244(
         fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
     ),
-    S231(
+    S245(
         fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
         fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
     ),
-    S232(
+    S246(
         fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
     ),
-    S233(
+    S247(
         fn(
             &Tensor,
             &Tensor,
@@ -1688,121 +1755,121 @@ pub(crate) enum Typed {
             [bool; 2],
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S234(
+    S248(
         fn(&Tensor, &Tensor, &[i64], i64, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[i64], i64, i64, bool) -> Result<Tensor>,
     ),
-    S235(
+    S249(
         fn(&Tensor, &Tensor, &[SymInt], &[i64], i64, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[SymInt], &[i64], i64, i64, bool) -> Result<Tensor>,
     ),
-    S236(
+    S250(
         fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
     ),
-    S237(
+    S251(
         fn(&Tensor, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, i64, i64) -> Result<Tensor>,
     ),
-    S238(
+    S252(
         fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], bool) -> Result<Tensor>,
     ),
-    S239(
+    S253(
         fn(&Tensor, i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, i64, SymInt) -> Result<Tensor>,
     ),
-    S240(
+    S254(
         fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
     ),
-    S241(
+    S255(
         fn(&Tensor, i64) -> Result<Vec<Tensor>>,
         fn(u32, &Tensor, i64) -> Result<Vec<Tensor>>,
     ),
-    S242(
+    S256(
         fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
         fn(u32, &Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
     ),
-    S243(
+    S257(
         fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
         fn(u32, &Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
     ),
-    S244(
+    S258(
         fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
     ),
-    S245(
+    S259(
         fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, i64, i64, i64) -> Result<Tensor>,
     ),
-    S246(fn(&Tensor) -> Result<Tensor>),
-    S247(for<'a> fn(&'a Tensor) -> Result<&'a Tensor>),
-    S248(for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>),
-    S249(for<'a> fn(&'a Tensor, i64, i64) -> Result<&'a Tensor>),
-    S250(fn(&[Tensor]) -> Result<Vec<Tensor>>, fn(&[Tensor]) -> Result<Vec<Tensor>>),
-    S251(
-        fn(&Tensor, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, i64, i64) -> Result<Tensor>,
-    ),
-    S252(
-        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
-        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
-    ),
-    S253(
-        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
-    ),
-    S254(
-        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
-    ),
-    S255(
-        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
-    ),
-    S256(
-        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
-        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
-    ),
-    S257(
-        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
-    ),
-    S258(
-        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
-    ),
-    S259(
-        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
-    ),
-    S260(
-        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
-        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
-    ),
-    S261(
-        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
-        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
-    ),
-    S262(
-        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
-        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
-    ),
-    S263(fn(&Tensor, SymInt) -> Result<Tensor>, fn(&Tensor, SymInt) -> Result<Tensor>),
-    S264(
-        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
-        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
-    ),
+    S260(fn(&Tensor) -> Result<Tensor>),
+    S261(for<'a> fn(&'a Tensor) -> Result<&'a Tensor>),
+    S262(for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>),
+    S263(for<'a> fn(&'a Tensor, i64, i64) -> Result<&'a Tensor>),
+    S264(fn(&[Tensor]) -> Result<Vec<Tensor>>, fn(&[Tensor]) -> Result<Vec<Tensor>>),
     S265(
-        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
-        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, i64, i64) -> Result<Tensor>,
     ),
     S266(
+        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
+    ),
+    S267(
+        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
+    ),
+    S268(
+        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
+    ),
+    S269(
+        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
+    ),
+    S270(
+        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
+    ),
+    S271(
+        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
+    ),
+    S272(
+        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
+    ),
+    S273(
+        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
+    ),
+    S274(
+        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
+        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
+    ),
+    S275(
+        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
+        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
+    ),
+    S276(
+        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
+    ),
+    S277(fn(&Tensor, SymInt) -> Result<Tensor>, fn(&Tensor, SymInt) -> Result<Tensor>),
+    S278(
+        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
+    ),
+    S279(
+        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
+    ),
+    S280(
         fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
     ),
-    S267(
+    S281(
         fn(
             &Tensor,
             &Tensor,
@@ -1821,158 +1888,158 @@ pub(crate) enum Typed {
             SymInt,
         ) -> Result<Tensor>,
     ),
-    S268(
+    S282(
         fn(&Tensor, &Tensor, i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, SymInt) -> Result<Tensor>,
     ),
-    S269(
+    S283(
         fn(&Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
     ),
-    S270(
+    S284(
         fn(&Tensor, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
     ),
-    S271(
+    S285(
         fn(&Tensor, &[SymInt], i64, SymInt, SymInt, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, SymInt, SymInt, SymInt) -> Result<Tensor>,
     ),
-    S272(
+    S286(
         fn(&Tensor, &[SymInt], i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, SymInt) -> Result<Tensor>,
     ),
-    S273(
+    S287(
         fn(&Tensor, &[SymInt], i64, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, i64, i64) -> Result<Tensor>,
     ),
-    S274(
+    S288(
         fn(&Tensor, Option<MemoryFormat>) -> Result<Tensor>,
         fn(u32, &Tensor, Option<MemoryFormat>) -> Result<Tensor>,
-    ),
-    S275(
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            bool,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            bool,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
-    S276(
-        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-    ),
-    S277(
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            bool,
-            bool,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            bool,
-            bool,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
-    S278(
-        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-    ),
-    S279(
-        fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-    ),
-    S280(for<'a> fn(&'a Tensor, &Tensor, bool) -> Result<&'a Tensor>),
-    S281(
-        fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
-        fn(u32, &Tensor, &Tensor, bool) -> Result<Tensor>,
-    ),
-    S282(
-        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S283(
-        fn(&[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S284(
-        fn(Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S285(
-        fn(
-            &[SymInt],
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &[SymInt],
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
-    S286(
-        fn(&[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S287(
-        fn(&[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S288(
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
     ),
     S289(
         fn(
             &Tensor,
-            Scalar,
             Option<DType>,
             Option<Device>,
+            bool,
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
         fn(
             u32,
             &Tensor,
-            Scalar,
             Option<DType>,
             Option<Device>,
+            bool,
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
     S290(
+        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+    ),
+    S291(
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            bool,
+            bool,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            bool,
+            bool,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S292(
+        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+    ),
+    S293(
+        fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+    ),
+    S294(for<'a> fn(&'a Tensor, &Tensor, bool) -> Result<&'a Tensor>),
+    S295(
+        fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, &Tensor, bool) -> Result<Tensor>,
+    ),
+    S296(
+        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S297(
+        fn(&[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S298(
+        fn(Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S299(
+        fn(
+            &[SymInt],
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &[SymInt],
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S300(
+        fn(&[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S301(
+        fn(&[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S302(
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S303(
+        fn(
+            &Tensor,
+            Scalar,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            Scalar,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S304(
         fn(&Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S291(
+    S305(
         fn(
             &Tensor,
             &[SymInt],
@@ -1989,7 +2056,7 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S292(
+    S306(
         fn(&Tensor, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(
             u32,
@@ -2000,19 +2067,19 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S293(
+    S307(
         fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S294(
+    S308(
         fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S295(
+    S309(
         fn(Scalar, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S296(
+    S310(
         fn(Scalar, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(
             u32,
@@ -2024,32 +2091,32 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S297(
+    S311(
         fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S298(
+    S312(
         fn(SymInt, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, SymInt, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S299(
+    S313(
         fn(i64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S300(
+    S314(
         fn(i64, bool, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, bool, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S301(
+    S315(
         fn(i64, i64, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, i64, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S302(fn(&Tensor) -> Result<Scalar>, fn(u32, &Tensor) -> Result<Scalar>),
-    S303(fn(&Tensor) -> Result<bool>, fn(u32, &Tensor) -> Result<bool>),
-    S304(fn(&Tensor) -> Result<i64>, fn(u32, &Tensor) -> Result<i64>),
-    S305(fn(&Tensor, i64) -> Result<SymInt>, fn(u32, &Tensor, i64) -> Result<SymInt>),
-    S306(fn(&Tensor) -> Result<SymInt>, fn(u32, &Tensor) -> Result<SymInt>),
-    S307(
+    S316(fn(&Tensor) -> Result<Scalar>, fn(u32, &Tensor) -> Result<Scalar>),
+    S317(fn(&Tensor) -> Result<bool>, fn(u32, &Tensor) -> Result<bool>),
+    S318(fn(&Tensor) -> Result<i64>, fn(u32, &Tensor) -> Result<i64>),
+    S319(fn(&Tensor, i64) -> Result<SymInt>, fn(u32, &Tensor, i64) -> Result<SymInt>),
+    S320(fn(&Tensor) -> Result<SymInt>, fn(u32, &Tensor) -> Result<SymInt>),
+    S321(
         fn(
             &Tensor,
             Option<&[SymInt]>,
@@ -2066,103 +2133,99 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<()>,
     ),
-    S308(fn(Scalar, &str) -> Result<()>, fn(u32, Scalar, &str) -> Result<()>),
-    S309(fn(&Tensor) -> Result<()>, fn(u32, &Tensor) -> Result<()>),
-    S310(fn(&Tensor, &str) -> Result<()>, fn(u32, &Tensor, &str) -> Result<()>),
-    S311(
+    S322(fn(Scalar, &str) -> Result<()>, fn(u32, Scalar, &str) -> Result<()>),
+    S323(fn(&Tensor) -> Result<()>, fn(u32, &Tensor) -> Result<()>),
+    S324(fn(&Tensor, &str) -> Result<()>, fn(u32, &Tensor, &str) -> Result<()>),
+    S325(
         fn(Scalar, Option<i64>, Option<i64>) -> Result<()>,
         fn(u32, Scalar, Option<i64>, Option<i64>) -> Result<()>,
     ),
-    S312(
+    S326(
         fn(&Tensor, i64, &Tensor, bool) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
     ),
-    S313(fn(&Tensor) -> Result<Vec<Tensor>>, fn(&Tensor) -> Result<Vec<Tensor>>),
-    S314(
+    S327(fn(&Tensor) -> Result<Vec<Tensor>>, fn(&Tensor) -> Result<Vec<Tensor>>),
+    S328(
         fn(&Tensor, &Tensor, &[Option<Tensor>], Scalar) -> Result<Tensor>,
         fn(&Tensor, &Tensor, &[Option<Tensor>], Scalar) -> Result<Tensor>,
     ),
-    S315(
+    S329(
         fn(&Tensor, &Tensor, &[Option<Tensor>], &Tensor) -> Result<Tensor>,
         fn(&Tensor, &Tensor, &[Option<Tensor>], &Tensor) -> Result<Tensor>,
     ),
-    S316(
+    S330(
         fn(&Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
     ),
-    S317(
+    S331(
         for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor) -> Result<()>,
     ),
-    S318(
+    S332(
         fn(&Tensor, i64, &Tensor, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, Scalar) -> Result<Tensor>,
     ),
-    S319(
+    S333(
         for<'a> fn(&'a Tensor, i64, &Tensor, Scalar) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, Scalar) -> Result<()>,
     ),
-    S320(
+    S334(
         fn(&Tensor, i64, &Tensor, &Tensor, &str) -> Result<Tensor>,
         fn(&Tensor, i64, &Tensor, &Tensor, &str) -> Result<Tensor>,
     ),
-    S321(
+    S335(
         fn(&Tensor, i64, &Tensor, Scalar, &str) -> Result<Tensor>,
         fn(&Tensor, i64, &Tensor, Scalar, &str) -> Result<Tensor>,
     ),
-    S322(
+    S336(
         fn(&Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<Tensor>,
     ),
-    S323(
+    S337(
         for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<()>,
     ),
-    S324(
+    S338(
         fn(&Tensor, &[Option<Tensor>]) -> Result<Tensor>,
         fn(u32, &Tensor, &[Option<Tensor>]) -> Result<Tensor>,
     ),
-    S325(
+    S339(
         fn(&Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<Tensor>,
     ),
-    S326(
+    S340(
         for<'a> fn(&'a Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<()>,
     ),
-    S327(
+    S341(
         fn(&Tensor, i64, &Tensor) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor) -> Result<Tensor>,
     ),
-    S328(
+    S342(
         fn(&Tensor, &[SymInt], i64, &Tensor) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], i64, &Tensor) -> Result<Tensor>,
     ),
-    S329(
+    S343(
         fn(&Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<Tensor>,
     ),
-    S330(
+    S344(
         for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<()>,
     ),
-    S331(
-        fn(&Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
-        fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
-    ),
-    S332(
+    S345(
         for<'a> fn(&'a Tensor, &Tensor, &Tensor, bool) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<()>,
     ),
-    S333(
+    S346(
         fn(&Tensor, &Tensor, SymInt, bool, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, SymInt, bool, bool) -> Result<Tensor>,
     ),
-    S334(
+    S347(
         fn(&Tensor, &Tensor, SymInt, SymInt, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, SymInt, SymInt, bool) -> Result<Tensor>,
     ),
-    S335(
+    S348(
         fn(
             &Tensor,
             &Tensor,
@@ -2184,7 +2247,7 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
-    S336(
+    S349(
         fn(
             &Tensor,
             &Tensor,
@@ -2208,7 +2271,7 @@ pub(crate) enum Typed {
             Option<i64>,
         ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
-    S337(
+    S350(
         fn(
             &Tensor,
             &Tensor,
@@ -2232,60 +2295,60 @@ pub(crate) enum Typed {
             i64,
         ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
-    S338(
+    S351(
         for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
         for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
     ),
-    S339(
+    S352(
         for<'a> fn(&'a Tensor, Scalar, bool) -> Result<&'a Tensor>,
         for<'a> fn(&'a Tensor, Scalar, bool) -> Result<&'a Tensor>,
     ),
-    S340(
+    S353(
         fn(&[Tensor], i64) -> Result<Tensor>,
         fn(u32, &[Tensor], i64) -> Result<Tensor>,
     ),
-    S341(
+    S354(
         for<'a> fn(&[Tensor], i64, &'a Tensor) -> Result<&'a Tensor>,
         fn(u32, &[Tensor], i64, &Tensor) -> Result<()>,
     ),
-    S342(fn(&[Tensor], i64) -> Result<Tensor>, fn(&[Tensor], i64) -> Result<Tensor>),
-    S343(
+    S355(fn(&[Tensor], i64) -> Result<Tensor>, fn(&[Tensor], i64) -> Result<Tensor>),
+    S356(
         fn(&Tensor, i64, bool) -> Result<Tensor>,
         fn(&Tensor, i64, bool) -> Result<Tensor>,
     ),
-    S344(
+    S357(
         fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
         fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
     ),
-    S345(
+    S358(
         fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
         fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
     ),
-    S346(
+    S359(
         fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
         fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
     ),
-    S347(
+    S360(
         fn(&Tensor, &[SymInt], &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[i64]) -> Result<Tensor>,
     ),
-    S348(
+    S361(
         fn(&Tensor, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, SymInt) -> Result<Tensor>,
     ),
-    S349(
+    S362(
         for<'a> fn(&'a Tensor, SymInt) -> Result<&'a Tensor>,
         fn(u32, &Tensor, SymInt) -> Result<()>,
     ),
-    S350(
+    S363(
         fn(&Tensor, &[SymInt], Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Scalar) -> Result<Tensor>,
     ),
-    S351(
+    S364(
         fn(&Tensor, &[SymInt], &str, Option<f64>) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], &str, Option<f64>) -> Result<Tensor>,
     ),
-    S352(
+    S365(
         for<'a> fn(
             &Tensor,
             i64,
@@ -2295,19 +2358,19 @@ pub(crate) enum Typed {
         ) -> Result<(&'a Tensor, &'a Tensor)>,
         fn(u32, &Tensor, i64, bool, &Tensor, &Tensor) -> Result<()>,
     ),
-    S353(
+    S366(
         fn(&Tensor, Option<bool>, i64, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, Option<bool>, i64, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S354(
+    S367(
         fn(&Tensor, bool, i64, bool) -> Result<Tensor>,
         fn(&Tensor, bool, i64, bool) -> Result<Tensor>,
     ),
-    S355(
+    S368(
         fn(&Tensor, SymInt, i64, bool, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, SymInt, i64, bool, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S356(
+    S369(
         for<'a> fn(
             &Tensor,
             SymInt,
@@ -2319,11 +2382,11 @@ pub(crate) enum Typed {
         ) -> Result<(&'a Tensor, &'a Tensor)>,
         fn(u32, &Tensor, SymInt, i64, bool, bool, &Tensor, &Tensor) -> Result<()>,
     ),
-    S357(
+    S370(
         fn(&Tensor, SymInt, i64, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, SymInt, i64, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S358(
+    S371(
         fn(
             &Tensor,
             &Tensor,
@@ -2342,31 +2405,31 @@ pub(crate) enum Typed {
             Option<&Tensor>,
         ) -> Result<Tensor>,
     ),
-    S359(
+    S372(
         fn(&Tensor, Scalar, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
         fn(&Tensor, Scalar, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
     ),
-    S360(
+    S373(
         fn(&Tensor, &Tensor, bool, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
     ),
-    S361(
+    S374(
         fn(&Tensor, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S362(
+    S375(
         fn(&Tensor, bool, bool, Option<i64>) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool, Option<i64>) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S363(
+    S376(
         fn(&Tensor, i64, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, i64, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S364(
+    S377(
         fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S365(
+    S378(
         fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(
             u32,
@@ -2377,7 +2440,7 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S366(
+    S379(
         fn(
             &Tensor,
             SymInt,
@@ -2394,7 +2457,7 @@ pub(crate) enum Typed {
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
-    S367(
+    S380(
         fn(
             &Tensor,
             SymInt,
@@ -2413,60 +2476,56 @@ pub(crate) enum Typed {
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
-    S368(
+    S381(
         fn(f64, f64, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, f64, f64, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S369(fn(f64, &Tensor) -> Result<Tensor>, fn(f64, &Tensor) -> Result<Tensor>),
-    S370(fn(&Tensor, f64) -> Result<Tensor>, fn(u32, &Tensor, f64) -> Result<Tensor>),
-    S371(
+    S382(fn(f64, &Tensor) -> Result<Tensor>, fn(f64, &Tensor) -> Result<Tensor>),
+    S383(fn(&Tensor, f64) -> Result<Tensor>, fn(u32, &Tensor, f64) -> Result<Tensor>),
+    S384(
         fn(&Tensor, SymInt, bool) -> Result<Tensor>,
         fn(u32, &Tensor, SymInt, bool) -> Result<Tensor>,
     ),
-    S372(
-        fn(&Tensor, f64, bool) -> Result<Tensor>,
-        fn(&Tensor, f64, bool) -> Result<Tensor>,
-    ),
-    S373(
+    S385(
         for<'a> fn(&'a Tensor, f64, bool) -> Result<&'a Tensor>,
         for<'a> fn(&'a Tensor, f64, bool) -> Result<&'a Tensor>,
     ),
-    S374(
+    S386(
         fn(&Tensor, f64, Option<bool>) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, f64, Option<bool>) -> Result<(Tensor, Tensor)>,
     ),
-    S375(
+    S387(
         fn(&Tensor, &Tensor, f64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, f64) -> Result<Tensor>,
     ),
-    S376(for<'a> fn(&'a Tensor, f64, f64) -> Result<&'a Tensor>),
-    S377(for<'a> fn(&'a Tensor, f64) -> Result<&'a Tensor>),
-    S378(for<'a> fn(&'a Tensor, i64, Option<i64>) -> Result<&'a Tensor>),
-    S379(for<'a> fn(&'a Tensor, &Tensor) -> Result<&'a Tensor>),
-    S380(fn(&[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
-    S381(fn(&[Tensor], &[Tensor], Scalar) -> Result<()>),
-    S382(fn(&[Tensor], Scalar) -> Result<Vec<Tensor>>),
-    S383(fn(&[Tensor], Scalar) -> Result<()>),
-    S384(fn(&[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
-    S385(fn(&[Tensor], &[Scalar]) -> Result<()>),
-    S386(fn(&[Tensor], &Tensor, Scalar) -> Result<Vec<Tensor>>),
-    S387(fn(&[Tensor], &Tensor, Scalar) -> Result<()>),
-    S388(fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
-    S389(fn(&[Tensor], &[Tensor]) -> Result<()>),
-    S390(fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>),
-    S391(fn(&[Tensor], &Tensor) -> Result<()>),
-    S392(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
-    S393(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<()>),
-    S394(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
-    S395(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
-    S396(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
-    S397(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<()>),
-    S398(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
-    S399(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
-    S400(fn(&[Tensor]) -> Result<Vec<Tensor>>),
-    S401(fn(&[Tensor]) -> Result<()>),
-    S402(fn(&[Tensor], &[Tensor], bool) -> Result<()>),
-    S403(
+    S388(for<'a> fn(&'a Tensor, f64, f64) -> Result<&'a Tensor>),
+    S389(for<'a> fn(&'a Tensor, f64) -> Result<&'a Tensor>),
+    S390(for<'a> fn(&'a Tensor, i64, Option<i64>) -> Result<&'a Tensor>),
+    S391(for<'a> fn(&'a Tensor, &Tensor) -> Result<&'a Tensor>),
+    S392(fn(&[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
+    S393(fn(&[Tensor], &[Tensor], Scalar) -> Result<()>),
+    S394(fn(&[Tensor], Scalar) -> Result<Vec<Tensor>>),
+    S395(fn(&[Tensor], Scalar) -> Result<()>),
+    S396(fn(&[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
+    S397(fn(&[Tensor], &[Scalar]) -> Result<()>),
+    S398(fn(&[Tensor], &Tensor, Scalar) -> Result<Vec<Tensor>>),
+    S399(fn(&[Tensor], &Tensor, Scalar) -> Result<()>),
+    S400(fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
+    S401(fn(&[Tensor], &[Tensor]) -> Result<()>),
+    S402(fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>),
+    S403(fn(&[Tensor], &Tensor) -> Result<()>),
+    S404(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
+    S405(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<()>),
+    S406(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
+    S407(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
+    S408(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
+    S409(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<()>),
+    S410(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
+    S411(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
+    S412(fn(&[Tensor]) -> Result<Vec<Tensor>>),
+    S413(fn(&[Tensor]) -> Result<()>),
+    S414(fn(&[Tensor], &[Tensor], bool) -> Result<()>),
+    S415(
         fn(
             &[Tensor],
             &[Tensor],
@@ -2485,7 +2544,7 @@ pub(crate) enum Typed {
             Option<&Tensor>,
         ) -> Result<()>,
     ),
-    S404(
+    S416(
         fn(
             &[Tensor],
             &[Tensor],
@@ -2501,7 +2560,7 @@ pub(crate) enum Typed {
             Option<&Tensor>,
         ) -> Result<()>,
     ),
-    S405(
+    S417(
         fn(
             &[Tensor],
             &[Tensor],
@@ -2768,10 +2827,10 @@ impl Typed {
             Typed::S243(f, g) => s243(a, below, *f, *g),
             Typed::S244(f, g) => s244(a, below, *f, *g),
             Typed::S245(f, g) => s245(a, below, *f, *g),
-            Typed::S246(f) => s246(a, *f),
-            Typed::S247(f) => s247(a, *f),
-            Typed::S248(f) => s248(a, *f),
-            Typed::S249(f) => s249(a, *f),
+            Typed::S246(f, g) => s246(a, below, *f, *g),
+            Typed::S247(f, g) => s247(a, below, *f, *g),
+            Typed::S248(f, g) => s248(a, below, *f, *g),
+            Typed::S249(f, g) => s249(a, below, *f, *g),
             Typed::S250(f, g) => s250(a, below, *f, *g),
             Typed::S251(f, g) => s251(a, below, *f, *g),
             Typed::S252(f, g) => s252(a, below, *f, *g),
@@ -2782,10 +2841,10 @@ impl Typed {
             Typed::S257(f, g) => s257(a, below, *f, *g),
             Typed::S258(f, g) => s258(a, below, *f, *g),
             Typed::S259(f, g) => s259(a, below, *f, *g),
-            Typed::S260(f, g) => s260(a, below, *f, *g),
-            Typed::S261(f, g) => s261(a, below, *f, *g),
-            Typed::S262(f, g) => s262(a, below, *f, *g),
-            Typed::S263(f, g) => s263(a, below, *f, *g),
+            Typed::S260(f) => s260(a, *f),
+            Typed::S261(f) => s261(a, *f),
+            Typed::S262(f) => s262(a, *f),
+            Typed::S263(f) => s263(a, *f),
             Typed::S264(f, g) => s264(a, below, *f, *g),
             Typed::S265(f, g) => s265(a, below, *f, *g),
             Typed::S266(f, g) => s266(a, below, *f, *g),
@@ -2802,7 +2861,7 @@ impl Typed {
             Typed::S277(f, g) => s277(a, below, *f, *g),
             Typed::S278(f, g) => s278(a, below, *f, *g),
             Typed::S279(f, g) => s279(a, below, *f, *g),
-            Typed::S280(f) => s280(a, *f),
+            Typed::S280(f, g) => s280(a, below, *f, *g),
             Typed::S281(f, g) => s281(a, below, *f, *g),
             Typed::S282(f, g) => s282(a, below, *f, *g),
             Typed::S283(f, g) => s283(a, below, *f, *g),
@@ -2816,7 +2875,7 @@ impl Typed {
             Typed::S291(f, g) => s291(a, below, *f, *g),
             Typed::S292(f, g) => s292(a, below, *f, *g),
             Typed::S293(f, g) => s293(a, below, *f, *g),
-            Typed::S294(f, g) => s294(a, below, *f, *g),
+            Typed::S294(f) => s294(a, *f),
             Typed::S295(f, g) => s295(a, below, *f, *g),
             Typed::S296(f, g) => s296(a, below, *f, *g),
             Typed::S297(f, g) => s297(a, below, *f, *g),
@@ -2898,18 +2957,18 @@ impl Typed {
             Typed::S373(f, g) => s373(a, below, *f, *g),
             Typed::S374(f, g) => s374(a, below, *f, *g),
             Typed::S375(f, g) => s375(a, below, *f, *g),
-            Typed::S376(f) => s376(a, *f),
-            Typed::S377(f) => s377(a, *f),
-            Typed::S378(f) => s378(a, *f),
-            Typed::S379(f) => s379(a, *f),
-            Typed::S380(f) => s380(a, *f),
-            Typed::S381(f) => s381(a, *f),
-            Typed::S382(f) => s382(a, *f),
-            Typed::S383(f) => s383(a, *f),
-            Typed::S384(f) => s384(a, *f),
-            Typed::S385(f) => s385(a, *f),
-            Typed::S386(f) => s386(a, *f),
-            Typed::S387(f) => s387(a, *f),
+            Typed::S376(f, g) => s376(a, below, *f, *g),
+            Typed::S377(f, g) => s377(a, below, *f, *g),
+            Typed::S378(f, g) => s378(a, below, *f, *g),
+            Typed::S379(f, g) => s379(a, below, *f, *g),
+            Typed::S380(f, g) => s380(a, below, *f, *g),
+            Typed::S381(f, g) => s381(a, below, *f, *g),
+            Typed::S382(f, g) => s382(a, below, *f, *g),
+            Typed::S383(f, g) => s383(a, below, *f, *g),
+            Typed::S384(f, g) => s384(a, below, *f, *g),
+            Typed::S385(f, g) => s385(a, below, *f, *g),
+            Typed::S386(f, g) => s386(a, below, *f, *g),
+            Typed::S387(f, g) => s387(a, below, *f, *g),
             Typed::S388(f) => s388(a, *f),
             Typed::S389(f) => s389(a, *f),
             Typed::S390(f) => s390(a, *f),
@@ -2928,6 +2987,18 @@ impl Typed {
             Typed::S403(f) => s403(a, *f),
             Typed::S404(f) => s404(a, *f),
             Typed::S405(f) => s405(a, *f),
+            Typed::S406(f) => s406(a, *f),
+            Typed::S407(f) => s407(a, *f),
+            Typed::S408(f) => s408(a, *f),
+            Typed::S409(f) => s409(a, *f),
+            Typed::S410(f) => s410(a, *f),
+            Typed::S411(f) => s411(a, *f),
+            Typed::S412(f) => s412(a, *f),
+            Typed::S413(f) => s413(a, *f),
+            Typed::S414(f) => s414(a, *f),
+            Typed::S415(f) => s415(a, *f),
+            Typed::S416(f) => s416(a, *f),
+            Typed::S417(f) => s417(a, *f),
         }
     }
 }
@@ -6327,6 +6398,208 @@ fn s189(
 fn s190(
     a: &Args<'_>,
     below: bool,
+    f: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(u32, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: bool = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(0, x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s191(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(u32, &Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: bool = a.get(1)?;
+    let result = if below { g(0, x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s192(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(u32, &Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(0, x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s193(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
+    g: fn(u32, &Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below { g(0, x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s194(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s195(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
+    g: fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(0, x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s196(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        Option<f64>,
+        Option<&str>,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    g: fn(
+        u32,
+        &Tensor,
+        &Tensor,
+        Option<f64>,
+        Option<&str>,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<f64> = a.get(2)?;
+    let x3: Option<&str> = a.get(3)?;
+    let result = if below { g(0, x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s197(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+    g: fn(u32, &Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<&Tensor> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(0, x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s198(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
+    g: fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<f64> = a.get(1)?;
+    let x2: Option<f64> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s199(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, f64, bool) -> Result<Tensor>,
+    g: fn(&Tensor, f64, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: f64 = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s200(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+    g: fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<&Tensor> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s201(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
+    g: fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<Scalar> = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s202(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<Vec<i64>> = a.get(2)?;
+    let result = if below {
+        g(x0, x1, x2.as_deref())?
+    } else {
+        f(x0, x1, x2.as_deref())?
+    };
+    Ok(result.boxed())
+}
+
+fn s203(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
+    g: fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<SymInt> = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s204(
+    a: &Args<'_>,
+    below: bool,
     f: fn(
         &Tensor,
         &Tensor,
@@ -6364,7 +6637,7 @@ fn s190(
     Ok(result.boxed())
 }
 
-fn s191(
+fn s205(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
@@ -6379,7 +6652,7 @@ fn s191(
     Ok(result.boxed())
 }
 
-fn s192(
+fn s206(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6414,7 +6687,7 @@ fn s192(
     Ok(result.boxed())
 }
 
-fn s193(
+fn s207(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6458,7 +6731,7 @@ fn s193(
     Ok(result.boxed())
 }
 
-fn s194(
+fn s208(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -6505,7 +6778,7 @@ fn s194(
     Ok(x9.boxed())
 }
 
-fn s195(
+fn s209(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6555,7 +6828,7 @@ fn s195(
     Ok(result.boxed())
 }
 
-fn s196(
+fn s210(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6610,7 +6883,7 @@ fn s196(
     Ok(result.boxed())
 }
 
-fn s197(
+fn s211(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6647,7 +6920,7 @@ fn s197(
     Ok(result.boxed())
 }
 
-fn s198(
+fn s212(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6684,7 +6957,7 @@ fn s198(
     Ok(result.boxed())
 }
 
-fn s199(
+fn s213(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6724,7 +6997,7 @@ fn s199(
     Ok(result.boxed())
 }
 
-fn s200(
+fn s214(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
@@ -6743,7 +7016,7 @@ fn s200(
     Ok(result.boxed())
 }
 
-fn s201(
+fn s215(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
@@ -6763,7 +7036,7 @@ fn s201(
     Ok(result.boxed())
 }
 
-fn s202(
+fn s216(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<Tensor>,
@@ -6783,7 +7056,7 @@ fn s202(
     Ok(result.boxed())
 }
 
-fn s203(
+fn s217(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
@@ -6803,7 +7076,7 @@ fn s203(
     Ok(result.boxed())
 }
 
-fn s204(
+fn s218(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
@@ -6823,7 +7096,7 @@ fn s204(
     Ok(result.boxed())
 }
 
-fn s205(
+fn s219(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6864,7 +7137,7 @@ fn s205(
     Ok(result.boxed())
 }
 
-fn s206(
+fn s220(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
@@ -6877,7 +7150,7 @@ fn s206(
     Ok(result.boxed())
 }
 
-fn s207(
+fn s221(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
@@ -6896,7 +7169,7 @@ fn s207(
     Ok(result.boxed())
 }
 
-fn s208(
+fn s222(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
@@ -6910,7 +7183,7 @@ fn s208(
     Ok(result.boxed())
 }
 
-fn s209(
+fn s223(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
@@ -6930,7 +7203,7 @@ fn s209(
     Ok(result.boxed())
 }
 
-fn s210(
+fn s224(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], bool, bool, Option<i64>) -> Result<Tensor>,
@@ -6960,7 +7233,7 @@ fn s210(
     Ok(result.boxed())
 }
 
-fn s211(
+fn s225(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7001,7 +7274,7 @@ fn s211(
     Ok(result.boxed())
 }
 
-fn s212(
+fn s226(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<Tensor>,
@@ -7013,7 +7286,7 @@ fn s212(
     Ok(result.boxed())
 }
 
-fn s213(
+fn s227(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
@@ -7025,7 +7298,7 @@ fn s213(
     Ok(result.boxed())
 }
 
-fn s214(
+fn s228(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt]) -> Result<Tensor>,
@@ -7037,7 +7310,7 @@ fn s214(
     Ok(result.boxed())
 }
 
-fn s215(
+fn s229(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
@@ -7049,7 +7322,7 @@ fn s215(
     Ok(result.boxed())
 }
 
-fn s216(
+fn s230(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<f64>) -> Result<Tensor>,
@@ -7062,7 +7335,7 @@ fn s216(
     Ok(result.boxed())
 }
 
-fn s217(
+fn s231(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<f64>) -> Result<Tensor>,
@@ -7076,7 +7349,7 @@ fn s217(
     Ok(result.boxed())
 }
 
-fn s218(
+fn s232(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[SymInt]>, Option<&[f64]>) -> Result<Tensor>,
@@ -7093,7 +7366,7 @@ fn s218(
     Ok(result.boxed())
 }
 
-fn s219(
+fn s233(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -7107,7 +7380,7 @@ fn s219(
     Ok(result.boxed())
 }
 
-fn s220(
+fn s234(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -7126,7 +7399,7 @@ fn s220(
     Ok(result.boxed())
 }
 
-fn s221(
+fn s235(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<f64>, Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -7152,7 +7425,7 @@ fn s221(
     Ok(result.boxed())
 }
 
-fn s222(
+fn s236(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7187,7 +7460,7 @@ fn s222(
     Ok(result.boxed())
 }
 
-fn s223(
+fn s237(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool, Option<f64>) -> Result<Tensor>,
@@ -7201,7 +7474,7 @@ fn s223(
     Ok(result.boxed())
 }
 
-fn s224(
+fn s238(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], bool, Option<f64>) -> Result<Tensor>,
@@ -7220,7 +7493,7 @@ fn s224(
     Ok(result.boxed())
 }
 
-fn s225(
+fn s239(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[SymInt]>, bool, Option<&[f64]>) -> Result<Tensor>,
@@ -7238,7 +7511,7 @@ fn s225(
     Ok(result.boxed())
 }
 
-fn s226(
+fn s240(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -7257,7 +7530,7 @@ fn s226(
     Ok(result.boxed())
 }
 
-fn s227(
+fn s241(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7292,7 +7565,7 @@ fn s227(
     Ok(result.boxed())
 }
 
-fn s228(
+fn s242(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7327,7 +7600,7 @@ fn s228(
     Ok(result.boxed())
 }
 
-fn s229(
+fn s243(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7365,7 +7638,7 @@ fn s229(
     Ok(result.boxed())
 }
 
-fn s230(
+fn s244(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -7380,7 +7653,7 @@ fn s230(
     Ok(result.boxed())
 }
 
-fn s231(
+fn s245(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
@@ -7395,7 +7668,7 @@ fn s231(
     Ok(result.boxed())
 }
 
-fn s232(
+fn s246(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
@@ -7410,7 +7683,7 @@ fn s232(
     Ok(result.boxed())
 }
 
-fn s233(
+fn s247(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7448,7 +7721,7 @@ fn s233(
     Ok(result.boxed())
 }
 
-fn s234(
+fn s248(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[i64], i64, i64, bool) -> Result<Tensor>,
@@ -7468,7 +7741,7 @@ fn s234(
     Ok(result.boxed())
 }
 
-fn s235(
+fn s249(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt], &[i64], i64, i64, bool) -> Result<Tensor>,
@@ -7489,7 +7762,7 @@ fn s235(
     Ok(result.boxed())
 }
 
-fn s236(
+fn s250(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
@@ -7502,7 +7775,7 @@ fn s236(
     Ok(result.boxed())
 }
 
-fn s237(
+fn s251(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64) -> Result<Tensor>,
@@ -7515,7 +7788,7 @@ fn s237(
     Ok(result.boxed())
 }
 
-fn s238(
+fn s252(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
@@ -7528,7 +7801,7 @@ fn s238(
     Ok(result.boxed())
 }
 
-fn s239(
+fn s253(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, SymInt) -> Result<Tensor>,
@@ -7541,7 +7814,7 @@ fn s239(
     Ok(result.boxed())
 }
 
-fn s240(
+fn s254(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
@@ -7556,7 +7829,7 @@ fn s240(
     Ok(result.boxed())
 }
 
-fn s241(
+fn s255(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<Vec<Tensor>>,
@@ -7568,7 +7841,7 @@ fn s241(
     Ok(result.boxed())
 }
 
-fn s242(
+fn s256(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
@@ -7581,7 +7854,7 @@ fn s242(
     Ok(result.boxed())
 }
 
-fn s243(
+fn s257(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
@@ -7594,7 +7867,7 @@ fn s243(
     Ok(result.boxed())
 }
 
-fn s244(
+fn s258(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
@@ -7608,7 +7881,7 @@ fn s244(
     Ok(result.boxed())
 }
 
-fn s245(
+fn s259(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -7622,13 +7895,13 @@ fn s245(
     Ok(result.boxed())
 }
 
-fn s246(a: &Args<'_>, f: fn(&Tensor) -> Result<Tensor>) -> Result<Outputs> {
+fn s260(a: &Args<'_>, f: fn(&Tensor) -> Result<Tensor>) -> Result<Outputs> {
     let x0: &Tensor = a.get(0)?;
     let result = f(x0)?;
     Ok(result.boxed())
 }
 
-fn s247(
+fn s261(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -7637,7 +7910,7 @@ fn s247(
     Ok(x0.boxed())
 }
 
-fn s248(
+fn s262(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -7647,7 +7920,7 @@ fn s248(
     Ok(x0.boxed())
 }
 
-fn s249(
+fn s263(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, i64, i64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -7658,7 +7931,7 @@ fn s249(
     Ok(x0.boxed())
 }
 
-fn s250(
+fn s264(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor]) -> Result<Vec<Tensor>>,
@@ -7669,7 +7942,7 @@ fn s250(
     Ok(result.boxed())
 }
 
-fn s251(
+fn s265(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64) -> Result<Tensor>,
@@ -7682,7 +7955,7 @@ fn s251(
     Ok(result.boxed())
 }
 
-fn s252(
+fn s266(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
@@ -7696,7 +7969,7 @@ fn s252(
     Ok(result.boxed())
 }
 
-fn s253(
+fn s267(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<Vec<Tensor>>,
@@ -7708,7 +7981,7 @@ fn s253(
     Ok(result.boxed())
 }
 
-fn s254(
+fn s268(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
@@ -7720,7 +7993,7 @@ fn s254(
     Ok(result.boxed())
 }
 
-fn s255(
+fn s269(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -7734,7 +8007,7 @@ fn s255(
     Ok(result.boxed())
 }
 
-fn s256(
+fn s270(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
@@ -7747,7 +8020,7 @@ fn s256(
     Ok(result.boxed())
 }
 
-fn s257(
+fn s271(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
@@ -7760,7 +8033,7 @@ fn s257(
     Ok(result.boxed())
 }
 
-fn s258(
+fn s272(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
@@ -7773,7 +8046,7 @@ fn s258(
     Ok(result.boxed())
 }
 
-fn s259(
+fn s273(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
@@ -7786,7 +8059,7 @@ fn s259(
     Ok(result.boxed())
 }
 
-fn s260(
+fn s274(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
@@ -7799,7 +8072,7 @@ fn s260(
     Ok(result.boxed())
 }
 
-fn s261(
+fn s275(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, MemoryFormat) -> Result<Tensor>,
@@ -7811,7 +8084,7 @@ fn s261(
     Ok(result.boxed())
 }
 
-fn s262(
+fn s276(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
@@ -7823,7 +8096,7 @@ fn s262(
     Ok(result.boxed())
 }
 
-fn s263(
+fn s277(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt) -> Result<Tensor>,
@@ -7835,7 +8108,7 @@ fn s263(
     Ok(result.boxed())
 }
 
-fn s264(
+fn s278(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, SymInt) -> Result<Tensor>,
@@ -7848,7 +8121,7 @@ fn s264(
     Ok(result.boxed())
 }
 
-fn s265(
+fn s279(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
@@ -7863,7 +8136,7 @@ fn s265(
     Ok(result.boxed())
 }
 
-fn s266(
+fn s280(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
@@ -7877,7 +8150,7 @@ fn s266(
     Ok(result.boxed())
 }
 
-fn s267(
+fn s281(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7912,7 +8185,7 @@ fn s267(
     Ok(result.boxed())
 }
 
-fn s268(
+fn s282(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, SymInt) -> Result<Tensor>,
@@ -7926,7 +8199,7 @@ fn s268(
     Ok(result.boxed())
 }
 
-fn s269(
+fn s283(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -7941,7 +8214,7 @@ fn s269(
     Ok(result.boxed())
 }
 
-fn s270(
+fn s284(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
@@ -7960,7 +8233,7 @@ fn s270(
     Ok(result.boxed())
 }
 
-fn s271(
+fn s285(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, SymInt, SymInt, SymInt) -> Result<Tensor>,
@@ -7980,7 +8253,7 @@ fn s271(
     Ok(result.boxed())
 }
 
-fn s272(
+fn s286(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, SymInt) -> Result<Tensor>,
@@ -7994,7 +8267,7 @@ fn s272(
     Ok(result.boxed())
 }
 
-fn s273(
+fn s287(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, i64, i64) -> Result<Tensor>,
@@ -8013,7 +8286,7 @@ fn s273(
     Ok(result.boxed())
 }
 
-fn s274(
+fn s288(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<MemoryFormat>) -> Result<Tensor>,
@@ -8025,7 +8298,7 @@ fn s274(
     Ok(result.boxed())
 }
 
-fn s275(
+fn s289(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8053,7 +8326,7 @@ fn s275(
     Ok(result.boxed())
 }
 
-fn s276(
+fn s290(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
@@ -8068,7 +8341,7 @@ fn s276(
     Ok(result.boxed())
 }
 
-fn s277(
+fn s291(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8102,7 +8375,7 @@ fn s277(
     Ok(result.boxed())
 }
 
-fn s278(
+fn s292(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
@@ -8122,7 +8395,7 @@ fn s278(
     Ok(result.boxed())
 }
 
-fn s279(
+fn s293(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
@@ -8137,7 +8410,7 @@ fn s279(
     Ok(result.boxed())
 }
 
-fn s280(
+fn s294(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &Tensor, bool) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -8148,7 +8421,7 @@ fn s280(
     Ok(x0.boxed())
 }
 
-fn s281(
+fn s295(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
@@ -8161,7 +8434,7 @@ fn s281(
     Ok(result.boxed())
 }
 
-fn s282(
+fn s296(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8174,7 +8447,7 @@ fn s282(
     Ok(result.boxed())
 }
 
-fn s283(
+fn s297(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8188,7 +8461,7 @@ fn s283(
     Ok(result.boxed())
 }
 
-fn s284(
+fn s298(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8201,7 +8474,7 @@ fn s284(
     Ok(result.boxed())
 }
 
-fn s285(
+fn s299(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8226,7 +8499,7 @@ fn s285(
     Ok(result.boxed())
 }
 
-fn s286(
+fn s300(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8240,7 +8513,7 @@ fn s286(
     Ok(result.boxed())
 }
 
-fn s287(
+fn s301(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8254,7 +8527,7 @@ fn s287(
     Ok(result.boxed())
 }
 
-fn s288(
+fn s302(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8279,7 +8552,7 @@ fn s288(
     Ok(result.boxed())
 }
 
-fn s289(
+fn s303(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8307,7 +8580,7 @@ fn s289(
     Ok(result.boxed())
 }
 
-fn s290(
+fn s304(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8321,7 +8594,7 @@ fn s290(
     Ok(result.boxed())
 }
 
-fn s291(
+fn s305(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8353,7 +8626,7 @@ fn s291(
     Ok(result.boxed())
 }
 
-fn s292(
+fn s306(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8379,7 +8652,7 @@ fn s292(
     Ok(result.boxed())
 }
 
-fn s293(
+fn s307(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8393,7 +8666,7 @@ fn s293(
     Ok(result.boxed())
 }
 
-fn s294(
+fn s308(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8408,7 +8681,7 @@ fn s294(
     Ok(result.boxed())
 }
 
-fn s295(
+fn s309(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8423,7 +8696,7 @@ fn s295(
     Ok(result.boxed())
 }
 
-fn s296(
+fn s310(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8443,7 +8716,7 @@ fn s296(
     Ok(result.boxed())
 }
 
-fn s297(
+fn s311(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8456,7 +8729,7 @@ fn s297(
     Ok(result.boxed())
 }
 
-fn s298(
+fn s312(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8470,7 +8743,7 @@ fn s298(
     Ok(result.boxed())
 }
 
-fn s299(
+fn s313(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8483,7 +8756,7 @@ fn s299(
     Ok(result.boxed())
 }
 
-fn s300(
+fn s314(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, bool, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8497,7 +8770,7 @@ fn s300(
     Ok(result.boxed())
 }
 
-fn s301(
+fn s315(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, i64, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -8512,7 +8785,7 @@ fn s301(
     Ok(result.boxed())
 }
 
-fn s302(
+fn s316(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<Scalar>,
@@ -8523,7 +8796,7 @@ fn s302(
     Ok(result.boxed())
 }
 
-fn s303(
+fn s317(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<bool>,
@@ -8534,7 +8807,7 @@ fn s303(
     Ok(result.boxed())
 }
 
-fn s304(
+fn s318(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<i64>,
@@ -8545,7 +8818,7 @@ fn s304(
     Ok(result.boxed())
 }
 
-fn s305(
+fn s319(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<SymInt>,
@@ -8557,7 +8830,7 @@ fn s305(
     Ok(result.boxed())
 }
 
-fn s306(
+fn s320(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<SymInt>,
@@ -8568,7 +8841,7 @@ fn s306(
     Ok(result.boxed())
 }
 
-fn s307(
+fn s321(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8600,7 +8873,7 @@ fn s307(
     Ok(result.boxed())
 }
 
-fn s308(
+fn s322(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, &str) -> Result<()>,
@@ -8612,7 +8885,7 @@ fn s308(
     Ok(result.boxed())
 }
 
-fn s309(
+fn s323(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<()>,
@@ -8623,7 +8896,7 @@ fn s309(
     Ok(result.boxed())
 }
 
-fn s310(
+fn s324(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str) -> Result<()>,
@@ -8635,7 +8908,7 @@ fn s310(
     Ok(result.boxed())
 }
 
-fn s311(
+fn s325(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Option<i64>, Option<i64>) -> Result<()>,
@@ -8648,7 +8921,7 @@ fn s311(
     Ok(result.boxed())
 }
 
-fn s312(
+fn s326(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, bool) -> Result<Tensor>,
@@ -8662,7 +8935,7 @@ fn s312(
     Ok(result.boxed())
 }
 
-fn s313(
+fn s327(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<Vec<Tensor>>,
@@ -8673,7 +8946,7 @@ fn s313(
     Ok(result.boxed())
 }
 
-fn s314(
+fn s328(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[Option<Tensor>], Scalar) -> Result<Tensor>,
@@ -8687,7 +8960,7 @@ fn s314(
     Ok(result.boxed())
 }
 
-fn s315(
+fn s329(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[Option<Tensor>], &Tensor) -> Result<Tensor>,
@@ -8701,7 +8974,7 @@ fn s315(
     Ok(result.boxed())
 }
 
-fn s316(
+fn s330(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
@@ -8715,7 +8988,7 @@ fn s316(
     Ok(result.boxed())
 }
 
-fn s317(
+fn s331(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor) -> Result<&'a Tensor>,
@@ -8733,7 +9006,7 @@ fn s317(
     Ok(x0.boxed())
 }
 
-fn s318(
+fn s332(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, Scalar) -> Result<Tensor>,
@@ -8747,7 +9020,7 @@ fn s318(
     Ok(result.boxed())
 }
 
-fn s319(
+fn s333(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, Scalar) -> Result<&'a Tensor>,
@@ -8765,7 +9038,7 @@ fn s319(
     Ok(x0.boxed())
 }
 
-fn s320(
+fn s334(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor, &str) -> Result<Tensor>,
@@ -8780,7 +9053,7 @@ fn s320(
     Ok(result.boxed())
 }
 
-fn s321(
+fn s335(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, Scalar, &str) -> Result<Tensor>,
@@ -8795,7 +9068,7 @@ fn s321(
     Ok(result.boxed())
 }
 
-fn s322(
+fn s336(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<Tensor>,
@@ -8815,7 +9088,7 @@ fn s322(
     Ok(result.boxed())
 }
 
-fn s323(
+fn s337(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<&'a Tensor>,
@@ -8835,7 +9108,7 @@ fn s323(
     Ok(x0.boxed())
 }
 
-fn s324(
+fn s338(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Option<Tensor>]) -> Result<Tensor>,
@@ -8847,7 +9120,7 @@ fn s324(
     Ok(result.boxed())
 }
 
-fn s325(
+fn s339(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<Tensor>,
@@ -8861,7 +9134,7 @@ fn s325(
     Ok(result.boxed())
 }
 
-fn s326(
+fn s340(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<&'a Tensor>,
@@ -8879,7 +9152,7 @@ fn s326(
     Ok(x0.boxed())
 }
 
-fn s327(
+fn s341(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor) -> Result<Tensor>,
@@ -8892,7 +9165,7 @@ fn s327(
     Ok(result.boxed())
 }
 
-fn s328(
+fn s342(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, &Tensor) -> Result<Tensor>,
@@ -8906,7 +9179,7 @@ fn s328(
     Ok(result.boxed())
 }
 
-fn s329(
+fn s343(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<Tensor>,
@@ -8921,7 +9194,7 @@ fn s329(
     Ok(result.boxed())
 }
 
-fn s330(
+fn s344(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<&'a Tensor>,
@@ -8940,21 +9213,7 @@ fn s330(
     Ok(x0.boxed())
 }
 
-fn s331(
-    a: &Args<'_>,
-    below: bool,
-    f: fn(&Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
-    g: fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
-) -> Result<Outputs> {
-    let x0: &Tensor = a.get(0)?;
-    let x1: &Tensor = a.get(1)?;
-    let x2: &Tensor = a.get(2)?;
-    let x3: bool = a.get(3)?;
-    let result = if below { g(0, x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
-    Ok(result.boxed())
-}
-
-fn s332(
+fn s345(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, &Tensor, bool) -> Result<&'a Tensor>,
@@ -8972,7 +9231,7 @@ fn s332(
     Ok(x0.boxed())
 }
 
-fn s333(
+fn s346(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, SymInt, bool, bool) -> Result<Tensor>,
@@ -8987,7 +9246,7 @@ fn s333(
     Ok(result.boxed())
 }
 
-fn s334(
+fn s347(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, SymInt, SymInt, bool) -> Result<Tensor>,
@@ -9002,7 +9261,7 @@ fn s334(
     Ok(result.boxed())
 }
 
-fn s335(
+fn s348(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9042,7 +9301,7 @@ fn s335(
     Ok(result.boxed())
 }
 
-fn s336(
+fn s349(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9085,7 +9344,7 @@ fn s336(
     Ok(result.boxed())
 }
 
-fn s337(
+fn s350(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9128,7 +9387,7 @@ fn s337(
     Ok(result.boxed())
 }
 
-fn s338(
+fn s351(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
@@ -9146,7 +9405,7 @@ fn s338(
     Ok(x0.boxed())
 }
 
-fn s339(
+fn s352(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, Scalar, bool) -> Result<&'a Tensor>,
@@ -9163,7 +9422,7 @@ fn s339(
     Ok(x0.boxed())
 }
 
-fn s340(
+fn s353(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], i64) -> Result<Tensor>,
@@ -9175,7 +9434,7 @@ fn s340(
     Ok(result.boxed())
 }
 
-fn s341(
+fn s354(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&[Tensor], i64, &'a Tensor) -> Result<&'a Tensor>,
@@ -9192,7 +9451,7 @@ fn s341(
     Ok(x2.boxed())
 }
 
-fn s342(
+fn s355(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], i64) -> Result<Tensor>,
@@ -9204,7 +9463,7 @@ fn s342(
     Ok(result.boxed())
 }
 
-fn s343(
+fn s356(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool) -> Result<Tensor>,
@@ -9217,7 +9476,7 @@ fn s343(
     Ok(result.boxed())
 }
 
-fn s344(
+fn s357(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
@@ -9231,7 +9490,7 @@ fn s344(
     Ok(result.boxed())
 }
 
-fn s345(
+fn s358(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
@@ -9245,7 +9504,7 @@ fn s345(
     Ok(result.boxed())
 }
 
-fn s346(
+fn s359(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
@@ -9258,7 +9517,7 @@ fn s346(
     Ok(result.boxed())
 }
 
-fn s347(
+fn s360(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[i64]) -> Result<Tensor>,
@@ -9271,7 +9530,7 @@ fn s347(
     Ok(result.boxed())
 }
 
-fn s348(
+fn s361(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt) -> Result<Tensor>,
@@ -9283,7 +9542,7 @@ fn s348(
     Ok(result.boxed())
 }
 
-fn s349(
+fn s362(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, SymInt) -> Result<&'a Tensor>,
@@ -9299,7 +9558,7 @@ fn s349(
     Ok(x0.boxed())
 }
 
-fn s350(
+fn s363(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Scalar) -> Result<Tensor>,
@@ -9312,7 +9571,7 @@ fn s350(
     Ok(result.boxed())
 }
 
-fn s351(
+fn s364(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &str, Option<f64>) -> Result<Tensor>,
@@ -9326,7 +9585,7 @@ fn s351(
     Ok(result.boxed())
 }
 
-fn s352(
+fn s365(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -9351,7 +9610,7 @@ fn s352(
     Ok((x3, x4).boxed())
 }
 
-fn s353(
+fn s366(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<bool>, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -9365,7 +9624,7 @@ fn s353(
     Ok(result.boxed())
 }
 
-fn s354(
+fn s367(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, i64, bool) -> Result<Tensor>,
@@ -9379,7 +9638,7 @@ fn s354(
     Ok(result.boxed())
 }
 
-fn s355(
+fn s368(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -9394,7 +9653,7 @@ fn s355(
     Ok(result.boxed())
 }
 
-fn s356(
+fn s369(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -9423,7 +9682,7 @@ fn s356(
     Ok((x5, x6).boxed())
 }
 
-fn s357(
+fn s370(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -9437,7 +9696,7 @@ fn s357(
     Ok(result.boxed())
 }
 
-fn s358(
+fn s371(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
@@ -9465,7 +9724,7 @@ fn s358(
     Ok(result.boxed())
 }
 
-fn s359(
+fn s372(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
@@ -9485,7 +9744,7 @@ fn s359(
     Ok(result.boxed())
 }
 
-fn s360(
+fn s373(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool) -> Result<Tensor>,
@@ -9499,7 +9758,7 @@ fn s360(
     Ok(result.boxed())
 }
 
-fn s361(
+fn s374(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -9513,7 +9772,7 @@ fn s361(
     Ok(result.boxed())
 }
 
-fn s362(
+fn s375(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool, Option<i64>) -> Result<(Tensor, Tensor, Tensor)>,
@@ -9527,7 +9786,7 @@ fn s362(
     Ok(result.boxed())
 }
 
-fn s363(
+fn s376(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -9542,7 +9801,7 @@ fn s363(
     Ok(result.boxed())
 }
 
-fn s364(
+fn s377(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9556,7 +9815,7 @@ fn s364(
     Ok(result.boxed())
 }
 
-fn s365(
+fn s378(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9582,7 +9841,7 @@ fn s365(
     Ok(result.boxed())
 }
 
-fn s366(
+fn s379(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9610,7 +9869,7 @@ fn s366(
     Ok(result.boxed())
 }
 
-fn s367(
+fn s380(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9645,7 +9904,7 @@ fn s367(
     Ok(result.boxed())
 }
 
-fn s368(
+fn s381(
     a: &Args<'_>,
     below: bool,
     f: fn(f64, f64, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9664,7 +9923,7 @@ fn s368(
     Ok(result.boxed())
 }
 
-fn s369(
+fn s382(
     a: &Args<'_>,
     below: bool,
     f: fn(f64, &Tensor) -> Result<Tensor>,
@@ -9676,7 +9935,7 @@ fn s369(
     Ok(result.boxed())
 }
 
-fn s370(
+fn s383(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64) -> Result<Tensor>,
@@ -9688,7 +9947,7 @@ fn s370(
     Ok(result.boxed())
 }
 
-fn s371(
+fn s384(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, bool) -> Result<Tensor>,
@@ -9701,20 +9960,7 @@ fn s371(
     Ok(result.boxed())
 }
 
-fn s372(
-    a: &Args<'_>,
-    below: bool,
-    f: fn(&Tensor, f64, bool) -> Result<Tensor>,
-    g: fn(&Tensor, f64, bool) -> Result<Tensor>,
-) -> Result<Outputs> {
-    let x0: &Tensor = a.get(0)?;
-    let x1: f64 = a.get(1)?;
-    let x2: bool = a.get(2)?;
-    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
-    Ok(result.boxed())
-}
-
-fn s373(
+fn s385(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, f64, bool) -> Result<&'a Tensor>,
@@ -9731,7 +9977,7 @@ fn s373(
     Ok(x0.boxed())
 }
 
-fn s374(
+fn s386(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, Option<bool>) -> Result<(Tensor, Tensor)>,
@@ -9744,7 +9990,7 @@ fn s374(
     Ok(result.boxed())
 }
 
-fn s375(
+fn s387(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, f64) -> Result<Tensor>,
@@ -9757,7 +10003,7 @@ fn s375(
     Ok(result.boxed())
 }
 
-fn s376(
+fn s388(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, f64, f64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9768,7 +10014,7 @@ fn s376(
     Ok(x0.boxed())
 }
 
-fn s377(
+fn s389(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, f64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9778,7 +10024,7 @@ fn s377(
     Ok(x0.boxed())
 }
 
-fn s378(
+fn s390(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, i64, Option<i64>) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9789,7 +10035,7 @@ fn s378(
     Ok(x0.boxed())
 }
 
-fn s379(
+fn s391(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &Tensor) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9799,7 +10045,7 @@ fn s379(
     Ok(x0.boxed())
 }
 
-fn s380(
+fn s392(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9810,7 +10056,7 @@ fn s380(
     Ok(result.boxed())
 }
 
-fn s381(
+fn s393(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], Scalar) -> Result<()>,
 ) -> Result<Outputs> {
@@ -9821,7 +10067,7 @@ fn s381(
     Ok(result.boxed())
 }
 
-fn s382(
+fn s394(
     a: &Args<'_>,
     f: fn(&[Tensor], Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9831,14 +10077,14 @@ fn s382(
     Ok(result.boxed())
 }
 
-fn s383(a: &Args<'_>, f: fn(&[Tensor], Scalar) -> Result<()>) -> Result<Outputs> {
+fn s395(a: &Args<'_>, f: fn(&[Tensor], Scalar) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: Scalar = a.get(1)?;
     let result = f(&x0, x1)?;
     Ok(result.boxed())
 }
 
-fn s384(
+fn s396(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Scalar]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9848,14 +10094,14 @@ fn s384(
     Ok(result.boxed())
 }
 
-fn s385(a: &Args<'_>, f: fn(&[Tensor], &[Scalar]) -> Result<()>) -> Result<Outputs> {
+fn s397(a: &Args<'_>, f: fn(&[Tensor], &[Scalar]) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: Vec<Scalar> = a.get(1)?;
     let result = f(&x0, &x1)?;
     Ok(result.boxed())
 }
 
-fn s386(
+fn s398(
     a: &Args<'_>,
     f: fn(&[Tensor], &Tensor, Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9866,7 +10112,7 @@ fn s386(
     Ok(result.boxed())
 }
 
-fn s387(
+fn s399(
     a: &Args<'_>,
     f: fn(&[Tensor], &Tensor, Scalar) -> Result<()>,
 ) -> Result<Outputs> {
@@ -9877,7 +10123,7 @@ fn s387(
     Ok(result.boxed())
 }
 
-fn s388(
+fn s400(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9887,14 +10133,14 @@ fn s388(
     Ok(result.boxed())
 }
 
-fn s389(a: &Args<'_>, f: fn(&[Tensor], &[Tensor]) -> Result<()>) -> Result<Outputs> {
+fn s401(a: &Args<'_>, f: fn(&[Tensor], &[Tensor]) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: Vec<Tensor> = a.get(1)?;
     let result = f(&x0, &x1)?;
     Ok(result.boxed())
 }
 
-fn s390(
+fn s402(
     a: &Args<'_>,
     f: fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9904,14 +10150,14 @@ fn s390(
     Ok(result.boxed())
 }
 
-fn s391(a: &Args<'_>, f: fn(&[Tensor], &Tensor) -> Result<()>) -> Result<Outputs> {
+fn s403(a: &Args<'_>, f: fn(&[Tensor], &Tensor) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: &Tensor = a.get(1)?;
     let result = f(&x0, x1)?;
     Ok(result.boxed())
 }
 
-fn s392(
+fn s404(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9923,7 +10169,7 @@ fn s392(
     Ok(result.boxed())
 }
 
-fn s393(
+fn s405(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<()>,
 ) -> Result<Outputs> {
@@ -9935,7 +10181,7 @@ fn s393(
     Ok(result.boxed())
 }
 
-fn s394(
+fn s406(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9947,7 +10193,7 @@ fn s394(
     Ok(result.boxed())
 }
 
-fn s395(
+fn s407(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<()>,
 ) -> Result<Outputs> {
@@ -9959,7 +10205,7 @@ fn s395(
     Ok(result.boxed())
 }
 
-fn s396(
+fn s408(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9970,7 +10216,7 @@ fn s396(
     Ok(result.boxed())
 }
 
-fn s397(
+fn s409(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<()>,
 ) -> Result<Outputs> {
@@ -9981,7 +10227,7 @@ fn s397(
     Ok(result.boxed())
 }
 
-fn s398(
+fn s410(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -9992,7 +10238,7 @@ fn s398(
     Ok(result.boxed())
 }
 
-fn s399(
+fn s411(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<()>,
 ) -> Result<Outputs> {
@@ -10003,19 +10249,19 @@ fn s399(
     Ok(result.boxed())
 }
 
-fn s400(a: &Args<'_>, f: fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
+fn s412(a: &Args<'_>, f: fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let result = f(&x0)?;
     Ok(result.boxed())
 }
 
-fn s401(a: &Args<'_>, f: fn(&[Tensor]) -> Result<()>) -> Result<Outputs> {
+fn s413(a: &Args<'_>, f: fn(&[Tensor]) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let result = f(&x0)?;
     Ok(result.boxed())
 }
 
-fn s402(
+fn s414(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], bool) -> Result<()>,
 ) -> Result<Outputs> {
@@ -10026,7 +10272,7 @@ fn s402(
     Ok(result.boxed())
 }
 
-fn s403(
+fn s415(
     a: &Args<'_>,
     f: fn(
         &[Tensor],
@@ -10081,7 +10327,7 @@ fn s403(
     Ok(result.boxed())
 }
 
-fn s404(
+fn s416(
     a: &Args<'_>,
     f: fn(
         &[Tensor],
@@ -10114,7 +10360,7 @@ fn s404(
     Ok(result.boxed())
 }
 
-fn s405(
+fn s417(
     a: &Args<'_>,
     f: fn(
         &[Tensor],

@@ -4379,7 +4379,7 @@ pub(crate) fn _linalg_slogdet(
     let A_p = A;
     Ok(
         Some((
-            formulas::linalg_sign_jvp(A_t, sign)?,
+            formulas::linalg_sign_jvp(A_t, A_p, sign)?,
             formulas::linalg_slogdet_jvp(A_t, A_p)?,
         )),
     )
@@ -4490,6 +4490,221 @@ pub(crate) fn linalg_solve_triangular(
             )?,
         ),
     )
+}
+
+pub(crate) fn linalg_lu_factor_ex(
+    A: &Tensor,
+    pivot: bool,
+    check_errors: bool,
+    LU: &Tensor,
+    pivots: &Tensor,
+    info: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(Some(formulas::lu_factor_ex_jvp(A_t, LU, pivots)?))
+}
+
+pub(crate) fn linalg_lu(
+    A: &Tensor,
+    pivot: bool,
+    P: &Tensor,
+    L: &Tensor,
+    U: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(
+        Some((
+            formulas::linalg_lu_jvp_l(A_t, P, L, U)?,
+            formulas::linalg_lu_jvp_u(A_t, P, L, U)?,
+        )),
+    )
+}
+
+pub(crate) fn lu_unpack(
+    LU_data: &Tensor,
+    LU_pivots: &Tensor,
+    unpack_data: bool,
+    unpack_pivots: bool,
+    P: &Tensor,
+    L: &Tensor,
+    U: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[LU_data]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let LU_data_t = &tangent_or_zeros(LU_data)?;
+    Ok(
+        Some((
+            formulas::lu_unpack_jvp_l(LU_data_t)?,
+            formulas::lu_unpack_jvp_u(LU_data_t)?,
+        )),
+    )
+}
+
+pub(crate) fn linalg_lu_solve(
+    LU: &Tensor,
+    pivots: &Tensor,
+    B: &Tensor,
+    left: bool,
+    adjoint: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[LU, B]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let LU_t = &tangent_or_zeros(LU)?;
+    let LU_p = LU;
+    let B_t = &tangent_or_zeros(B)?;
+    Ok(
+        Some(
+            formulas::linalg_lu_solve_jvp(
+                result,
+                LU_p,
+                pivots,
+                LU_t,
+                B_t,
+                left,
+                adjoint,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn linalg_eig(
+    self_: &Tensor,
+    eigenvalues: &Tensor,
+    eigenvectors: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some((
+            formulas::linalg_eig_jvp_values(self_t, eigenvectors)?,
+            formulas::linalg_eig_jvp_vectors(self_t, eigenvalues, eigenvectors)?,
+        )),
+    )
+}
+
+pub(crate) fn linalg_matrix_exp(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::matrix_exp_differential(self_p, self_t, false)?))
+}
+
+pub(crate) fn linalg_householder_product(
+    input: &Tensor,
+    tau: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[input, tau]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let tau_t = &tangent_or_zeros(tau)?;
+    let tau_p = tau;
+    Ok(Some(formulas::householder_product_jvp(input_t, tau_t, input_p, tau_p)?))
+}
+
+pub(crate) fn ormqr(
+    self_: &Tensor,
+    input2: &Tensor,
+    input3: &Tensor,
+    left: bool,
+    transpose: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, input2, input3]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let input2_t = &tangent_or_zeros(input2)?;
+    let input2_p = input2;
+    let input3_t = &tangent_or_zeros(input3)?;
+    let input3_p = input3;
+    Ok(
+        Some(
+            formulas::ormqr_jvp(
+                (self_p, self_t),
+                (input2_p, input2_t),
+                (input3_p, input3_t),
+                left,
+                transpose,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn linalg_lstsq(
+    self_: &Tensor,
+    b: &Tensor,
+    rcond: Option<f64>,
+    driver: Option<&str>,
+    solution: &Tensor,
+    residuals: &Tensor,
+    rank: &Tensor,
+    singular_values: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[self_, b]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let b_t = &tangent_or_zeros(b)?;
+    let b_p = b;
+    Ok(
+        Some((
+            formulas::linalg_lstsq_solution_jvp(self_p, self_t, b_p, b_t)?,
+            formulas::linalg_lstsq_residuals_jvp(
+                self_p,
+                self_t,
+                b_p,
+                b_t,
+                solution,
+                residuals,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn linalg_pinv_atol_rtol_tensor(
+    self_: &Tensor,
+    atol: Option<&Tensor>,
+    rtol: Option<&Tensor>,
+    hermitian: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::pinv_jvp(self_p, result, self_t)?))
 }
 
 pub(crate) fn convolution(

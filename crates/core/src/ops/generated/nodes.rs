@@ -4796,16 +4796,18 @@ pub(crate) static LinalgDetBackward0: Formula<(SavedTensor, SavedTensor)> = Form
     },
 };
 
-pub(crate) static LinalgSlogdetBackward0: Formula<(SavedTensor,)> = Formula {
+pub(crate) static LinalgSlogdetBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
     name: "LinalgSlogdetBackward0",
-    names: &["A"],
-    apply: |node, (A,), grads, needs, gradients| {
+    names: &["A", "sign"],
+    apply: |node, (A, sign), grads, needs, gradients| {
+        let grad_sign = grads.get(0).and_then(Option::as_ref);
         let grad_logabsdet = grads.get(1).and_then(Option::as_ref);
         let A = &A.unpack_some(node)?;
+        let sign = &sign.unpack_some(node)?;
         if needs.get(0) {
             put(
                 &mut gradients[0],
-                formulas::linalg_slogdet_backward(grad_logabsdet, A)?,
+                formulas::linalg_slogdet_backward(grad_sign, grad_logabsdet, A, sign)?,
             );
         }
         Ok(())
@@ -4930,6 +4932,320 @@ pub(crate) static LinalgSolveTriangularBackward0: Formula<
             if needs.get(1) {
                 put(&mut gradients[1], g1);
             }
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LinalgLuFactorExBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "LinalgLuFactorExBackward0",
+    names: &["LU", "pivots"],
+    apply: |node, (LU, pivots), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let LU = &LU.unpack_some(node)?;
+        let pivots = &pivots.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::lu_factor_ex_backward(grad, LU, pivots)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LinalgLuBackward0: Formula<(SavedTensor, SavedTensor, SavedTensor)> = Formula {
+    name: "LinalgLuBackward0",
+    names: &["L", "P", "U"],
+    apply: |node, (L, P, U), grads, needs, gradients| {
+        let grad_L = grads.get(0).and_then(Option::as_ref);
+        let grad_U = grads.get(1).and_then(Option::as_ref);
+        let L = &L.unpack_some(node)?;
+        let P = &P.unpack_some(node)?;
+        let U = &U.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::linalg_lu_backward(grad_L, grad_U, P, L, U)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LuUnpackBackward0: Formula<(SymInts,)> = Formula {
+    name: "LuUnpackBackward0",
+    names: &["LU_data_sym_sizes"],
+    apply: |node, (LU_data_sym_sizes,), grads, needs, gradients| {
+        let grad_L = grads.get(0).and_then(Option::as_ref);
+        let grad_U = grads.get(1).and_then(Option::as_ref);
+        let LU_data_sym_sizes = &LU_data_sym_sizes[..];
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::lu_unpack_backward(grad_L, grad_U, LU_data_sym_sizes)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LinalgLuSolveBackward0: Formula<
+    (SavedTensor, bool, bool, SavedTensor, SavedTensor),
+> = Formula {
+    name: "LinalgLuSolveBackward0",
+    names: &["LU", "adjoint", "left", "pivots", "result"],
+    apply: |node, (LU, adjoint, left, pivots, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let LU = &LU.unpack_some(node)?;
+        let adjoint = adjoint;
+        let left = left;
+        let pivots = &pivots.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::linalg_lu_solve_lu(grad, LU, pivots, result, left, adjoint)?,
+            );
+        }
+        if needs.get(1) {
+            put(
+                &mut gradients[1],
+                ops::linalg_lu_solve(LU, pivots, grad, left, !adjoint)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) struct LinalgLdlFactorExBackward0;
+impl Backward for LinalgLdlFactorExBackward0 {
+    fn name(&self) -> &str {
+        "LinalgLdlFactorExBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::not_implemented("linalg_ldl_factor_ex: self")?,
+            );
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) struct LinalgLdlSolveBackward0;
+impl Backward for LinalgLdlSolveBackward0 {
+    fn name(&self) -> &str {
+        "LinalgLdlSolveBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::not_implemented("linalg_ldl_solve: LD")?);
+        }
+        if needs.get(1) {
+            put(&mut gradients[1], formulas::not_implemented("linalg_ldl_solve: B")?);
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) static LinalgEigBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "LinalgEigBackward0",
+    names: &["eigenvalues", "eigenvectors"],
+    apply: |node, (eigenvalues, eigenvectors), grads, needs, gradients| {
+        let grad_eigenvalues = grads.get(0).and_then(Option::as_ref);
+        let grad_eigenvectors = grads.get(1).and_then(Option::as_ref);
+        let eigenvalues = &eigenvalues.unpack_some(node)?;
+        let eigenvectors = &eigenvectors.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::linalg_eig_backward(
+                    grad_eigenvalues,
+                    grad_eigenvectors,
+                    eigenvalues,
+                    eigenvectors,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) struct LinalgEigvalsBackward0;
+impl Backward for LinalgEigvalsBackward0 {
+    fn name(&self) -> &str {
+        "LinalgEigvalsBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::not_implemented("_linalg_eigvals: self")?);
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) static LinalgMatrixExpBackward0: Formula<(SavedTensor,)> = Formula {
+    name: "LinalgMatrixExpBackward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::matrix_exp_differential(self_, grad, true)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) struct GeqrfBackward0;
+impl Backward for GeqrfBackward0 {
+    fn name(&self) -> &str {
+        "GeqrfBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::not_implemented("geqrf: self")?);
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) static LinalgHouseholderProductBackward0: Formula<
+    (SavedTensor, SavedTensor, SavedTensor),
+> = Formula {
+    name: "LinalgHouseholderProductBackward0",
+    names: &["input", "tau", "result"],
+    apply: |node, (input, tau, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let input = &input.unpack_some(node)?;
+        let tau = &tau.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let (g0, g1) = formulas::householder_product_backward(
+                grad,
+                result,
+                input,
+                tau,
+            )?;
+            if needs.get(0) {
+                put(&mut gradients[0], g0);
+            }
+            if needs.get(1) {
+                put(&mut gradients[1], g1);
+            }
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static OrmqrBackward0: Formula<
+    (SavedTensor, bool, SavedTensor, bool, SavedTensor),
+> = Formula {
+    name: "OrmqrBackward0",
+    names: &["input2", "left", "self", "transpose", "result"],
+    apply: |node, (input2, left, self_, transpose, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let input2 = &input2.unpack_some(node)?;
+        let left = left;
+        let self_ = &self_.unpack_some(node)?;
+        let transpose = transpose;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let (g0, g1, g2) = formulas::ormqr_backward(
+                grad,
+                result,
+                self_,
+                input2,
+                left,
+                transpose,
+            )?;
+            if needs.get(0) {
+                put(&mut gradients[0], g0);
+            }
+            if needs.get(1) {
+                put(&mut gradients[1], g1);
+            }
+            if needs.get(2) {
+                put(&mut gradients[2], g2);
+            }
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LinalgLstsqBackward0: Formula<
+    (SavedTensor, SavedTensor, SavedTensor),
+> = Formula {
+    name: "LinalgLstsqBackward0",
+    names: &["b", "self", "solution"],
+    apply: |node, (b, self_, solution), grads, needs, gradients| {
+        let grad_solution = grads.get(0).and_then(Option::as_ref);
+        let grad_residuals = grads.get(1).and_then(Option::as_ref);
+        let b = &b.unpack_some(node)?;
+        let self_ = &self_.unpack_some(node)?;
+        let solution = &solution.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let (g0, g1) = formulas::linalg_lstsq_backward(
+                grad_solution,
+                grad_residuals,
+                self_,
+                b,
+                solution,
+            )?;
+            if needs.get(0) {
+                put(&mut gradients[0], g0);
+            }
+            if needs.get(1) {
+                put(&mut gradients[1], g1);
+            }
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LinalgPinvBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "LinalgPinvBackward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::pinv_backward(grad, result, self_)?);
         }
         Ok(())
     },

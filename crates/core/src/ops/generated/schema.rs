@@ -1239,912 +1239,980 @@ impl Op {
     pub const LINALG_MATRIX_POWER: Op = Op(610);
     /// `aten::matrix_power`
     pub const MATRIX_POWER: Op = Op(611);
+    /// `aten::linalg_lu_factor_ex`
+    pub const LINALG_LU_FACTOR_EX: Op = Op(612);
+    /// `aten::linalg_lu_factor`
+    pub const LINALG_LU_FACTOR: Op = Op(613);
+    /// `aten::_lu_with_info`
+    pub const _LU_WITH_INFO: Op = Op(614);
+    /// `aten::linalg_lu`
+    pub const LINALG_LU: Op = Op(615);
+    /// `aten::lu_unpack`
+    pub const LU_UNPACK: Op = Op(616);
+    /// `aten::linalg_lu_solve`
+    pub const LINALG_LU_SOLVE: Op = Op(617);
+    /// `aten::lu_solve`
+    pub const LU_SOLVE: Op = Op(618);
+    /// `aten::linalg_ldl_factor_ex`
+    pub const LINALG_LDL_FACTOR_EX: Op = Op(619);
+    /// `aten::linalg_ldl_factor`
+    pub const LINALG_LDL_FACTOR: Op = Op(620);
+    /// `aten::linalg_ldl_solve`
+    pub const LINALG_LDL_SOLVE: Op = Op(621);
+    /// `aten::linalg_eig`
+    pub const LINALG_EIG: Op = Op(622);
+    /// `aten::_linalg_eigvals`
+    pub const _LINALG_EIGVALS: Op = Op(623);
+    /// `aten::linalg_eigvals`
+    pub const LINALG_EIGVALS: Op = Op(624);
+    /// `aten::linalg_matrix_exp`
+    pub const LINALG_MATRIX_EXP: Op = Op(625);
+    /// `aten::matrix_exp`
+    pub const MATRIX_EXP: Op = Op(626);
+    /// `aten::geqrf`
+    pub const GEQRF: Op = Op(627);
+    /// `aten::linalg_householder_product`
+    pub const LINALG_HOUSEHOLDER_PRODUCT: Op = Op(628);
+    /// `aten::orgqr`
+    pub const ORGQR: Op = Op(629);
+    /// `aten::ormqr`
+    pub const ORMQR: Op = Op(630);
+    /// `aten::linalg_lstsq`
+    pub const LINALG_LSTSQ: Op = Op(631);
+    /// `aten::linalg_pinv.atol_rtol_tensor`
+    pub const LINALG_PINV_ATOL_RTOL_TENSOR: Op = Op(632);
+    /// `aten::linalg_pinv.atol_rtol_float`
+    pub const LINALG_PINV_ATOL_RTOL_FLOAT: Op = Op(633);
+    /// `aten::linalg_pinv`
+    pub const LINALG_PINV: Op = Op(634);
+    /// `aten::linalg_pinv.rcond_tensor`
+    pub const LINALG_PINV_RCOND_TENSOR: Op = Op(635);
+    /// `aten::pinverse`
+    pub const PINVERSE: Op = Op(636);
+    /// `aten::linalg_matrix_rank.atol_rtol_tensor`
+    pub const LINALG_MATRIX_RANK_ATOL_RTOL_TENSOR: Op = Op(637);
+    /// `aten::linalg_matrix_rank.atol_rtol_float`
+    pub const LINALG_MATRIX_RANK_ATOL_RTOL_FLOAT: Op = Op(638);
+    /// `aten::linalg_matrix_rank`
+    pub const LINALG_MATRIX_RANK: Op = Op(639);
+    /// `aten::linalg_matrix_rank.tol_tensor`
+    pub const LINALG_MATRIX_RANK_TOL_TENSOR: Op = Op(640);
+    /// `aten::linalg_cond`
+    pub const LINALG_COND: Op = Op(641);
+    /// `aten::linalg_cond.p_str`
+    pub const LINALG_COND_P_STR: Op = Op(642);
+    /// `aten::linalg_tensorinv`
+    pub const LINALG_TENSORINV: Op = Op(643);
+    /// `aten::linalg_tensorsolve`
+    pub const LINALG_TENSORSOLVE: Op = Op(644);
+    /// `aten::linalg_vander`
+    pub const LINALG_VANDER: Op = Op(645);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(612);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(646);
     /// `aten::_attention`
-    pub const _ATTENTION: Op = Op(613);
+    pub const _ATTENTION: Op = Op(647);
     /// `aten::_attention_backward`
-    pub const _ATTENTION_BACKWARD: Op = Op(614);
+    pub const _ATTENTION_BACKWARD: Op = Op(648);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(615);
+    pub const CONVOLUTION: Op = Op(649);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(616);
+    pub const CONVOLUTION_OUT: Op = Op(650);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(617);
+    pub const CONVOLUTION_BACKWARD: Op = Op(651);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(618);
+    pub const _CONVOLUTION: Op = Op(652);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(619);
+    pub const CONV1D: Op = Op(653);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(620);
+    pub const CONV1D_PADDING: Op = Op(654);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(621);
+    pub const CONV_TRANSPOSE1D: Op = Op(655);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(622);
+    pub const CONV2D: Op = Op(656);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(623);
+    pub const CONV2D_PADDING: Op = Op(657);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(624);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(658);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(625);
+    pub const CONV3D: Op = Op(659);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(626);
+    pub const CONV3D_PADDING: Op = Op(660);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(627);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(661);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(628);
+    pub const IM2COL: Op = Op(662);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(629);
+    pub const COL2IM: Op = Op(663);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(630);
+    pub const MAX_POOL1D: Op = Op(664);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(631);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(665);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(632);
+    pub const MAX_POOL2D: Op = Op(666);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(633);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(667);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(634);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(668);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(635);
+    pub const MAX_POOL3D: Op = Op(669);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(636);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(670);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(637);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(671);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(638);
+    pub const MAX_UNPOOL2D: Op = Op(672);
     /// `aten::max_unpool3d`
-    pub const MAX_UNPOOL3D: Op = Op(639);
+    pub const MAX_UNPOOL3D: Op = Op(673);
     /// `aten::fractional_max_pool2d`
-    pub const FRACTIONAL_MAX_POOL2D: Op = Op(640);
+    pub const FRACTIONAL_MAX_POOL2D: Op = Op(674);
     /// `aten::fractional_max_pool3d`
-    pub const FRACTIONAL_MAX_POOL3D: Op = Op(641);
+    pub const FRACTIONAL_MAX_POOL3D: Op = Op(675);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(642);
+    pub const AVG_POOL1D: Op = Op(676);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(643);
+    pub const AVG_POOL2D: Op = Op(677);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(644);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(678);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(645);
+    pub const AVG_POOL3D: Op = Op(679);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(646);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(680);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(647);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(681);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(648);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(682);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(649);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(683);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(650);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(684);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(651);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(685);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(652);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(686);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(653);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(687);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(654);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(688);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(655);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(689);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(656);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(690);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(657);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(691);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(658);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(692);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(659);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(693);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(660);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(694);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(661);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(695);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(662);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(696);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(663);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(697);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(664);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(698);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(665);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(699);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(666);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(700);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(667);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(701);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(668);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(702);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(669);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(703);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(670);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(704);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(671);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(705);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(672);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(706);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(673);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(707);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(674);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(708);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(675);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(709);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(676);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(710);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(677);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(711);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(678);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(712);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(679);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(713);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(680);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(714);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(681);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(715);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(682);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(716);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(683);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(717);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(684);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(718);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(685);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(719);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(686);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(720);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(687);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(721);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(688);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(722);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(689);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(723);
     /// `aten::_upsample_bilinear2d_aa.vec`
-    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(690);
+    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(724);
     /// `aten::_upsample_bicubic2d_aa`
-    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(691);
+    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(725);
     /// `aten::_upsample_bicubic2d_aa.vec`
-    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(692);
+    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(726);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(693);
+    pub const GRID_SAMPLER: Op = Op(727);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(694);
+    pub const GRID_SAMPLER_2D: Op = Op(728);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(695);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(729);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(696);
+    pub const GRID_SAMPLER_3D: Op = Op(730);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(697);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(731);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(698);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(732);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(699);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(733);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(700);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(734);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(701);
+    pub const ALIAS: Op = Op(735);
     /// `aten::view`
-    pub const VIEW: Op = Op(702);
+    pub const VIEW: Op = Op(736);
     /// `aten::t`
-    pub const T: Op = Op(703);
+    pub const T: Op = Op(737);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(704);
+    pub const TRANSPOSE_INT: Op = Op(738);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(705);
+    pub const PERMUTE: Op = Op(739);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(706);
+    pub const EXPAND: Op = Op(740);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(707);
+    pub const UNSQUEEZE: Op = Op(741);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(708);
+    pub const SQUEEZE: Op = Op(742);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(709);
+    pub const SQUEEZE_DIM: Op = Op(743);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(710);
+    pub const SQUEEZE_DIMS: Op = Op(744);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(711);
+    pub const SELECT_INT: Op = Op(745);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(712);
+    pub const SLICE_TENSOR: Op = Op(746);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(713);
+    pub const UNBIND_INT: Op = Op(747);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(714);
+    pub const SPLIT_TENSOR: Op = Op(748);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(715);
+    pub const SPLIT_WITH_SIZES: Op = Op(749);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(716);
+    pub const AS_STRIDED: Op = Op(750);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(717);
+    pub const DIAGONAL: Op = Op(751);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(718);
+    pub const UNFOLD: Op = Op(752);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(719);
+    pub const LIFT_FRESH: Op = Op(753);
     /// `aten::detach`
-    pub const DETACH: Op = Op(720);
+    pub const DETACH: Op = Op(754);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(721);
+    pub const DETACH_: Op = Op(755);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(722);
+    pub const UNSQUEEZE_: Op = Op(756);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(723);
+    pub const SQUEEZE_: Op = Op(757);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(724);
+    pub const SQUEEZE__DIM: Op = Op(758);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(725);
+    pub const TRANSPOSE_: Op = Op(759);
     /// `aten::t_`
-    pub const T_: Op = Op(726);
+    pub const T_: Op = Op(760);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(727);
+    pub const _UNSAFE_VIEW: Op = Op(761);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(728);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(762);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(729);
+    pub const RESHAPE: Op = Op(763);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(730);
+    pub const RESHAPE_AS: Op = Op(764);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(731);
+    pub const VIEW_AS: Op = Op(765);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(732);
+    pub const EXPAND_AS: Op = Op(766);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(733);
+    pub const BROADCAST_TO: Op = Op(767);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(734);
+    pub const BROADCAST_TENSORS: Op = Op(768);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(735);
+    pub const SWAPAXES: Op = Op(769);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(736);
+    pub const SWAPDIMS: Op = Op(770);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(737);
+    pub const NUMPY_T: Op = Op(771);
     /// `aten::mT`
-    pub const MT: Op = Op(738);
+    pub const MT: Op = Op(772);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(739);
+    pub const NARROW: Op = Op(773);
     /// `aten::narrow_copy`
-    pub const NARROW_COPY: Op = Op(740);
+    pub const NARROW_COPY: Op = Op(774);
     /// `aten::hsplit.int`
-    pub const HSPLIT_INT: Op = Op(741);
+    pub const HSPLIT_INT: Op = Op(775);
     /// `aten::hsplit.array`
-    pub const HSPLIT_ARRAY: Op = Op(742);
+    pub const HSPLIT_ARRAY: Op = Op(776);
     /// `aten::vsplit.int`
-    pub const VSPLIT_INT: Op = Op(743);
+    pub const VSPLIT_INT: Op = Op(777);
     /// `aten::vsplit.array`
-    pub const VSPLIT_ARRAY: Op = Op(744);
+    pub const VSPLIT_ARRAY: Op = Op(778);
     /// `aten::dsplit.int`
-    pub const DSPLIT_INT: Op = Op(745);
+    pub const DSPLIT_INT: Op = Op(779);
     /// `aten::dsplit.array`
-    pub const DSPLIT_ARRAY: Op = Op(746);
+    pub const DSPLIT_ARRAY: Op = Op(780);
     /// `aten::atleast_1d.Sequence`
-    pub const ATLEAST_1D_SEQUENCE: Op = Op(747);
+    pub const ATLEAST_1D_SEQUENCE: Op = Op(781);
     /// `aten::atleast_2d.Sequence`
-    pub const ATLEAST_2D_SEQUENCE: Op = Op(748);
+    pub const ATLEAST_2D_SEQUENCE: Op = Op(782);
     /// `aten::atleast_3d.Sequence`
-    pub const ATLEAST_3D_SEQUENCE: Op = Op(749);
+    pub const ATLEAST_3D_SEQUENCE: Op = Op(783);
     /// `aten::linalg_diagonal`
-    pub const LINALG_DIAGONAL: Op = Op(750);
+    pub const LINALG_DIAGONAL: Op = Op(784);
     /// `aten::diagflat`
-    pub const DIAGFLAT: Op = Op(751);
+    pub const DIAGFLAT: Op = Op(785);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(752);
+    pub const FLATTEN_USING_INTS: Op = Op(786);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(753);
+    pub const UNFLATTEN_INT: Op = Op(787);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(754);
+    pub const RAVEL: Op = Op(788);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(755);
+    pub const SPLIT_SIZES: Op = Op(789);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(756);
+    pub const CHUNK: Op = Op(790);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(757);
+    pub const UNSAFE_CHUNK: Op = Op(791);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(758);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(792);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(759);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(793);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(760);
+    pub const MOVEDIM_INT: Op = Op(794);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(761);
+    pub const MOVEDIM_INTLIST: Op = Op(795);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(762);
+    pub const MOVEAXIS_INT: Op = Op(796);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(763);
+    pub const MOVEAXIS_INTLIST: Op = Op(797);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(764);
+    pub const ATLEAST_1D: Op = Op(798);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(765);
+    pub const ATLEAST_2D: Op = Op(799);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(766);
+    pub const ATLEAST_3D: Op = Op(800);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(767);
+    pub const CONTIGUOUS: Op = Op(801);
     /// `aten::lift`
-    pub const LIFT: Op = Op(768);
+    pub const LIFT: Op = Op(802);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(769);
+    pub const MESHGRID: Op = Op(803);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(770);
+    pub const MESHGRID_INDEXING: Op = Op(804);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(771);
+    pub const PIXEL_SHUFFLE: Op = Op(805);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(772);
+    pub const PIXEL_UNSHUFFLE: Op = Op(806);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(773);
+    pub const CHANNEL_SHUFFLE: Op = Op(807);
     /// `aten::diag`
-    pub const DIAG: Op = Op(774);
+    pub const DIAG: Op = Op(808);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(775);
+    pub const DIAG_EMBED: Op = Op(809);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(776);
+    pub const ALIAS_COPY: Op = Op(810);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(777);
+    pub const DETACH_COPY: Op = Op(811);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(778);
+    pub const VIEW_COPY: Op = Op(812);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(779);
+    pub const T_COPY: Op = Op(813);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(780);
+    pub const TRANSPOSE_COPY_INT: Op = Op(814);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(781);
+    pub const PERMUTE_COPY: Op = Op(815);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(782);
+    pub const EXPAND_COPY: Op = Op(816);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(783);
+    pub const UNSQUEEZE_COPY: Op = Op(817);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(784);
+    pub const SQUEEZE_COPY: Op = Op(818);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(785);
+    pub const SQUEEZE_COPY_DIM: Op = Op(819);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(786);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(820);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(787);
+    pub const SELECT_COPY_INT: Op = Op(821);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(788);
+    pub const SLICE_COPY_TENSOR: Op = Op(822);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(789);
+    pub const UNBIND_COPY_INT: Op = Op(823);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(790);
+    pub const SPLIT_COPY_TENSOR: Op = Op(824);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(791);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(825);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(792);
+    pub const AS_STRIDED_COPY: Op = Op(826);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(793);
+    pub const DIAGONAL_COPY: Op = Op(827);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(794);
+    pub const UNFOLD_COPY: Op = Op(828);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(795);
+    pub const SLICE_SCATTER: Op = Op(829);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(796);
+    pub const SELECT_SCATTER: Op = Op(830);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(797);
+    pub const DIAGONAL_SCATTER: Op = Op(831);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(798);
+    pub const AS_STRIDED_SCATTER: Op = Op(832);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(799);
+    pub const SLICE_BACKWARD: Op = Op(833);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(800);
+    pub const SELECT_BACKWARD: Op = Op(834);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(801);
+    pub const DIAGONAL_BACKWARD: Op = Op(835);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(802);
+    pub const UNFOLD_BACKWARD: Op = Op(836);
     /// `aten::clone`
-    pub const CLONE: Op = Op(803);
+    pub const CLONE: Op = Op(837);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(804);
+    pub const LIFT_FRESH_COPY: Op = Op(838);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(805);
+    pub const _TO_COPY: Op = Op(839);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(806);
+    pub const TO_DTYPE: Op = Op(840);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(807);
+    pub const TO_DTYPE_LAYOUT: Op = Op(841);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(808);
+    pub const TO_DEVICE: Op = Op(842);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(809);
+    pub const TO_OTHER: Op = Op(843);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(810);
+    pub const TYPE_AS: Op = Op(844);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(811);
+    pub const COPY_: Op = Op(845);
     /// `aten::copy`
-    pub const COPY: Op = Op(812);
+    pub const COPY: Op = Op(846);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(813);
+    pub const FILL_SCALAR: Op = Op(847);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(814);
+    pub const FILL__SCALAR: Op = Op(848);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(815);
+    pub const FILL_TENSOR: Op = Op(849);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(816);
+    pub const FILL__TENSOR: Op = Op(850);
     /// `aten::zero`
-    pub const ZERO: Op = Op(817);
+    pub const ZERO: Op = Op(851);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(818);
+    pub const ZERO_: Op = Op(852);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(819);
+    pub const ZEROS: Op = Op(853);
     /// `aten::ones`
-    pub const ONES: Op = Op(820);
+    pub const ONES: Op = Op(854);
     /// `aten::full`
-    pub const FULL: Op = Op(821);
+    pub const FULL: Op = Op(855);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(822);
+    pub const SCALAR_TENSOR: Op = Op(856);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(823);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(857);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(824);
+    pub const EMPTY_PERMUTED: Op = Op(858);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(825);
+    pub const EMPTY_STRIDED: Op = Op(859);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(826);
+    pub const EMPTY_LIKE: Op = Op(860);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(827);
+    pub const ZEROS_LIKE: Op = Op(861);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(828);
+    pub const ONES_LIKE: Op = Op(862);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(829);
+    pub const FULL_LIKE: Op = Op(863);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(830);
+    pub const NEW_EMPTY: Op = Op(864);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(831);
+    pub const NEW_EMPTY_STRIDED: Op = Op(865);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(832);
+    pub const NEW_ZEROS: Op = Op(866);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(833);
+    pub const NEW_ONES: Op = Op(867);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(834);
+    pub const NEW_FULL: Op = Op(868);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(835);
+    pub const ARANGE: Op = Op(869);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(836);
+    pub const ARANGE_START: Op = Op(870);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(837);
+    pub const ARANGE_START_STEP: Op = Op(871);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(838);
+    pub const LINSPACE: Op = Op(872);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(839);
+    pub const LOGSPACE: Op = Op(873);
     /// `aten::eye`
-    pub const EYE: Op = Op(840);
+    pub const EYE: Op = Op(874);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(841);
+    pub const EYE_M: Op = Op(875);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(842);
+    pub const HANN_WINDOW: Op = Op(876);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(843);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(877);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(844);
+    pub const TRIL_INDICES: Op = Op(878);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(845);
+    pub const TRIU_INDICES: Op = Op(879);
     /// `aten::item`
-    pub const ITEM: Op = Op(846);
+    pub const ITEM: Op = Op(880);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(847);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(881);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(848);
+    pub const IS_NONZERO: Op = Op(882);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(849);
+    pub const NUMEL: Op = Op(883);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(850);
+    pub const SYM_SIZE_INT: Op = Op(884);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(851);
+    pub const SYM_STRIDE_INT: Op = Op(885);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(852);
+    pub const SYM_NUMEL: Op = Op(886);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(853);
+    pub const SYM_STORAGE_OFFSET: Op = Op(887);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(854);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(888);
     /// `aten::_assert_scalar`
-    pub const _ASSERT_SCALAR: Op = Op(855);
+    pub const _ASSERT_SCALAR: Op = Op(889);
     /// `aten::_assert_async`
-    pub const _ASSERT_ASYNC: Op = Op(856);
+    pub const _ASSERT_ASYNC: Op = Op(890);
     /// `aten::_assert_async.msg`
-    pub const _ASSERT_ASYNC_MSG: Op = Op(857);
+    pub const _ASSERT_ASYNC_MSG: Op = Op(891);
     /// `aten::sym_constrain_range`
-    pub const SYM_CONSTRAIN_RANGE: Op = Op(858);
+    pub const SYM_CONSTRAIN_RANGE: Op = Op(892);
     /// `aten::sym_constrain_range_for_size`
-    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(859);
+    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(893);
     /// `aten::gather`
-    pub const GATHER: Op = Op(860);
+    pub const GATHER: Op = Op(894);
     /// `aten::nonzero_numpy`
-    pub const NONZERO_NUMPY: Op = Op(861);
+    pub const NONZERO_NUMPY: Op = Op(895);
     /// `aten::_unsafe_masked_index`
-    pub const _UNSAFE_MASKED_INDEX: Op = Op(862);
+    pub const _UNSAFE_MASKED_INDEX: Op = Op(896);
     /// `aten::_unsafe_masked_index_put_accumulate`
-    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(863);
+    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(897);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(864);
+    pub const SCATTER_SRC: Op = Op(898);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(865);
+    pub const SCATTER__SRC: Op = Op(899);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(866);
+    pub const SCATTER_VALUE: Op = Op(900);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(867);
+    pub const SCATTER__VALUE: Op = Op(901);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(868);
+    pub const SCATTER_REDUCE: Op = Op(902);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(869);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(903);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(870);
+    pub const SCATTER_ADD: Op = Op(904);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(871);
+    pub const SCATTER_ADD_: Op = Op(905);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(872);
+    pub const SCATTER_REDUCE_TWO: Op = Op(906);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(873);
+    pub const SCATTER_REDUCE__TWO: Op = Op(907);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(874);
+    pub const INDEX_REDUCE: Op = Op(908);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(875);
+    pub const INDEX_REDUCE_: Op = Op(909);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(876);
+    pub const INDEX_TENSOR: Op = Op(910);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(877);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(911);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(878);
+    pub const INDEX_PUT: Op = Op(912);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(879);
+    pub const INDEX_PUT_: Op = Op(913);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(880);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(914);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(881);
+    pub const INDEX_SELECT: Op = Op(915);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(882);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(916);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(883);
+    pub const INDEX_ADD: Op = Op(917);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(884);
+    pub const INDEX_ADD_: Op = Op(918);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(885);
+    pub const INDEX_COPY: Op = Op(919);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(886);
+    pub const INDEX_COPY_: Op = Op(920);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(887);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(921);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(888);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(922);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(889);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(923);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(890);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(924);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(891);
+    pub const MASKED_FILL_SCALAR: Op = Op(925);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(892);
+    pub const MASKED_FILL__SCALAR: Op = Op(926);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(893);
+    pub const MASKED_FILL_TENSOR: Op = Op(927);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(894);
+    pub const MASKED_FILL__TENSOR: Op = Op(928);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(895);
+    pub const MASKED_SELECT: Op = Op(929);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(896);
+    pub const MASKED_SCATTER: Op = Op(930);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(897);
+    pub const MASKED_SCATTER_: Op = Op(931);
     /// `aten::take`
-    pub const TAKE: Op = Op(898);
+    pub const TAKE: Op = Op(932);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(899);
+    pub const TAKE_ALONG_DIM: Op = Op(933);
     /// `aten::put`
-    pub const PUT: Op = Op(900);
+    pub const PUT: Op = Op(934);
     /// `aten::put_`
-    pub const PUT_: Op = Op(901);
+    pub const PUT_: Op = Op(935);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(902);
+    pub const NONZERO: Op = Op(936);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(903);
+    pub const ARGWHERE: Op = Op(937);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(904);
+    pub const ONE_HOT: Op = Op(938);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(905);
+    pub const EMBEDDING: Op = Op(939);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(906);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(940);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(907);
+    pub const EMBEDDING_BAG: Op = Op(941);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(908);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(942);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(909);
+    pub const _EMBEDDING_BAG: Op = Op(943);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(910);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(944);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(911);
+    pub const EMBEDDING_RENORM_: Op = Op(945);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(912);
+    pub const FILL_DIAGONAL_: Op = Op(946);
     /// `aten::cat`
-    pub const CAT: Op = Op(913);
+    pub const CAT: Op = Op(947);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(914);
+    pub const CAT_OUT: Op = Op(948);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(915);
+    pub const CONCAT: Op = Op(949);
     /// `aten::concatenate`
-    pub const CONCATENATE: Op = Op(916);
+    pub const CONCATENATE: Op = Op(950);
     /// `aten::row_stack`
-    pub const ROW_STACK: Op = Op(917);
+    pub const ROW_STACK: Op = Op(951);
     /// `aten::stack`
-    pub const STACK: Op = Op(918);
+    pub const STACK: Op = Op(952);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(919);
+    pub const STACK_OUT: Op = Op(953);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(920);
+    pub const HSTACK: Op = Op(954);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(921);
+    pub const VSTACK: Op = Op(955);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(922);
+    pub const DSTACK: Op = Op(956);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(923);
+    pub const COLUMN_STACK: Op = Op(957);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(924);
+    pub const BLOCK_DIAG: Op = Op(958);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(925);
+    pub const CARTESIAN_PROD: Op = Op(959);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(926);
+    pub const COMBINATIONS: Op = Op(960);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(927);
+    pub const REPEAT: Op = Op(961);
     /// `aten::tile`
-    pub const TILE: Op = Op(928);
+    pub const TILE: Op = Op(962);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(929);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(963);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(930);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(964);
     /// `aten::flip`
-    pub const FLIP: Op = Op(931);
+    pub const FLIP: Op = Op(965);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(932);
+    pub const FLIPLR: Op = Op(966);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(933);
+    pub const FLIPUD: Op = Op(967);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(934);
+    pub const ROT90: Op = Op(968);
     /// `aten::roll`
-    pub const ROLL: Op = Op(935);
+    pub const ROLL: Op = Op(969);
     /// `aten::tril`
-    pub const TRIL: Op = Op(936);
+    pub const TRIL: Op = Op(970);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(937);
+    pub const TRIL_: Op = Op(971);
     /// `aten::triu`
-    pub const TRIU: Op = Op(938);
+    pub const TRIU: Op = Op(972);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(939);
+    pub const TRIU_: Op = Op(973);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(940);
+    pub const CONSTANT_PAD_ND: Op = Op(974);
     /// `aten::pad`
-    pub const PAD: Op = Op(941);
+    pub const PAD: Op = Op(975);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(942);
+    pub const REFLECTION_PAD1D: Op = Op(976);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(943);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(977);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(944);
+    pub const REFLECTION_PAD2D: Op = Op(978);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(945);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(979);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(946);
+    pub const REFLECTION_PAD3D: Op = Op(980);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(947);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(981);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(948);
+    pub const REPLICATION_PAD1D: Op = Op(982);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(949);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(983);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(950);
+    pub const REPLICATION_PAD2D: Op = Op(984);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(951);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(985);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(952);
+    pub const REPLICATION_PAD3D: Op = Op(986);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(953);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(987);
     /// `aten::sort`
-    pub const SORT: Op = Op(954);
+    pub const SORT: Op = Op(988);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(955);
+    pub const SORT_VALUES: Op = Op(989);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(956);
+    pub const SORT_STABLE: Op = Op(990);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(957);
+    pub const ARGSORT: Op = Op(991);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(958);
+    pub const ARGSORT_STABLE: Op = Op(992);
     /// `aten::msort`
-    pub const MSORT: Op = Op(959);
+    pub const MSORT: Op = Op(993);
     /// `aten::topk`
-    pub const TOPK: Op = Op(960);
+    pub const TOPK: Op = Op(994);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(961);
+    pub const TOPK_VALUES: Op = Op(995);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(962);
+    pub const KTHVALUE: Op = Op(996);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(963);
+    pub const MEDIAN: Op = Op(997);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(964);
+    pub const MEDIAN_DIM: Op = Op(998);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(965);
+    pub const NANMEDIAN: Op = Op(999);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(966);
+    pub const NANMEDIAN_DIM: Op = Op(1000);
     /// `aten::mode`
-    pub const MODE: Op = Op(967);
+    pub const MODE: Op = Op(1001);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(968);
+    pub const SEARCHSORTED_TENSOR: Op = Op(1002);
     /// `aten::searchsorted.Scalar`
-    pub const SEARCHSORTED_SCALAR: Op = Op(969);
+    pub const SEARCHSORTED_SCALAR: Op = Op(1003);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(970);
+    pub const BUCKETIZE_TENSOR: Op = Op(1004);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(971);
+    pub const _UNIQUE2: Op = Op(1005);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(972);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(1006);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(973);
+    pub const UNIQUE_DIM: Op = Op(1007);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(974);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(1008);
     /// `aten::rand`
-    pub const RAND: Op = Op(975);
+    pub const RAND: Op = Op(1009);
     /// `aten::randn`
-    pub const RANDN: Op = Op(976);
+    pub const RANDN: Op = Op(1010);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(977);
+    pub const RANDINT: Op = Op(1011);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(978);
+    pub const RANDINT_LOW: Op = Op(1012);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(979);
+    pub const RANDPERM: Op = Op(1013);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(980);
+    pub const RAND_LIKE: Op = Op(1014);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(981);
+    pub const RANDN_LIKE: Op = Op(1015);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(982);
+    pub const RANDINT_LIKE: Op = Op(1016);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(983);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(1017);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(984);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(1018);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(985);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(1019);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(986);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(1020);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(987);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(1021);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(988);
+    pub const BERNOULLI: Op = Op(1022);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(989);
+    pub const BERNOULLI_P: Op = Op(1023);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(990);
+    pub const MULTINOMIAL: Op = Op(1024);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(991);
+    pub const DROPOUT: Op = Op(1025);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(992);
+    pub const DROPOUT_: Op = Op(1026);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(993);
+    pub const FEATURE_DROPOUT: Op = Op(1027);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(994);
+    pub const ALPHA_DROPOUT: Op = Op(1028);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(995);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(1029);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(996);
+    pub const NATIVE_DROPOUT: Op = Op(1030);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(997);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(1031);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(998);
+    pub const UNIFORM_: Op = Op(1032);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(999);
+    pub const NORMAL_: Op = Op(1033);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(1000);
+    pub const LOG_NORMAL_: Op = Op(1034);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(1001);
+    pub const EXPONENTIAL_: Op = Op(1035);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(1002);
+    pub const CAUCHY_: Op = Op(1036);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(1003);
+    pub const GEOMETRIC_: Op = Op(1037);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(1004);
+    pub const RANDOM_: Op = Op(1038);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(1005);
+    pub const RANDOM__TO: Op = Op(1039);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(1006);
+    pub const RANDOM__FROM: Op = Op(1040);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(1007);
+    pub const BERNOULLI__FLOAT: Op = Op(1041);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(1008);
+    pub const BERNOULLI__TENSOR: Op = Op(1042);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(1009);
+    pub const _FOREACH_ADD_LIST: Op = Op(1043);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(1010);
+    pub const _FOREACH_ADD__LIST: Op = Op(1044);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(1011);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(1045);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(1012);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(1046);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1013);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1047);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1014);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1048);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(1015);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(1049);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(1016);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(1050);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(1017);
+    pub const _FOREACH_SUB_LIST: Op = Op(1051);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(1018);
+    pub const _FOREACH_SUB__LIST: Op = Op(1052);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(1019);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(1053);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(1020);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(1054);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1021);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1055);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1022);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1056);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(1023);
+    pub const _FOREACH_MUL_LIST: Op = Op(1057);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(1024);
+    pub const _FOREACH_MUL__LIST: Op = Op(1058);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(1025);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(1059);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(1026);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(1060);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1027);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1061);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1028);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1062);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(1029);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(1063);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(1030);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(1064);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(1031);
+    pub const _FOREACH_DIV_LIST: Op = Op(1065);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(1032);
+    pub const _FOREACH_DIV__LIST: Op = Op(1066);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(1033);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(1067);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(1034);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(1068);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1035);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1069);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1036);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1070);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(1037);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(1071);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(1038);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(1072);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1039);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1073);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1040);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1074);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1041);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1075);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1042);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1076);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1043);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1077);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1044);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1078);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1045);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1079);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1046);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1080);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(1047);
+    pub const _FOREACH_LERP_LIST: Op = Op(1081);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(1048);
+    pub const _FOREACH_LERP__LIST: Op = Op(1082);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(1049);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(1083);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(1050);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(1084);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1051);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1085);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1052);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1086);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(1053);
+    pub const _FOREACH_NEG: Op = Op(1087);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(1054);
+    pub const _FOREACH_NEG_: Op = Op(1088);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(1055);
+    pub const _FOREACH_EXP: Op = Op(1089);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(1056);
+    pub const _FOREACH_EXP_: Op = Op(1090);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(1057);
+    pub const _FOREACH_SQRT: Op = Op(1091);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(1058);
+    pub const _FOREACH_SQRT_: Op = Op(1092);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(1059);
+    pub const _FOREACH_ZERO_: Op = Op(1093);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(1060);
+    pub const _FOREACH_COPY_: Op = Op(1094);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(1061);
+    pub const _FUSED_ADAM_: Op = Op(1095);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(1062);
+    pub const _FUSED_ADAMW_: Op = Op(1096);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(1063);
+    pub const _FUSED_SGD_: Op = Op(1097);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(1064);
+    pub const _FUSED_ADAGRAD_: Op = Op(1098);
 }
 
 static A0: [SchemaArg; 3] = [
@@ -2880,328 +2948,392 @@ static A236: [SchemaArg; 5] = [
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
 ];
 static A237: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("n", Type::Int)];
-static A238: [SchemaArg; 8] = [
+static A238: [SchemaArg; 3] = [
+    arg("A", Type::Tensor), arg("pivot", Type::Bool).keyword().or(Constant::Bool(true)),
+    arg("check_errors", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A239: [SchemaArg; 2] = [arg("A", Type::Tensor), arg("pivot", Type::Bool).keyword().or(Constant::Bool(true))];
+static A240: [SchemaArg; 3] = [
+    arg("self", Type::Tensor), arg("pivot", Type::Bool).or(Constant::Bool(true)),
+    arg("check_errors", Type::Bool).or(Constant::Bool(true)),
+];
+static A241: [SchemaArg; 4] = [
+    arg("LU_data", Type::Tensor), arg("LU_pivots", Type::Tensor),
+    arg("unpack_data", Type::Bool).or(Constant::Bool(true)),
+    arg("unpack_pivots", Type::Bool).or(Constant::Bool(true)),
+];
+static A242: [SchemaArg; 5] = [
+    arg("LU", Type::Tensor), arg("pivots", Type::Tensor), arg("B", Type::Tensor),
+    arg("left", Type::Bool).keyword().or(Constant::Bool(true)),
+    arg("adjoint", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A243: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("LU_data", Type::Tensor), arg("LU_pivots", Type::Tensor)];
+static A244: [SchemaArg; 3] = [
+    arg("self", Type::Tensor), arg("hermitian", Type::Bool).keyword().or(Constant::Bool(false)),
+    arg("check_errors", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A245: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("hermitian", Type::Bool).keyword().or(Constant::Bool(false))];
+static A246: [SchemaArg; 4] = [
+    arg("LD", Type::Tensor), arg("pivots", Type::Tensor), arg("B", Type::Tensor),
+    arg("hermitian", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A247: [SchemaArg; 2] = [arg("input", Type::Tensor), arg("tau", Type::Tensor)];
+static A248: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("input2", Type::Tensor)];
+static A249: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("input2", Type::Tensor), arg("input3", Type::Tensor),
+    arg("left", Type::Bool).or(Constant::Bool(true)), arg("transpose", Type::Bool).or(Constant::Bool(false)),
+];
+static A250: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("b", Type::Tensor), arg("rcond", Type::Float).optional().or(Constant::None),
+    arg("driver", Type::Str).optional().keyword().or(Constant::None),
+];
+static A251: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("atol", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("rtol", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("hermitian", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A252: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("atol", Type::Float).optional().keyword().or(Constant::None),
+    arg("rtol", Type::Float).optional().keyword().or(Constant::None),
+    arg("hermitian", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A253: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("rcond", Type::Float), arg("hermitian", Type::Bool).or(Constant::Bool(false))];
+static A254: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("rcond", Type::Tensor), arg("hermitian", Type::Bool).or(Constant::Bool(false))];
+static A255: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("rcond", Type::Float).or(Constant::Float(1e-15))];
+static A256: [SchemaArg; 4] = [
+    arg("input", Type::Tensor), arg("atol", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("rtol", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("hermitian", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A257: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("tol", Type::Float), arg("hermitian", Type::Bool).or(Constant::Bool(false))];
+static A258: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("tol", Type::Tensor), arg("hermitian", Type::Bool).or(Constant::Bool(false))];
+static A259: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("p", Type::Scalar).optional().or(Constant::None)];
+static A260: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("p", Type::Str)];
+static A261: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("ind", Type::Int).or(Constant::Int(2))];
+static A262: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("other", Type::Tensor), arg("dims", Type::Ints).optional().or(Constant::None)];
+static A263: [SchemaArg; 2] = [arg("x", Type::Tensor), arg("N", Type::Int).optional().keyword().or(Constant::None)];
+static A264: [SchemaArg; 8] = [
     arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
     arg("attn_mask", Type::Tensor).optional().or(Constant::None),
     arg("dropout_p", Type::Float).or(Constant::Float(0.0)), arg("is_causal", Type::Bool).or(Constant::Bool(false)),
     arg("scale", Type::Float).optional().keyword().or(Constant::None),
     arg("enable_gqa", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A239: [SchemaArg; 5] = [
+static A265: [SchemaArg; 5] = [
     arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor), arg("scale", Type::Float),
     arg("is_causal", Type::Bool),
 ];
-static A240: [SchemaArg; 6] = [
+static A266: [SchemaArg; 6] = [
     arg("grad", Type::Tensor), arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
     arg("scale", Type::Float), arg("is_causal", Type::Bool),
 ];
-static A241: [SchemaArg; 9] = [
+static A267: [SchemaArg; 9] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
 ];
-static A242: [SchemaArg; 10] = [
+static A268: [SchemaArg; 10] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
     arg("out", Type::Tensor).keyword().written(),
 ];
-static A243: [SchemaArg; 11] = [
+static A269: [SchemaArg; 11] = [
     arg("grad_output", Type::Tensor), arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias_sizes", Type::Ints).optional(), arg("stride", Type::Ints), arg("padding", Type::Ints),
     arg("dilation", Type::Ints), arg("transposed", Type::Bool), arg("output_padding", Type::Ints),
     arg("groups", Type::Int), arg("output_mask", Type::Bools),
 ];
-static A244: [SchemaArg; 13] = [
+static A270: [SchemaArg; 13] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
     arg("benchmark", Type::Bool), arg("deterministic", Type::Bool), arg("cudnn_enabled", Type::Bool),
     arg("allow_tf32", Type::Bool),
 ];
-static A245: [SchemaArg; 7] = [
+static A271: [SchemaArg; 7] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("dilation", Type::Ints).or(Constant::Int(1)),
     arg("groups", Type::Int).or(Constant::Int(1)),
 ];
-static A246: [SchemaArg; 7] = [
+static A272: [SchemaArg; 7] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
     arg("padding", Type::Str).or(Constant::Str("valid")), arg("dilation", Type::Ints).or(Constant::Int(1)),
     arg("groups", Type::Int).or(Constant::Int(1)),
 ];
-static A247: [SchemaArg; 8] = [
+static A273: [SchemaArg; 8] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("output_padding", Type::Ints).or(Constant::Int(0)),
     arg("groups", Type::Int).or(Constant::Int(1)), arg("dilation", Type::Ints).or(Constant::Int(1)),
 ];
-static A248: [SchemaArg; 5] = [
+static A274: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("dilation", Type::Ints),
     arg("padding", Type::Ints), arg("stride", Type::Ints),
 ];
-static A249: [SchemaArg; 6] = [
+static A275: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("kernel_size", Type::Ints),
     arg("dilation", Type::Ints), arg("padding", Type::Ints), arg("stride", Type::Ints),
 ];
-static A250: [SchemaArg; 6] = [
+static A276: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Ints(&[0])), arg("dilation", Type::Ints).or(Constant::Ints(&[1])),
     arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
 ];
-static A251: [SchemaArg; 6] = [
+static A277: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("dilation", Type::Ints).or(Constant::Int(1)),
     arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
 ];
-static A252: [SchemaArg; 8] = [
+static A278: [SchemaArg; 8] = [
     arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("kernel_size", Type::Ints),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("ceil_mode", Type::Bool), arg("indices", Type::Tensor),
 ];
-static A253: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("output_size", Type::Ints)];
-static A254: [SchemaArg; 5] = [
+static A279: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("output_size", Type::Ints)];
+static A280: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("output_size", Type::Ints),
     arg("stride", Type::Ints), arg("padding", Type::Ints),
 ];
-static A255: [SchemaArg; 4] = [
+static A281: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("output_size", Type::Ints),
     arg("random_samples", Type::Tensor),
 ];
-static A256: [SchemaArg; 6] = [
+static A282: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Ints(&[0])), arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
     arg("count_include_pad", Type::Bool).or(Constant::Bool(true)),
 ];
-static A257: [SchemaArg; 7] = [
+static A283: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
     arg("count_include_pad", Type::Bool).or(Constant::Bool(true)),
     arg("divisor_override", Type::Int).optional().or(Constant::None),
 ];
-static A258: [SchemaArg; 8] = [
+static A284: [SchemaArg; 8] = [
     arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("kernel_size", Type::Ints),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("ceil_mode", Type::Bool),
     arg("count_include_pad", Type::Bool), arg("divisor_override", Type::Int).optional(),
 ];
-static A259: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("output_size", Type::Ints)];
-static A260: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("indices", Type::Tensor)];
-static A261: [SchemaArg; 3] = [
+static A285: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("output_size", Type::Ints)];
+static A286: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("indices", Type::Tensor)];
+static A287: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints),
     arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A262: [SchemaArg; 4] = [
+static A288: [SchemaArg; 4] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A263: [SchemaArg; 3] = [
+static A289: [SchemaArg; 3] = [
     arg("input", Type::Tensor), arg("output_size", Type::Ints).optional(),
     arg("scale_factors", Type::Floats).optional(),
 ];
-static A264: [SchemaArg; 4] = [
+static A290: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A265: [SchemaArg; 5] = [
+static A291: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A266: [SchemaArg; 5] = [
+static A292: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints),
     arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A267: [SchemaArg; 6] = [
+static A293: [SchemaArg; 6] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A268: [SchemaArg; 4] = [
+static A294: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("align_corners", Type::Bool),
     arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A269: [SchemaArg; 5] = [
+static A295: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("align_corners", Type::Bool), arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A270: [SchemaArg; 4] = [
+static A296: [SchemaArg; 4] = [
     arg("input", Type::Tensor), arg("output_size", Type::Ints).optional(), arg("align_corners", Type::Bool),
     arg("scale_factors", Type::Floats).optional(),
 ];
-static A271: [SchemaArg; 5] = [
+static A297: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("align_corners", Type::Bool),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A272: [SchemaArg; 6] = [
+static A298: [SchemaArg; 6] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("align_corners", Type::Bool), arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A273: [SchemaArg; 6] = [
+static A299: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("align_corners", Type::Bool),
     arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A274: [SchemaArg; 7] = [
+static A300: [SchemaArg; 7] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("align_corners", Type::Bool), arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A275: [SchemaArg; 5] = [
+static A301: [SchemaArg; 5] = [
     arg("input", Type::Tensor), arg("grid", Type::Tensor), arg("interpolation_mode", Type::Int),
     arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
 ];
-static A276: [SchemaArg; 7] = [
+static A302: [SchemaArg; 7] = [
     arg("grad_output", Type::Tensor), arg("input", Type::Tensor), arg("grid", Type::Tensor),
     arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
     arg("output_mask", Type::Bools),
 ];
-static A277: [SchemaArg; 6] = [
+static A303: [SchemaArg; 6] = [
     arg("input", Type::Tensor), arg("grid", Type::Tensor), arg("order", Type::Ints),
     arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
 ];
-static A278: [SchemaArg; 7] = [
+static A304: [SchemaArg; 7] = [
     arg("grad_output", Type::Tensor), arg("grid", Type::Tensor), arg("input_size", Type::Ints),
     arg("order", Type::Ints), arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int),
     arg("align_corners", Type::Bool),
 ];
-static A279: [SchemaArg; 3] = [arg("theta", Type::Tensor), arg("size", Type::Ints), arg("align_corners", Type::Bool)];
-static A280: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("size", Type::Ints)];
-static A281: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
-static A282: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dims", Type::Ints)];
-static A283: [SchemaArg; 3] = [
+static A305: [SchemaArg; 3] = [arg("theta", Type::Tensor), arg("size", Type::Ints), arg("align_corners", Type::Bool)];
+static A306: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("size", Type::Ints)];
+static A307: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
+static A308: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dims", Type::Ints)];
+static A309: [SchemaArg; 3] = [
     arg("self", Type::Tensor).aliased(), arg("size", Type::Ints),
     arg("implicit", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A284: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int)];
-static A285: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Ints)];
-static A286: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("index", Type::Int)];
-static A287: [SchemaArg; 5] = [
+static A310: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int)];
+static A311: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Ints)];
+static A312: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("index", Type::Int)];
+static A313: [SchemaArg; 5] = [
     arg("self", Type::Tensor).aliased(), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("start", Type::Int).optional().or(Constant::None), arg("end", Type::Int).optional().or(Constant::None),
     arg("step", Type::Int).or(Constant::Int(1)),
 ];
-static A288: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int).or(Constant::Int(0))];
-static A289: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A290: [SchemaArg; 3] = [
+static A314: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int).or(Constant::Int(0))];
+static A315: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A316: [SchemaArg; 3] = [
     arg("self", Type::Tensor).aliased(), arg("split_sizes", Type::Ints),
     arg("dim", Type::Int).or(Constant::Int(0)),
 ];
-static A291: [SchemaArg; 4] = [
+static A317: [SchemaArg; 4] = [
     arg("self", Type::Tensor).aliased(), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("storage_offset", Type::Int).optional().or(Constant::None),
 ];
-static A292: [SchemaArg; 4] = [
+static A318: [SchemaArg; 4] = [
     arg("self", Type::Tensor).aliased(), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(0)), arg("dim2", Type::Int).or(Constant::Int(1)),
 ];
-static A293: [SchemaArg; 4] = [
+static A319: [SchemaArg; 4] = [
     arg("self", Type::Tensor).aliased(), arg("dimension", Type::Int), arg("size", Type::Int),
     arg("step", Type::Int),
 ];
-static A294: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("dim", Type::Int)];
-static A295: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
-static A296: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A297: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("shape", Type::Ints)];
-static A298: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("other", Type::Tensor)];
-static A299: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("axis0", Type::Int), arg("axis1", Type::Int)];
-static A300: [SchemaArg; 4] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
-static A301: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
-static A302: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int)];
-static A303: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints)];
-static A304: [SchemaArg; 4] = [
+static A320: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("dim", Type::Int)];
+static A321: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
+static A322: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A323: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("shape", Type::Ints)];
+static A324: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("other", Type::Tensor)];
+static A325: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("axis0", Type::Int), arg("axis1", Type::Int)];
+static A326: [SchemaArg; 4] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
+static A327: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
+static A328: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int)];
+static A329: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints)];
+static A330: [SchemaArg; 4] = [
     arg("A", Type::Tensor).aliased(), arg("offset", Type::Int).keyword().or(Constant::Int(0)),
     arg("dim1", Type::Int).keyword().or(Constant::Int(-2)), arg("dim2", Type::Int).keyword().or(Constant::Int(-1)),
 ];
-static A305: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0))];
-static A306: [SchemaArg; 3] = [
+static A331: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0))];
+static A332: [SchemaArg; 3] = [
     arg("self", Type::Tensor).aliased(), arg("start_dim", Type::Int).or(Constant::Int(0)),
     arg("end_dim", Type::Int).or(Constant::Int(-1)),
 ];
-static A307: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("sizes", Type::Ints)];
-static A308: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
-static A309: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A310: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A311: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A312: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
-static A313: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Int), arg("destination", Type::Int)];
-static A314: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Ints), arg("destination", Type::Ints)];
-static A315: [SchemaArg; 2] = [
+static A333: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("sizes", Type::Ints)];
+static A334: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
+static A335: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A336: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A337: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A338: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
+static A339: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Int), arg("destination", Type::Int)];
+static A340: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Ints), arg("destination", Type::Ints)];
+static A341: [SchemaArg; 2] = [
     arg("self", Type::Tensor).aliased(),
     arg("memory_format", Type::MemoryFormat).keyword().or(Constant::MemoryFormat(MemoryFormat::Contiguous)),
 ];
-static A316: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("indexing", Type::Str).keyword()];
-static A317: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("upscale_factor", Type::Int)];
-static A318: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("downscale_factor", Type::Int)];
-static A319: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("groups", Type::Int)];
-static A320: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("diagonal", Type::Int).or(Constant::Int(0))];
-static A321: [SchemaArg; 4] = [
+static A342: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("indexing", Type::Str).keyword()];
+static A343: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("upscale_factor", Type::Int)];
+static A344: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("downscale_factor", Type::Int)];
+static A345: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("groups", Type::Int)];
+static A346: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("diagonal", Type::Int).or(Constant::Int(0))];
+static A347: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(-2)), arg("dim2", Type::Int).or(Constant::Int(-1)),
 ];
-static A322: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim0", Type::Int), arg("dim1", Type::Int)];
-static A323: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dims", Type::Ints)];
-static A324: [SchemaArg; 3] = [
+static A348: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim0", Type::Int), arg("dim1", Type::Int)];
+static A349: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dims", Type::Ints)];
+static A350: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("size", Type::Ints),
     arg("implicit", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A325: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
-static A326: [SchemaArg; 5] = [
+static A351: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
+static A352: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("start", Type::Int).optional().or(Constant::None), arg("end", Type::Int).optional().or(Constant::None),
     arg("step", Type::Int).or(Constant::Int(1)),
 ];
-static A327: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0))];
-static A328: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_sizes", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
-static A329: [SchemaArg; 4] = [
+static A353: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0))];
+static A354: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_sizes", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
+static A355: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("storage_offset", Type::Int).optional().or(Constant::None),
 ];
-static A330: [SchemaArg; 4] = [
+static A356: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(0)), arg("dim2", Type::Int).or(Constant::Int(1)),
 ];
-static A331: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dimension", Type::Int), arg("size", Type::Int), arg("step", Type::Int)];
-static A332: [SchemaArg; 6] = [
+static A357: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dimension", Type::Int), arg("size", Type::Int), arg("step", Type::Int)];
+static A358: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("src", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("start", Type::Int).optional().or(Constant::None), arg("end", Type::Int).optional().or(Constant::None),
     arg("step", Type::Int).or(Constant::Int(1)),
 ];
-static A333: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
-static A334: [SchemaArg; 5] = [
+static A359: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
+static A360: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("src", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(0)), arg("dim2", Type::Int).or(Constant::Int(1)),
 ];
-static A335: [SchemaArg; 5] = [
+static A361: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("src", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("storage_offset", Type::Int).optional().or(Constant::None),
 ];
-static A336: [SchemaArg; 6] = [
+static A362: [SchemaArg; 6] = [
     arg("grad_output", Type::Tensor), arg("input_sizes", Type::Ints), arg("dim", Type::Int),
     arg("start", Type::Int), arg("end", Type::Int), arg("step", Type::Int),
 ];
-static A337: [SchemaArg; 4] = [
+static A363: [SchemaArg; 4] = [
     arg("grad_output", Type::Tensor), arg("input_sizes", Type::Ints), arg("dim", Type::Int),
     arg("index", Type::Int),
 ];
-static A338: [SchemaArg; 5] = [
+static A364: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("input_sizes", Type::Ints), arg("offset", Type::Int),
     arg("dim1", Type::Int), arg("dim2", Type::Int),
 ];
-static A339: [SchemaArg; 5] = [
+static A365: [SchemaArg; 5] = [
     arg("grad_in", Type::Tensor), arg("input_sizes", Type::Ints), arg("dim", Type::Int), arg("size", Type::Int),
     arg("step", Type::Int),
 ];
-static A340: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None)];
-static A341: [SchemaArg; 7] = [
+static A366: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None)];
+static A367: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
@@ -3209,12 +3341,12 @@ static A341: [SchemaArg; 7] = [
     arg("non_blocking", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A342: [SchemaArg; 5] = [
+static A368: [SchemaArg; 5] = [
     arg("self", Type::Tensor).aliased(), arg("dtype", Type::DType),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)), arg("copy", Type::Bool).or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().or(Constant::None),
 ];
-static A343: [SchemaArg; 8] = [
+static A369: [SchemaArg; 8] = [
     arg("self", Type::Tensor).aliased(), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
@@ -3223,73 +3355,73 @@ static A343: [SchemaArg; 8] = [
     arg("copy", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A344: [SchemaArg; 6] = [
+static A370: [SchemaArg; 6] = [
     arg("self", Type::Tensor).aliased(), arg("device", Type::Device), arg("dtype", Type::DType),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)), arg("copy", Type::Bool).or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().or(Constant::None),
 ];
-static A345: [SchemaArg; 5] = [
+static A371: [SchemaArg; 5] = [
     arg("self", Type::Tensor).aliased(), arg("other", Type::Tensor),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)), arg("copy", Type::Bool).or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().or(Constant::None),
 ];
-static A346: [SchemaArg; 3] = [
+static A372: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("src", Type::Tensor),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)),
 ];
-static A347: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("non_blocking", Type::Bool).or(Constant::Bool(false))];
-static A348: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Scalar)];
-static A349: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Scalar)];
-static A350: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Tensor)];
-static A351: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Tensor)];
-static A352: [SchemaArg; 5] = [
+static A373: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("non_blocking", Type::Bool).or(Constant::Bool(false))];
+static A374: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Scalar)];
+static A375: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Scalar)];
+static A376: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Tensor)];
+static A377: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Tensor)];
+static A378: [SchemaArg; 5] = [
     arg("size", Type::Ints), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A353: [SchemaArg; 6] = [
+static A379: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("fill_value", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A354: [SchemaArg; 5] = [
+static A380: [SchemaArg; 5] = [
     arg("s", Type::Scalar), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A355: [SchemaArg; 6] = [
+static A381: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A356: [SchemaArg; 6] = [
+static A382: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("physical_layout", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A357: [SchemaArg; 6] = [
+static A383: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A358: [SchemaArg; 6] = [
+static A384: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A359: [SchemaArg; 7] = [
+static A385: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("fill_value", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
@@ -3297,55 +3429,55 @@ static A359: [SchemaArg; 7] = [
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A360: [SchemaArg; 6] = [
+static A386: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("size", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A361: [SchemaArg; 7] = [
+static A387: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A362: [SchemaArg; 7] = [
+static A388: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("size", Type::Ints), arg("fill_value", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A363: [SchemaArg; 5] = [
+static A389: [SchemaArg; 5] = [
     arg("end", Type::Scalar), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A364: [SchemaArg; 6] = [
+static A390: [SchemaArg; 6] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A365: [SchemaArg; 7] = [
+static A391: [SchemaArg; 7] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar), arg("step", Type::Scalar).or(Constant::Int(1)),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A366: [SchemaArg; 7] = [
+static A392: [SchemaArg; 7] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar), arg("steps", Type::Int),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A367: [SchemaArg; 8] = [
+static A393: [SchemaArg; 8] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar), arg("steps", Type::Int),
     arg("base", Type::Float).or(Constant::Float(10.0)),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
@@ -3353,169 +3485,169 @@ static A367: [SchemaArg; 8] = [
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A368: [SchemaArg; 5] = [
+static A394: [SchemaArg; 5] = [
     arg("n", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A369: [SchemaArg; 6] = [
+static A395: [SchemaArg; 6] = [
     arg("n", Type::Int), arg("m", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A370: [SchemaArg; 5] = [
+static A396: [SchemaArg; 5] = [
     arg("window_length", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A371: [SchemaArg; 6] = [
+static A397: [SchemaArg; 6] = [
     arg("window_length", Type::Int), arg("periodic", Type::Bool),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A372: [SchemaArg; 7] = [
+static A398: [SchemaArg; 7] = [
     arg("row", Type::Int), arg("col", Type::Int), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A373: [SchemaArg; 6] = [
+static A399: [SchemaArg; 6] = [
     arg("a", Type::Tensor), arg("size", Type::Ints).optional().or(Constant::None),
     arg("stride", Type::Ints).optional().or(Constant::None),
     arg("dtype", Type::DType).optional().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
 ];
-static A374: [SchemaArg; 2] = [arg("self", Type::Scalar), arg("assert_msg", Type::Str)];
-static A375: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("assert_msg", Type::Str)];
-static A376: [SchemaArg; 3] = [
+static A400: [SchemaArg; 2] = [arg("self", Type::Scalar), arg("assert_msg", Type::Str)];
+static A401: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("assert_msg", Type::Str)];
+static A402: [SchemaArg; 3] = [
     arg("size", Type::Scalar), arg("min", Type::Int).optional().keyword().or(Constant::None),
     arg("max", Type::Int).optional().keyword().or(Constant::None),
 ];
-static A377: [SchemaArg; 4] = [
+static A403: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("sparse_grad", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A378: [SchemaArg; 4] = [
+static A404: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("indices", Type::OptTensors),
     arg("fill", Type::Scalar),
 ];
-static A379: [SchemaArg; 4] = [
+static A405: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("indices", Type::OptTensors),
     arg("values", Type::Tensor),
 ];
-static A380: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor)];
-static A381: [SchemaArg; 4] = [
+static A406: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor)];
+static A407: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("src", Type::Tensor),
 ];
-static A382: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Scalar)];
-static A383: [SchemaArg; 4] = [
+static A408: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Scalar)];
+static A409: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("value", Type::Scalar),
 ];
-static A384: [SchemaArg; 5] = [
+static A410: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor),
     arg("reduce", Type::Str).keyword(),
 ];
-static A385: [SchemaArg; 5] = [
+static A411: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Scalar),
     arg("reduce", Type::Str).keyword(),
 ];
-static A386: [SchemaArg; 6] = [
+static A412: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor),
     arg("reduce", Type::Str), arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
 ];
-static A387: [SchemaArg; 6] = [
+static A413: [SchemaArg; 6] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("src", Type::Tensor), arg("reduce", Type::Str),
     arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
 ];
-static A388: [SchemaArg; 6] = [
+static A414: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("reduce", Type::Str), arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
 ];
-static A389: [SchemaArg; 6] = [
+static A415: [SchemaArg; 6] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("source", Type::Tensor), arg("reduce", Type::Str),
     arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
 ];
-static A390: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("indices", Type::OptTensors)];
-static A391: [SchemaArg; 4] = [
+static A416: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("indices", Type::OptTensors)];
+static A417: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("indices", Type::OptTensors), arg("values", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A392: [SchemaArg; 4] = [
+static A418: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("indices", Type::OptTensors), arg("values", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A393: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor)];
-static A394: [SchemaArg; 4] = [arg("grad", Type::Tensor), arg("self_sizes", Type::Ints), arg("dim", Type::Int), arg("index", Type::Tensor)];
-static A395: [SchemaArg; 5] = [
+static A419: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor)];
+static A420: [SchemaArg; 4] = [arg("grad", Type::Tensor), arg("self_sizes", Type::Ints), arg("dim", Type::Int), arg("index", Type::Tensor)];
+static A421: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A396: [SchemaArg; 5] = [
+static A422: [SchemaArg; 5] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("source", Type::Tensor), arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A397: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor)];
-static A398: [SchemaArg; 4] = [
+static A423: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor)];
+static A424: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("source", Type::Tensor),
 ];
-static A399: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Tensor)];
-static A400: [SchemaArg; 4] = [
+static A425: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Tensor)];
+static A426: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("value", Type::Tensor),
 ];
-static A401: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
-static A402: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
-static A403: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
-static A404: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
-static A405: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("mask", Type::Tensor)];
-static A406: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
-static A407: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
-static A408: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("index", Type::Tensor)];
-static A409: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None)];
-static A410: [SchemaArg; 4] = [
+static A427: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
+static A428: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
+static A429: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
+static A430: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
+static A431: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("mask", Type::Tensor)];
+static A432: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
+static A433: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
+static A434: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("index", Type::Tensor)];
+static A435: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None)];
+static A436: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A411: [SchemaArg; 4] = [
+static A437: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A412: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("num_classes", Type::Int).or(Constant::Int(-1))];
-static A413: [SchemaArg; 5] = [
+static A438: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("num_classes", Type::Int).or(Constant::Int(-1))];
+static A439: [SchemaArg; 5] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("padding_idx", Type::Int).or(Constant::Int(-1)),
     arg("scale_grad_by_freq", Type::Bool).or(Constant::Bool(false)),
     arg("sparse", Type::Bool).or(Constant::Bool(false)),
 ];
-static A414: [SchemaArg; 5] = [
+static A440: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("indices", Type::Tensor), arg("num_weights", Type::Int),
     arg("padding_idx", Type::Int), arg("scale_grad_by_freq", Type::Bool),
 ];
-static A415: [SchemaArg; 8] = [
+static A441: [SchemaArg; 8] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
     arg("scale_grad_by_freq", Type::Bool).or(Constant::Bool(false)), arg("mode", Type::Int).or(Constant::Int(0)),
     arg("sparse", Type::Bool).or(Constant::Bool(false)),
     arg("per_sample_weights", Type::Tensor).optional().or(Constant::None),
     arg("include_last_offset", Type::Bool).or(Constant::Bool(false)),
 ];
-static A416: [SchemaArg; 9] = [
+static A442: [SchemaArg; 9] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
     arg("scale_grad_by_freq", Type::Bool), arg("mode", Type::Int), arg("sparse", Type::Bool),
     arg("per_sample_weights", Type::Tensor).optional(), arg("include_last_offset", Type::Bool),
     arg("padding_idx", Type::Int).optional(),
 ];
-static A417: [SchemaArg; 9] = [
+static A443: [SchemaArg; 9] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
     arg("scale_grad_by_freq", Type::Bool).or(Constant::Bool(false)), arg("mode", Type::Int).or(Constant::Int(0)),
     arg("sparse", Type::Bool).or(Constant::Bool(false)),
@@ -3523,141 +3655,141 @@ static A417: [SchemaArg; 9] = [
     arg("include_last_offset", Type::Bool).or(Constant::Bool(false)),
     arg("padding_idx", Type::Int).or(Constant::Int(-1)),
 ];
-static A418: [SchemaArg; 4] = [
+static A444: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("indices", Type::Tensor), arg("max_norm", Type::Float),
     arg("norm_type", Type::Float),
 ];
-static A419: [SchemaArg; 3] = [
+static A445: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("fill_value", Type::Scalar),
     arg("wrap", Type::Bool).or(Constant::Bool(false)),
 ];
-static A420: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("dim", Type::Int).or(Constant::Int(0))];
-static A421: [SchemaArg; 3] = [
+static A446: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("dim", Type::Int).or(Constant::Int(0))];
+static A447: [SchemaArg; 3] = [
     arg("tensors", Type::Tensors), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("out", Type::Tensor).keyword().written(),
 ];
-static A422: [SchemaArg; 3] = [
+static A448: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("r", Type::Int).or(Constant::Int(2)),
     arg("with_replacement", Type::Bool).or(Constant::Bool(false)),
 ];
-static A423: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("repeats", Type::Ints)];
-static A424: [SchemaArg; 4] = [
+static A449: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("repeats", Type::Ints)];
+static A450: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("repeats", Type::Int), arg("dim", Type::Int).optional().or(Constant::None),
     arg("output_size", Type::Int).optional().keyword().or(Constant::None),
 ];
-static A425: [SchemaArg; 4] = [
+static A451: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("repeats", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None),
     arg("output_size", Type::Int).optional().keyword().or(Constant::None),
 ];
-static A426: [SchemaArg; 3] = [
+static A452: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("k", Type::Int).or(Constant::Int(1)),
     arg("dims", Type::Ints).or(Constant::Ints(&[0, 1])),
 ];
-static A427: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("shifts", Type::Ints), arg("dims", Type::Ints).or(Constant::Ints(&[]))];
-static A428: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("diagonal", Type::Int).or(Constant::Int(0))];
-static A429: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("pad", Type::Ints), arg("value", Type::Scalar).or(Constant::Int(0))];
-static A430: [SchemaArg; 4] = [
+static A453: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("shifts", Type::Ints), arg("dims", Type::Ints).or(Constant::Ints(&[]))];
+static A454: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("diagonal", Type::Int).or(Constant::Int(0))];
+static A455: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("pad", Type::Ints), arg("value", Type::Scalar).or(Constant::Int(0))];
+static A456: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("pad", Type::Ints), arg("mode", Type::Str).or(Constant::Str("constant")),
     arg("value", Type::Float).optional().or(Constant::None),
 ];
-static A431: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("padding", Type::Ints)];
-static A432: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("padding", Type::Ints)];
-static A433: [SchemaArg; 3] = [
+static A457: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("padding", Type::Ints)];
+static A458: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("padding", Type::Ints)];
+static A459: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("descending", Type::Bool).or(Constant::Bool(false)),
 ];
-static A434: [SchemaArg; 5] = [
+static A460: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("descending", Type::Bool).or(Constant::Bool(false)), arg("values", Type::Tensor).keyword().written(),
     arg("indices", Type::Tensor).keyword().written(),
 ];
-static A435: [SchemaArg; 4] = [
+static A461: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("stable", Type::Bool).optional().keyword(),
     arg("dim", Type::Int).keyword().or(Constant::Int(-1)),
     arg("descending", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A436: [SchemaArg; 4] = [
+static A462: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("stable", Type::Bool).keyword(),
     arg("dim", Type::Int).keyword().or(Constant::Int(-1)),
     arg("descending", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A437: [SchemaArg; 5] = [
+static A463: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("k", Type::Int), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("largest", Type::Bool).or(Constant::Bool(true)), arg("sorted", Type::Bool).or(Constant::Bool(true)),
 ];
-static A438: [SchemaArg; 7] = [
+static A464: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("k", Type::Int), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("largest", Type::Bool).or(Constant::Bool(true)), arg("sorted", Type::Bool).or(Constant::Bool(true)),
     arg("values", Type::Tensor).keyword().written(), arg("indices", Type::Tensor).keyword().written(),
 ];
-static A439: [SchemaArg; 4] = [
+static A465: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("k", Type::Int), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("keepdim", Type::Bool).or(Constant::Bool(false)),
 ];
-static A440: [SchemaArg; 3] = [
+static A466: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("keepdim", Type::Bool).or(Constant::Bool(false)),
 ];
-static A441: [SchemaArg; 6] = [
+static A467: [SchemaArg; 6] = [
     arg("sorted_sequence", Type::Tensor), arg("self", Type::Tensor),
     arg("out_int32", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("right", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("side", Type::Str).optional().keyword().or(Constant::None),
     arg("sorter", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A442: [SchemaArg; 6] = [
+static A468: [SchemaArg; 6] = [
     arg("sorted_sequence", Type::Tensor), arg("self", Type::Scalar),
     arg("out_int32", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("right", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("side", Type::Str).optional().keyword().or(Constant::None),
     arg("sorter", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A443: [SchemaArg; 4] = [
+static A469: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("boundaries", Type::Tensor),
     arg("out_int32", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("right", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A444: [SchemaArg; 4] = [
+static A470: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("sorted", Type::Bool).or(Constant::Bool(true)),
     arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
     arg("return_counts", Type::Bool).or(Constant::Bool(false)),
 ];
-static A445: [SchemaArg; 4] = [
+static A471: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
     arg("return_counts", Type::Bool).or(Constant::Bool(false)),
     arg("dim", Type::Int).optional().or(Constant::None),
 ];
-static A446: [SchemaArg; 5] = [
+static A472: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("sorted", Type::Bool).or(Constant::Bool(true)),
     arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
     arg("return_counts", Type::Bool).or(Constant::Bool(false)),
 ];
-static A447: [SchemaArg; 4] = [
+static A473: [SchemaArg; 4] = [
     arg("elements", Type::Tensor), arg("test_elements", Type::Tensor),
     arg("assume_unique", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("invert", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A448: [SchemaArg; 6] = [
+static A474: [SchemaArg; 6] = [
     arg("high", Type::Int), arg("size", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A449: [SchemaArg; 7] = [
+static A475: [SchemaArg; 7] = [
     arg("low", Type::Int), arg("high", Type::Int), arg("size", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A450: [SchemaArg; 5] = [
+static A476: [SchemaArg; 5] = [
     arg("n", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A451: [SchemaArg; 7] = [
+static A477: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("high", Type::Int),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
@@ -3665,7 +3797,7 @@ static A451: [SchemaArg; 7] = [
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A452: [SchemaArg; 8] = [
+static A478: [SchemaArg; 8] = [
     arg("self", Type::Tensor), arg("low", Type::Int), arg("high", Type::Int),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
@@ -3673,7 +3805,7 @@ static A452: [SchemaArg; 8] = [
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A453: [SchemaArg; 8] = [
+static A479: [SchemaArg; 8] = [
     arg("mean", Type::Float), arg("std", Type::Float), arg("size", Type::Ints),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
@@ -3681,130 +3813,130 @@ static A453: [SchemaArg; 8] = [
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A454: [SchemaArg; 3] = [
+static A480: [SchemaArg; 3] = [
     arg("mean", Type::Tensor), arg("std", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A455: [SchemaArg; 3] = [
+static A481: [SchemaArg; 3] = [
     arg("mean", Type::Float), arg("std", Type::Tensor),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A456: [SchemaArg; 3] = [
+static A482: [SchemaArg; 3] = [
     arg("mean", Type::Tensor), arg("std", Type::Tensor),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A457: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
-static A458: [SchemaArg; 3] = [
+static A483: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
+static A484: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("p", Type::Float),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A459: [SchemaArg; 4] = [
+static A485: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("num_samples", Type::Int),
     arg("replacement", Type::Bool).or(Constant::Bool(false)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A460: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool)];
-static A461: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("p", Type::Float), arg("train", Type::Bool)];
-static A462: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool).optional()];
-static A463: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("mask", Type::Tensor), arg("scale", Type::Float)];
-static A464: [SchemaArg; 4] = [
+static A486: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool)];
+static A487: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("p", Type::Float), arg("train", Type::Bool)];
+static A488: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool).optional()];
+static A489: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("mask", Type::Tensor), arg("scale", Type::Float)];
+static A490: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("from", Type::Float).or(Constant::Int(0)),
     arg("to", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A465: [SchemaArg; 4] = [
+static A491: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("mean", Type::Float).or(Constant::Int(0)),
     arg("std", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A466: [SchemaArg; 4] = [
+static A492: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("mean", Type::Float).or(Constant::Int(1)),
     arg("std", Type::Float).or(Constant::Int(2)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A467: [SchemaArg; 3] = [
+static A493: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("lambd", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A468: [SchemaArg; 4] = [
+static A494: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("median", Type::Float).or(Constant::Int(0)),
     arg("sigma", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A469: [SchemaArg; 3] = [
+static A495: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("p", Type::Float),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A470: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
-static A471: [SchemaArg; 3] = [
+static A496: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
+static A497: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("to", Type::Int),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A472: [SchemaArg; 4] = [
+static A498: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("from", Type::Int), arg("to", Type::Int).optional(),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A473: [SchemaArg; 3] = [
+static A499: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("p", Type::Float).or(Constant::Float(0.5)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A474: [SchemaArg; 3] = [
+static A500: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("p", Type::Tensor),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A475: [SchemaArg; 3] = [
+static A501: [SchemaArg; 3] = [
     arg("self", Type::Tensors), arg("other", Type::Tensors),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A476: [SchemaArg; 3] = [
+static A502: [SchemaArg; 3] = [
     arg("self", Type::Tensors).written(), arg("other", Type::Tensors),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A477: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalar", Type::Scalar)];
-static A478: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalar", Type::Scalar)];
-static A479: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalars", Type::Scalars)];
-static A480: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalars", Type::Scalars)];
-static A481: [SchemaArg; 3] = [
+static A503: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalar", Type::Scalar)];
+static A504: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalar", Type::Scalar)];
+static A505: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalars", Type::Scalars)];
+static A506: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalars", Type::Scalars)];
+static A507: [SchemaArg; 3] = [
     arg("self", Type::Tensors), arg("other", Type::Tensor),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A482: [SchemaArg; 3] = [
+static A508: [SchemaArg; 3] = [
     arg("self", Type::Tensors).written(), arg("other", Type::Tensor),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A483: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensors)];
-static A484: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensors)];
-static A485: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensor)];
-static A486: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensor)];
-static A487: [SchemaArg; 4] = [
+static A509: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensors)];
+static A510: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensors)];
+static A511: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensor)];
+static A512: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensor)];
+static A513: [SchemaArg; 4] = [
     arg("self", Type::Tensors), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
     arg("value", Type::Scalar).or(Constant::Int(1)),
 ];
-static A488: [SchemaArg; 4] = [
+static A514: [SchemaArg; 4] = [
     arg("self", Type::Tensors).written(), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
     arg("value", Type::Scalar).or(Constant::Int(1)),
 ];
-static A489: [SchemaArg; 4] = [
+static A515: [SchemaArg; 4] = [
     arg("self", Type::Tensors), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
     arg("scalars", Type::Scalars),
 ];
-static A490: [SchemaArg; 4] = [
+static A516: [SchemaArg; 4] = [
     arg("self", Type::Tensors).written(), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
     arg("scalars", Type::Scalars),
 ];
-static A491: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
-static A492: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
-static A493: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
-static A494: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
-static A495: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
-static A496: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
-static A497: [SchemaArg; 1] = [arg("self", Type::Tensors)];
-static A498: [SchemaArg; 1] = [arg("self", Type::Tensors).written()];
-static A499: [SchemaArg; 3] = [
+static A517: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
+static A518: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
+static A519: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
+static A520: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
+static A521: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
+static A522: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
+static A523: [SchemaArg; 1] = [arg("self", Type::Tensors)];
+static A524: [SchemaArg; 1] = [arg("self", Type::Tensors).written()];
+static A525: [SchemaArg; 3] = [
     arg("self", Type::Tensors).written(), arg("src", Type::Tensors),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)),
 ];
-static A500: [SchemaArg; 15] = [
+static A526: [SchemaArg; 15] = [
     arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
     arg("exp_avgs", Type::Tensors).written(), arg("exp_avg_sqs", Type::Tensors).written(),
     arg("max_exp_avg_sqs", Type::Tensors).written(), arg("state_steps", Type::Tensors),
@@ -3814,7 +3946,7 @@ static A500: [SchemaArg; 15] = [
     arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
     arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A501: [SchemaArg; 12] = [
+static A527: [SchemaArg; 12] = [
     arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
     arg("momentum_buffer_list", Type::Tensors).written(), arg("weight_decay", Type::Float).keyword(),
     arg("momentum", Type::Float).keyword(), arg("lr", Type::Float).keyword(),
@@ -3823,7 +3955,7 @@ static A501: [SchemaArg; 12] = [
     arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
     arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A502: [SchemaArg; 11] = [
+static A528: [SchemaArg; 11] = [
     arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
     arg("state_sums", Type::Tensors).written(), arg("state_steps", Type::Tensors).written(),
     arg("lr", Type::Float).keyword(), arg("lr_decay", Type::Float).keyword(),
@@ -3832,7 +3964,7 @@ static A502: [SchemaArg; 11] = [
     arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
 ];
 
-pub(crate) static TABLE: [OpInfo; 1065] = [
+pub(crate) static TABLE: [OpInfo; 1099] = [
     OpInfo { name: "aten::add.Tensor",
         schema: Schema { text: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", args: &A0, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::ADD__TENSOR), out: Some(Op::ADD_OUT), tags: Tags::CORE.and(Tags::POINTWISE),
@@ -7497,231 +7629,426 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::matrix_power, composite::linalg::matrix_power), &[]),
         ..PLAIN },
+    OpInfo { name: "aten::linalg_lu_factor_ex",
+        schema: Schema { text: "aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)", args: &A238, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgLuFactorExBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S190(functions::linalg_lu_factor_ex, below::linalg_lu_factor_ex), &[(1, Given::Bool(true)), (2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_lu_factor",
+        schema: Schema { text: "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", args: &A239, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S83(functions::linalg_lu_factor, composite::matrices::lu_factor), &[(1, Given::Bool(true))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_lu_with_info",
+        schema: Schema { text: "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)", args: &A240, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S176(functions::_lu_with_info, composite::matrices::lu_with_info), &[(1, Given::Bool(true)), (2, Given::Bool(true))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_lu",
+        schema: Schema { text: "aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", args: &A239, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgLuBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S191(functions::linalg_lu, below::linalg_lu), &[(1, Given::Bool(true))]),
+        ..PLAIN },
+    OpInfo { name: "aten::lu_unpack",
+        schema: Schema { text: "aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)", args: &A241, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LuUnpackBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S192(functions::lu_unpack, below::lu_unpack), &[(2, Given::Bool(true)), (3, Given::Bool(true))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_lu_solve",
+        schema: Schema { text: "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor", args: &A242, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgLuSolveBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S193(functions::linalg_lu_solve, below::linalg_lu_solve), &[(3, Given::Bool(true)), (4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::lu_solve",
+        schema: Schema { text: "aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", args: &A243, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S194(functions::lu_solve, composite::matrices::lu_solve), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_ldl_factor_ex",
+        schema: Schema { text: "aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)", args: &A244, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgLdlFactorExBackward0"), vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S190(functions::linalg_ldl_factor_ex, below::linalg_ldl_factor_ex), &[(1, Given::Bool(false)), (2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_ldl_factor",
+        schema: Schema { text: "aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", args: &A245, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S83(functions::linalg_ldl_factor, composite::matrices::ldl_factor), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_ldl_solve",
+        schema: Schema { text: "aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", args: &A246, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgLdlSolveBackward0"), vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S195(functions::linalg_ldl_solve, below::linalg_ldl_solve), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_eig",
+        schema: Schema { text: "aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgEigBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S53(functions::linalg_eig, below::linalg_eig), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_linalg_eigvals",
+        schema: Schema { text: "aten::_linalg_eigvals(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgEigvalsBackward0"), vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S22(functions::_linalg_eigvals, below::_linalg_eigvals), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_eigvals",
+        schema: Schema { text: "aten::linalg_eigvals(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S16(functions::linalg_eigvals, composite::matrices::eigvals), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_matrix_exp",
+        schema: Schema { text: "aten::linalg_matrix_exp(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgMatrixExpBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S22(functions::linalg_matrix_exp, below::linalg_matrix_exp), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::matrix_exp",
+        schema: Schema { text: "aten::matrix_exp(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S16(functions::matrix_exp, composite::matrices::matrix_exp), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::geqrf",
+        schema: Schema { text: "aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("GeqrfBackward0"), vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S53(functions::geqrf, below::geqrf), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_householder_product",
+        schema: Schema { text: "aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor", args: &A247, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgHouseholderProductBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S5(functions::linalg_householder_product, below::linalg_householder_product), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::orgqr",
+        schema: Schema { text: "aten::orgqr(Tensor self, Tensor input2) -> Tensor", args: &A248, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S14(functions::orgqr, composite::matrices::orgqr), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::ormqr",
+        schema: Schema { text: "aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", args: &A249, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("OrmqrBackward0"), forward: true, autocast: Autocast::Full, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S193(functions::ormqr, below::ormqr), &[(3, Given::Bool(true)), (4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_lstsq",
+        schema: Schema { text: "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", args: &A250, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgLstsqBackward0"), forward: true, autocast: Autocast::Full,
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S196(functions::linalg_lstsq, below::linalg_lstsq), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_pinv.atol_rtol_tensor",
+        schema: Schema { text: "aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", args: &A251, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgPinvBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S197(functions::linalg_pinv_atol_rtol_tensor, below::linalg_pinv_atol_rtol_tensor), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_pinv.atol_rtol_float",
+        schema: Schema { text: "aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", args: &A252, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S198(functions::linalg_pinv_atol_rtol_float, composite::matrices::pinv_float), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_pinv",
+        schema: Schema { text: "aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", args: &A253, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S199(functions::linalg_pinv, composite::matrices::pinv_rcond), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_pinv.rcond_tensor",
+        schema: Schema { text: "aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", args: &A254, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S170(functions::linalg_pinv_rcond_tensor, composite::matrices::pinv_rcond_tensor), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::pinverse",
+        schema: Schema { text: "aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor", args: &A255, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S97(functions::pinverse, composite::matrices::pinverse), &[(1, Given::Float(1.0000000000000001e-15))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_matrix_rank.atol_rtol_tensor",
+        schema: Schema { text: "aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", args: &A256, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S200(functions::linalg_matrix_rank_atol_rtol_tensor, composite::matrices::matrix_rank_tensors), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_matrix_rank.atol_rtol_float",
+        schema: Schema { text: "aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", args: &A252, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S198(functions::linalg_matrix_rank_atol_rtol_float, composite::matrices::matrix_rank_floats), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_matrix_rank",
+        schema: Schema { text: "aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", args: &A257, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S199(functions::linalg_matrix_rank, composite::matrices::matrix_rank), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_matrix_rank.tol_tensor",
+        schema: Schema { text: "aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", args: &A258, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S170(functions::linalg_matrix_rank_tol_tensor, composite::matrices::matrix_rank_tensor), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_cond",
+        schema: Schema { text: "aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S201(functions::linalg_cond, composite::matrices::cond), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_cond.p_str",
+        schema: Schema { text: "aten::linalg_cond.p_str(Tensor self, str p) -> Tensor", args: &A260, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S181(functions::linalg_cond_p_str, composite::matrices::cond_str), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_tensorinv",
+        schema: Schema { text: "aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor", args: &A261, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S38(functions::linalg_tensorinv, composite::matrices::tensorinv), &[(1, Given::Int(2))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_tensorsolve",
+        schema: Schema { text: "aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", args: &A262, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S202(functions::linalg_tensorsolve, composite::matrices::tensorsolve), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_vander",
+        schema: Schema { text: "aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S203(functions::linalg_vander, composite::matrices::vander), &[]),
+        ..PLAIN },
     OpInfo { name: "aten::scaled_dot_product_attention",
-        schema: Schema { text: "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor", args: &A238, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor", args: &A264, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
         autocast: Autocast::Lower, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S190(functions::scaled_dot_product_attention, composite::scaled_dot_product_attention), &[(4, Given::Float(0.)), (5, Given::Bool(false)), (7, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S204(functions::scaled_dot_product_attention, composite::scaled_dot_product_attention), &[(4, Given::Float(0.)), (5, Given::Bool(false)), (7, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_attention",
-        schema: Schema { text: "aten::_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> Tensor", args: &A239, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> Tensor", args: &A265, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ScaledDotProductFlashAttentionForCpuBackward0"), vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S191(functions::_attention, below::_attention), &[]),
+        run: Run::Typed(boxed::Typed::S205(functions::_attention, below::_attention), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_attention_backward",
-        schema: Schema { text: "aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)", args: &A240, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)", args: &A266, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AttentionBackwardBackward0"), vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S192(functions::_attention_backward, below::_attention_backward), &[]),
+        run: Run::Typed(boxed::Typed::S206(functions::_attention_backward, below::_attention_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::convolution",
-        schema: Schema { text: "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", args: &A241, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", args: &A267, returns: &[Type::Tensor], returns_written: false },
         out: Some(Op::CONVOLUTION_OUT), tags: Tags::CORE, derivative: Derivative::Formula("ConvolutionBackward0"),
         forward: true, vmap: Rule::Own(rules::conv::convolution), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S193(functions::convolution, below::convolution), &[]),
+        run: Run::Typed(boxed::Typed::S207(functions::convolution, below::convolution), &[]),
         ..PLAIN },
     OpInfo { name: "aten::convolution.out",
-        schema: Schema { text: "aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)", args: &A242, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)", args: &A268, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::CONVOLUTION), tags: Tags::CORE, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S194(functions::convolution_out, below::convolution_out), &[]),
+        run: Run::Typed(boxed::Typed::S208(functions::convolution_out, below::convolution_out), &[]),
         ..PLAIN },
     OpInfo { name: "aten::convolution_backward",
-        schema: Schema { text: "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", args: &A243, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", args: &A269, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ConvolutionBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::conv::backward), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S195(functions::convolution_backward, below::convolution_backward), &[]),
+        run: Run::Typed(boxed::Typed::S209(functions::convolution_backward, below::convolution_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_convolution",
-        schema: Schema { text: "aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor", args: &A244, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S196(functions::_convolution, composite::_convolution), &[]),
+        run: Run::Typed(boxed::Typed::S210(functions::_convolution, composite::_convolution), &[]),
         ..PLAIN },
     OpInfo { name: "aten::conv1d",
-        schema: Schema { text: "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A245, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S197(functions::conv1d, composite::conv1d), &[(3, Given::Ints(&[1])), (4, Given::Ints(&[0])), (5, Given::Ints(&[1])), (6, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S211(functions::conv1d, composite::conv1d), &[(3, Given::Ints(&[1])), (4, Given::Ints(&[0])), (5, Given::Ints(&[1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv1d.padding",
-        schema: Schema { text: "aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A246, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A272, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S198(functions::conv1d_padding, composite::conv1d_padding), &[(3, Given::Ints(&[1])), (4, Given::Str("valid")), (5, Given::Ints(&[1])), (6, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S212(functions::conv1d_padding, composite::conv1d_padding), &[(3, Given::Ints(&[1])), (4, Given::Str("valid")), (5, Given::Ints(&[1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv_transpose1d",
-        schema: Schema { text: "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor", args: &A247, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S199(functions::conv_transpose1d, composite::conv_transpose1d), &[(3, Given::Ints(&[1])), (4, Given::Ints(&[0])), (5, Given::Ints(&[0])), (6, Given::Int(1)), (7, Given::Ints(&[1]))]),
+        run: Run::Typed(boxed::Typed::S213(functions::conv_transpose1d, composite::conv_transpose1d), &[(3, Given::Ints(&[1])), (4, Given::Ints(&[0])), (5, Given::Ints(&[0])), (6, Given::Int(1)), (7, Given::Ints(&[1]))]),
         ..PLAIN },
     OpInfo { name: "aten::conv2d",
-        schema: Schema { text: "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A245, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S197(functions::conv2d, composite::conv2d), &[(3, Given::Ints(&[1, 1])), (4, Given::Ints(&[0, 0])), (5, Given::Ints(&[1, 1])), (6, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S211(functions::conv2d, composite::conv2d), &[(3, Given::Ints(&[1, 1])), (4, Given::Ints(&[0, 0])), (5, Given::Ints(&[1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv2d.padding",
-        schema: Schema { text: "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A246, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A272, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S198(functions::conv2d_padding, composite::conv2d_padding), &[(3, Given::Ints(&[1, 1])), (4, Given::Str("valid")), (5, Given::Ints(&[1, 1])), (6, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S212(functions::conv2d_padding, composite::conv2d_padding), &[(3, Given::Ints(&[1, 1])), (4, Given::Str("valid")), (5, Given::Ints(&[1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv_transpose2d.input",
-        schema: Schema { text: "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor", args: &A247, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S199(functions::conv_transpose2d, composite::conv_transpose2d), &[(3, Given::Ints(&[1, 1])), (4, Given::Ints(&[0, 0])), (5, Given::Ints(&[0, 0])), (6, Given::Int(1)), (7, Given::Ints(&[1, 1]))]),
+        run: Run::Typed(boxed::Typed::S213(functions::conv_transpose2d, composite::conv_transpose2d), &[(3, Given::Ints(&[1, 1])), (4, Given::Ints(&[0, 0])), (5, Given::Ints(&[0, 0])), (6, Given::Int(1)), (7, Given::Ints(&[1, 1]))]),
         ..PLAIN },
     OpInfo { name: "aten::conv3d",
-        schema: Schema { text: "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A245, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S197(functions::conv3d, composite::conv3d), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Ints(&[0, 0, 0])), (5, Given::Ints(&[1, 1, 1])), (6, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S211(functions::conv3d, composite::conv3d), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Ints(&[0, 0, 0])), (5, Given::Ints(&[1, 1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv3d.padding",
-        schema: Schema { text: "aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A246, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A272, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S198(functions::conv3d_padding, composite::conv3d_padding), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Str("valid")), (5, Given::Ints(&[1, 1, 1])), (6, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S212(functions::conv3d_padding, composite::conv3d_padding), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Str("valid")), (5, Given::Ints(&[1, 1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv_transpose3d.input",
-        schema: Schema { text: "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor", args: &A247, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S199(functions::conv_transpose3d, composite::conv_transpose3d), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Ints(&[0, 0, 0])), (5, Given::Ints(&[0, 0, 0])), (6, Given::Int(1)), (7, Given::Ints(&[1, 1, 1]))]),
+        run: Run::Typed(boxed::Typed::S213(functions::conv_transpose3d, composite::conv_transpose3d), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Ints(&[0, 0, 0])), (5, Given::Ints(&[0, 0, 0])), (6, Given::Int(1)), (7, Given::Ints(&[1, 1, 1]))]),
         ..PLAIN },
     OpInfo { name: "aten::im2col",
-        schema: Schema { text: "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A248, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A274, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("Im2ColBackward0"), forward: true, vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S200(functions::im2col, below::im2col), &[]),
+        run: Run::Typed(boxed::Typed::S214(functions::im2col, below::im2col), &[]),
         ..PLAIN },
     OpInfo { name: "aten::col2im",
-        schema: Schema { text: "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A249, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("Col2ImBackward0"), forward: true,
-        vmap: Rule::Merge(3, None), run: Run::Typed(boxed::Typed::S201(functions::col2im, below::col2im), &[]),
+        vmap: Rule::Merge(3, None), run: Run::Typed(boxed::Typed::S215(functions::col2im, below::col2im), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool1d",
-        schema: Schema { text: "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor", args: &A250, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor", args: &A276, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S202(functions::max_pool1d, composite::max_pool1d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Ints(&[1])), (5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S216(functions::max_pool1d, composite::max_pool1d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Ints(&[1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool1d_with_indices",
-        schema: Schema { text: "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)", args: &A250, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)", args: &A276, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S203(functions::max_pool1d_with_indices, composite::max_pool1d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Ints(&[1])), (5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S217(functions::max_pool1d_with_indices, composite::max_pool1d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Ints(&[1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool2d",
-        schema: Schema { text: "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor", args: &A251, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S202(functions::max_pool2d, composite::max_pool2d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Ints(&[1, 1])), (5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S216(functions::max_pool2d, composite::max_pool2d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Ints(&[1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool2d_with_indices",
-        schema: Schema { text: "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A251, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A277, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("MaxPool2DWithIndicesBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S204(functions::max_pool2d_with_indices, below::max_pool2d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Ints(&[1, 1])), (5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S218(functions::max_pool2d_with_indices, below::max_pool2d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Ints(&[1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool2d_with_indices_backward",
-        schema: Schema { text: "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A252, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A278, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("MaxPool2DWithIndicesBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S205(functions::max_pool2d_with_indices_backward, below::max_pool2d_with_indices_backward), &[]),
+        run: Run::Typed(boxed::Typed::S219(functions::max_pool2d_with_indices_backward, below::max_pool2d_with_indices_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool3d",
-        schema: Schema { text: "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor", args: &A251, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S202(functions::max_pool3d, composite::max_pool3d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Ints(&[1, 1, 1])), (5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S216(functions::max_pool3d, composite::max_pool3d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Ints(&[1, 1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool3d_with_indices",
-        schema: Schema { text: "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A251, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A277, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("MaxPool3DWithIndicesBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S204(functions::max_pool3d_with_indices, below::max_pool3d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Ints(&[1, 1, 1])), (5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S218(functions::max_pool3d_with_indices, below::max_pool3d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Ints(&[1, 1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool3d_with_indices_backward",
-        schema: Schema { text: "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A252, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A278, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("MaxPool3DWithIndicesBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S205(functions::max_pool3d_with_indices_backward, below::max_pool3d_with_indices_backward), &[]),
+        run: Run::Typed(boxed::Typed::S219(functions::max_pool3d_with_indices_backward, below::max_pool3d_with_indices_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_unpool2d",
-        schema: Schema { text: "aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", args: &A253, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", args: &A279, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("MaxUnpool2DBackward0"), forward: true, autocast: Autocast::Full,
         vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S206(functions::max_unpool2d, below::max_unpool2d), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::max_unpool2d, below::max_unpool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_unpool3d",
-        schema: Schema { text: "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", args: &A254, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", args: &A280, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S207(functions::max_unpool3d, composite::max_unpool3d), &[]),
+        run: Run::Typed(boxed::Typed::S221(functions::max_unpool3d, composite::max_unpool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fractional_max_pool2d",
-        schema: Schema { text: "aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A255, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A281, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S208(functions::fractional_max_pool2d, composite::fractional_pool::fractional_max_pool2d), &[]),
+        run: Run::Typed(boxed::Typed::S222(functions::fractional_max_pool2d, composite::fractional_pool::fractional_max_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fractional_max_pool3d",
-        schema: Schema { text: "aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A255, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A281, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S208(functions::fractional_max_pool3d, composite::fractional_pool::fractional_max_pool3d), &[]),
+        run: Run::Typed(boxed::Typed::S222(functions::fractional_max_pool3d, composite::fractional_pool::fractional_max_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool1d",
-        schema: Schema { text: "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor", args: &A256, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor", args: &A282, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S209(functions::avg_pool1d, composite::avg_pool1d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S223(functions::avg_pool1d, composite::avg_pool1d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool2d",
-        schema: Schema { text: "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A257, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A283, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AvgPool2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S210(functions::avg_pool2d, below::avg_pool2d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S224(functions::avg_pool2d, below::avg_pool2d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool2d_backward",
-        schema: Schema { text: "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A258, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A284, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AvgPool2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S211(functions::avg_pool2d_backward, below::avg_pool2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S225(functions::avg_pool2d_backward, below::avg_pool2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool3d",
-        schema: Schema { text: "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A257, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A283, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AvgPool3DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S210(functions::avg_pool3d, below::avg_pool3d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S224(functions::avg_pool3d, below::avg_pool3d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool3d_backward",
-        schema: Schema { text: "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A258, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A284, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AvgPool3DBackwardBackward0"), forward: true, vmap: Rule::Merge(5, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S211(functions::avg_pool3d_backward, below::avg_pool3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S225(functions::avg_pool3d_backward, below::avg_pool3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_avg_pool1d",
-        schema: Schema { text: "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S212(functions::adaptive_avg_pool1d, composite::adaptive_avg_pool1d), &[]),
+        run: Run::Typed(boxed::Typed::S226(functions::adaptive_avg_pool1d, composite::adaptive_avg_pool1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool1d",
-        schema: Schema { text: "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)", args: &A259, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)", args: &A285, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S213(functions::adaptive_max_pool1d, composite::adaptive_max_pool1d), &[]),
+        run: Run::Typed(boxed::Typed::S227(functions::adaptive_max_pool1d, composite::adaptive_max_pool1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_avg_pool2d",
-        schema: Schema { text: "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::adaptive_avg_pool2d, composite::adaptive_avg_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_adaptive_avg_pool2d",
-        schema: Schema { text: "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AdaptiveAvgPool2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S214(functions::_adaptive_avg_pool2d, below::_adaptive_avg_pool2d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::_adaptive_avg_pool2d, below::_adaptive_avg_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_adaptive_avg_pool2d_backward",
         schema: Schema { text: "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", args: &A83, returns: &[Type::Tensor], returns_written: false },
@@ -7730,28 +8057,28 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S5(functions::_adaptive_avg_pool2d_backward, below::_adaptive_avg_pool2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool2d",
-        schema: Schema { text: "aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)", args: &A259, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)", args: &A285, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AdaptiveMaxPool2DBackward0"), forward: true, vmap: Rule::Merge(4, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S215(functions::adaptive_max_pool2d, below::adaptive_max_pool2d), &[]),
+        run: Run::Typed(boxed::Typed::S229(functions::adaptive_max_pool2d, below::adaptive_max_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool2d_backward",
-        schema: Schema { text: "aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A260, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A286, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AdaptiveMaxPool2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S20(functions::adaptive_max_pool2d_backward, below::adaptive_max_pool2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_avg_pool3d",
-        schema: Schema { text: "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::adaptive_avg_pool3d, composite::adaptive_avg_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_adaptive_avg_pool3d",
-        schema: Schema { text: "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AdaptiveAvgPool3DBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S214(functions::_adaptive_avg_pool3d, below::_adaptive_avg_pool3d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::_adaptive_avg_pool3d, below::_adaptive_avg_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_adaptive_avg_pool3d_backward",
         schema: Schema { text: "aten::_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor", args: &A83, returns: &[Type::Tensor], returns_written: false },
@@ -7760,252 +8087,252 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S5(functions::_adaptive_avg_pool3d_backward, below::_adaptive_avg_pool3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool3d",
-        schema: Schema { text: "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)", args: &A259, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)", args: &A285, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AdaptiveMaxPool3DBackward0"), forward: true, autocast: Autocast::Full,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S215(functions::adaptive_max_pool3d, below::adaptive_max_pool3d), &[]),
+        run: Run::Typed(boxed::Typed::S229(functions::adaptive_max_pool3d, below::adaptive_max_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool3d_backward",
-        schema: Schema { text: "aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A260, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A286, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AdaptiveMaxPool3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S20(functions::adaptive_max_pool3d_backward, below::adaptive_max_pool3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest1d",
-        schema: Schema { text: "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A261, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearest1DBackward0"), forward: true, vmap: Rule::Merge(3, None),
-        run: Run::Typed(boxed::Typed::S216(functions::upsample_nearest1d, below::upsample_nearest1d), &[]),
+        run: Run::Typed(boxed::Typed::S230(functions::upsample_nearest1d, below::upsample_nearest1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest1d_backward",
-        schema: Schema { text: "aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A262, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A288, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearest1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S217(functions::upsample_nearest1d_backward, below::upsample_nearest1d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S231(functions::upsample_nearest1d_backward, below::upsample_nearest1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest1d.vec",
-        schema: Schema { text: "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S218(functions::upsample_nearest1d_vec, composite::upsample_nearest1d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S232(functions::upsample_nearest1d_vec, composite::upsample_nearest1d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest2d",
-        schema: Schema { text: "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A264, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A290, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearest2DBackward0"), forward: true, vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S219(functions::upsample_nearest2d, below::upsample_nearest2d), &[]),
+        run: Run::Typed(boxed::Typed::S233(functions::upsample_nearest2d, below::upsample_nearest2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest2d_backward",
-        schema: Schema { text: "aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A265, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearest2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S220(functions::upsample_nearest2d_backward, below::upsample_nearest2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S234(functions::upsample_nearest2d_backward, below::upsample_nearest2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest2d.vec",
-        schema: Schema { text: "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S218(functions::upsample_nearest2d_vec, composite::upsample_nearest2d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S232(functions::upsample_nearest2d_vec, composite::upsample_nearest2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest3d",
-        schema: Schema { text: "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A266, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A292, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearest3DBackward0"), forward: true, vmap: Rule::Merge(5, None),
-        run: Run::Typed(boxed::Typed::S221(functions::upsample_nearest3d, below::upsample_nearest3d), &[]),
+        run: Run::Typed(boxed::Typed::S235(functions::upsample_nearest3d, below::upsample_nearest3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest3d_backward",
-        schema: Schema { text: "aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A267, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearest3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S222(functions::upsample_nearest3d_backward, below::upsample_nearest3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S236(functions::upsample_nearest3d_backward, below::upsample_nearest3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest3d.vec",
-        schema: Schema { text: "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S218(functions::upsample_nearest3d_vec, composite::upsample_nearest3d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S232(functions::upsample_nearest3d_vec, composite::upsample_nearest3d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact1d",
-        schema: Schema { text: "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A261, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearestExact1DBackward0"), forward: true, vmap: Rule::Merge(3, None),
-        run: Run::Typed(boxed::Typed::S216(functions::_upsample_nearest_exact1d, below::_upsample_nearest_exact1d), &[]),
+        run: Run::Typed(boxed::Typed::S230(functions::_upsample_nearest_exact1d, below::_upsample_nearest_exact1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact1d_backward",
-        schema: Schema { text: "aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A262, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A288, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearestExact1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S217(functions::_upsample_nearest_exact1d_backward, below::_upsample_nearest_exact1d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S231(functions::_upsample_nearest_exact1d_backward, below::_upsample_nearest_exact1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact1d.vec",
-        schema: Schema { text: "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S218(functions::_upsample_nearest_exact1d_vec, composite::_upsample_nearest_exact1d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S232(functions::_upsample_nearest_exact1d_vec, composite::_upsample_nearest_exact1d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact2d",
-        schema: Schema { text: "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A264, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A290, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearestExact2DBackward0"), forward: true, vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S219(functions::_upsample_nearest_exact2d, below::_upsample_nearest_exact2d), &[]),
+        run: Run::Typed(boxed::Typed::S233(functions::_upsample_nearest_exact2d, below::_upsample_nearest_exact2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact2d_backward",
-        schema: Schema { text: "aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A265, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearestExact2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S220(functions::_upsample_nearest_exact2d_backward, below::_upsample_nearest_exact2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S234(functions::_upsample_nearest_exact2d_backward, below::_upsample_nearest_exact2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact2d.vec",
-        schema: Schema { text: "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S218(functions::_upsample_nearest_exact2d_vec, composite::_upsample_nearest_exact2d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S232(functions::_upsample_nearest_exact2d_vec, composite::_upsample_nearest_exact2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact3d",
-        schema: Schema { text: "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A266, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A292, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearestExact3DBackward0"), forward: true, vmap: Rule::Merge(5, None),
-        run: Run::Typed(boxed::Typed::S221(functions::_upsample_nearest_exact3d, below::_upsample_nearest_exact3d), &[]),
+        run: Run::Typed(boxed::Typed::S235(functions::_upsample_nearest_exact3d, below::_upsample_nearest_exact3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact3d_backward",
-        schema: Schema { text: "aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A267, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleNearestExact3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S222(functions::_upsample_nearest_exact3d_backward, below::_upsample_nearest_exact3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S236(functions::_upsample_nearest_exact3d_backward, below::_upsample_nearest_exact3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact3d.vec",
-        schema: Schema { text: "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S218(functions::_upsample_nearest_exact3d_vec, composite::_upsample_nearest_exact3d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S232(functions::_upsample_nearest_exact3d_vec, composite::_upsample_nearest_exact3d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_linear1d",
-        schema: Schema { text: "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor", args: &A268, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor", args: &A294, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleLinear1DBackward0"), forward: true, vmap: Rule::Merge(3, None),
-        run: Run::Typed(boxed::Typed::S223(functions::upsample_linear1d, below::upsample_linear1d), &[]),
+        run: Run::Typed(boxed::Typed::S237(functions::upsample_linear1d, below::upsample_linear1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_linear1d_backward",
-        schema: Schema { text: "aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor", args: &A269, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor", args: &A295, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleLinear1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S224(functions::upsample_linear1d_backward, below::upsample_linear1d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S238(functions::upsample_linear1d_backward, below::upsample_linear1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_linear1d.vec",
-        schema: Schema { text: "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S225(functions::upsample_linear1d_vec, composite::upsample_linear1d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S239(functions::upsample_linear1d_vec, composite::upsample_linear1d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bilinear2d",
-        schema: Schema { text: "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleBilinear2DBackward0"), forward: true, vmap: Rule::Merge(4, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S226(functions::upsample_bilinear2d, below::upsample_bilinear2d), &[]),
+        run: Run::Typed(boxed::Typed::S240(functions::upsample_bilinear2d, below::upsample_bilinear2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bilinear2d_backward",
-        schema: Schema { text: "aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A272, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleBilinear2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S227(functions::upsample_bilinear2d_backward, below::upsample_bilinear2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S241(functions::upsample_bilinear2d_backward, below::upsample_bilinear2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bilinear2d.vec",
-        schema: Schema { text: "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S225(functions::upsample_bilinear2d_vec, composite::upsample_bilinear2d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S239(functions::upsample_bilinear2d_vec, composite::upsample_bilinear2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bicubic2d",
-        schema: Schema { text: "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleBicubic2DBackward0"), forward: true, vmap: Rule::Merge(4, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S226(functions::upsample_bicubic2d, below::upsample_bicubic2d), &[]),
+        run: Run::Typed(boxed::Typed::S240(functions::upsample_bicubic2d, below::upsample_bicubic2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bicubic2d_backward",
-        schema: Schema { text: "aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A272, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleBicubic2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S227(functions::upsample_bicubic2d_backward, below::upsample_bicubic2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S241(functions::upsample_bicubic2d_backward, below::upsample_bicubic2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bicubic2d.vec",
-        schema: Schema { text: "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S225(functions::upsample_bicubic2d_vec, composite::upsample_bicubic2d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S239(functions::upsample_bicubic2d_vec, composite::upsample_bicubic2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_trilinear3d",
-        schema: Schema { text: "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A299, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleTrilinear3DBackward0"), forward: true, vmap: Rule::Merge(5, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S228(functions::upsample_trilinear3d, below::upsample_trilinear3d), &[]),
+        run: Run::Typed(boxed::Typed::S242(functions::upsample_trilinear3d, below::upsample_trilinear3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_trilinear3d_backward",
-        schema: Schema { text: "aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A274, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UpsampleTrilinear3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, Some(2)), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S229(functions::upsample_trilinear3d_backward, below::upsample_trilinear3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S243(functions::upsample_trilinear3d_backward, below::upsample_trilinear3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_trilinear3d.vec",
-        schema: Schema { text: "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S225(functions::upsample_trilinear3d_vec, composite::upsample_trilinear3d_vec), &[]),
+        run: Run::Typed(boxed::Typed::S239(functions::upsample_trilinear3d_vec, composite::upsample_trilinear3d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bilinear2d_aa",
-        schema: Schema { text: "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S230(functions::_upsample_bilinear2d_aa, composite::_upsample_bilinear2d_aa), &[]),
+        run: Run::Typed(boxed::Typed::S244(functions::_upsample_bilinear2d_aa, composite::_upsample_bilinear2d_aa), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bilinear2d_aa.vec",
-        schema: Schema { text: "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S225(functions::_upsample_bilinear2d_aa_vec, composite::upsample_bilinear2d_aa_vec), &[]),
+        run: Run::Typed(boxed::Typed::S239(functions::_upsample_bilinear2d_aa_vec, composite::upsample_bilinear2d_aa_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bicubic2d_aa",
-        schema: Schema { text: "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S230(functions::_upsample_bicubic2d_aa, composite::_upsample_bicubic2d_aa), &[]),
+        run: Run::Typed(boxed::Typed::S244(functions::_upsample_bicubic2d_aa, composite::_upsample_bicubic2d_aa), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bicubic2d_aa.vec",
-        schema: Schema { text: "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S225(functions::_upsample_bicubic2d_aa_vec, composite::upsample_bicubic2d_aa_vec), &[]),
+        run: Run::Typed(boxed::Typed::S239(functions::_upsample_bicubic2d_aa_vec, composite::upsample_bicubic2d_aa_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler",
-        schema: Schema { text: "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S231(functions::grid_sampler, composite::grid_sampler), &[]),
+        run: Run::Typed(boxed::Typed::S245(functions::grid_sampler, composite::grid_sampler), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_2d",
-        schema: Schema { text: "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("GridSampler2DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S232(functions::grid_sampler_2d, below::grid_sampler_2d), &[]),
+        run: Run::Typed(boxed::Typed::S246(functions::grid_sampler_2d, below::grid_sampler_2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_2d_backward",
-        schema: Schema { text: "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A276, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A302, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSampler2DBackwardBackward0"), forward: true, vmap: Rule::Merge(4, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S233(functions::grid_sampler_2d_backward, below::grid_sampler_2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S247(functions::grid_sampler_2d_backward, below::grid_sampler_2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_3d",
-        schema: Schema { text: "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSampler3DBackward0"), forward: true, autocast: Autocast::Full,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S232(functions::grid_sampler_3d, below::grid_sampler_3d), &[]),
+        run: Run::Typed(boxed::Typed::S246(functions::grid_sampler_3d, below::grid_sampler_3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_3d_backward",
-        schema: Schema { text: "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A276, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A302, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSampler3DBackwardBackward0"), forward: true, vmap: Rule::Merge(5, None),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S233(functions::grid_sampler_3d_backward, below::grid_sampler_3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S247(functions::grid_sampler_3d_backward, below::grid_sampler_3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_grid_sampler_derivative",
-        schema: Schema { text: "aten::_grid_sampler_derivative(Tensor input, Tensor grid, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_grid_sampler_derivative(Tensor input, Tensor grid, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A303, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSamplerDerivativeBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S234(functions::_grid_sampler_derivative, below::_grid_sampler_derivative), &[]),
+        run: Run::Typed(boxed::Typed::S248(functions::_grid_sampler_derivative, below::_grid_sampler_derivative), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_grid_sampler_derivative_backward",
-        schema: Schema { text: "aten::_grid_sampler_derivative_backward(Tensor grad_output, Tensor grid, SymInt[] input_size, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A278, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_grid_sampler_derivative_backward(Tensor grad_output, Tensor grid, SymInt[] input_size, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A304, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSamplerDerivativeBackwardBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S235(functions::_grid_sampler_derivative_backward, below::_grid_sampler_derivative_backward), &[]),
+        run: Run::Typed(boxed::Typed::S249(functions::_grid_sampler_derivative_backward, below::_grid_sampler_derivative_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::affine_grid_generator",
-        schema: Schema { text: "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", args: &A279, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", args: &A305, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S236(functions::affine_grid_generator, composite::affine_grid_generator), &[]),
+        run: Run::Typed(boxed::Typed::S250(functions::affine_grid_generator, composite::affine_grid_generator), &[]),
         ..PLAIN },
     OpInfo { name: "aten::alias",
         schema: Schema { text: "aten::alias(Tensor(a) self) -> Tensor(a)", args: &A36, returns: &[Type::Tensor], returns_written: false },
@@ -8014,10 +8341,10 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S22(functions::alias, below::alias), &[]),
         ..PLAIN },
     OpInfo { name: "aten::view",
-        schema: Schema { text: "aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A280, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A306, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("ViewBackward0"), forward: true,
         vmap: Rule::Own(rules::view::view), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S214(functions::view, below::view), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::view, below::view), &[]),
         ..PLAIN },
     OpInfo { name: "aten::t",
         schema: Schema { text: "aten::t(Tensor(a) self) -> Tensor(a)", args: &A36, returns: &[Type::Tensor], returns_written: false },
@@ -8026,25 +8353,25 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S22(functions::t, below::t), &[]),
         ..PLAIN },
     OpInfo { name: "aten::transpose.int",
-        schema: Schema { text: "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A281, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A307, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::TRANSPOSE_), tags: Tags::VIEW, derivative: Derivative::Formula("TransposeBackward0"),
         forward: true, vmap: Rule::Along(&[1, 2]), cost: Cost::Free,
-        run: Run::Typed(boxed::Typed::S237(functions::transpose, below::transpose), &[]),
+        run: Run::Typed(boxed::Typed::S251(functions::transpose, below::transpose), &[]),
         ..PLAIN },
     OpInfo { name: "aten::permute",
-        schema: Schema { text: "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", args: &A282, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", args: &A308, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("PermuteBackward0"), forward: true,
         vmap: Rule::Own(rules::view::permute), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S79(functions::permute, below::permute), &[]),
         ..PLAIN },
     OpInfo { name: "aten::expand",
-        schema: Schema { text: "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", args: &A283, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", args: &A309, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("ExpandBackward0"), forward: true,
         vmap: Rule::Own(rules::view::expand), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S238(functions::expand, below::expand), &[(2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S252(functions::expand, below::expand), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unsqueeze",
-        schema: Schema { text: "aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", args: &A284, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", args: &A310, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::UNSQUEEZE_), tags: Tags::CORE.and(Tags::VIEW),
         derivative: Derivative::Formula("UnsqueezeBackward0"), forward: true, vmap: Rule::Own(rules::view::unsqueeze),
         cost: Cost::Free, decomposition: Decomposition::Kept,
@@ -8057,62 +8384,62 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S22(functions::squeeze, below::squeeze), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze.dim",
-        schema: Schema { text: "aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", args: &A284, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", args: &A310, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::SQUEEZE__DIM), tags: Tags::CORE.and(Tags::VIEW),
         derivative: Derivative::Formula("SqueezeBackward1"), forward: true, vmap: Rule::Along(&[1]), cost: Cost::Free,
         run: Run::Typed(boxed::Typed::S25(functions::squeeze_dim, below::squeeze_dim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze.dims",
-        schema: Schema { text: "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", args: &A285, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", args: &A311, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SqueezeBackward2"), forward: true,
         vmap: Rule::Along(&[1]), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S79(functions::squeeze_dims, below::squeeze_dims), &[]),
         ..PLAIN },
     OpInfo { name: "aten::select.int",
-        schema: Schema { text: "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", args: &A286, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", args: &A312, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SelectBackward0"), forward: true,
         vmap: Rule::Along(&[1]), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S239(functions::select, below::select), &[]),
+        run: Run::Typed(boxed::Typed::S253(functions::select, below::select), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice.Tensor",
-        schema: Schema { text: "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)", args: &A287, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)", args: &A313, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SliceBackward0"), forward: true,
         vmap: Rule::Along(&[1]), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S240(functions::slice, below::slice), &[(1, Given::Int(0)), (4, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S254(functions::slice, below::slice), &[(1, Given::Int(0)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unbind.int",
-        schema: Schema { text: "aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", args: &A288, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", args: &A314, returns: &[Type::Tensors], returns_written: false },
         tags: Tags::VIEW, derivative: Derivative::Formula("UnbindBackward0"), forward: true, vmap: Rule::Along(&[1]),
-        cost: Cost::Free, run: Run::Typed(boxed::Typed::S241(functions::unbind, below::unbind), &[(1, Given::Int(0))]),
+        cost: Cost::Free, run: Run::Typed(boxed::Typed::S255(functions::unbind, below::unbind), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split.Tensor",
-        schema: Schema { text: "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", args: &A289, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", args: &A315, returns: &[Type::Tensors], returns_written: false },
         tags: Tags::VIEW, derivative: Derivative::Formula("SplitBackward0"), forward: true, vmap: Rule::Along(&[2]),
-        cost: Cost::Free, run: Run::Typed(boxed::Typed::S242(functions::split, below::split), &[(2, Given::Int(0))]),
+        cost: Cost::Free, run: Run::Typed(boxed::Typed::S256(functions::split, below::split), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split_with_sizes",
-        schema: Schema { text: "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]", args: &A290, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]", args: &A316, returns: &[Type::Tensors], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SplitWithSizesBackward0"), forward: true,
         vmap: Rule::Along(&[2]), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S243(functions::split_with_sizes, below::split_with_sizes), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S257(functions::split_with_sizes, below::split_with_sizes), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::as_strided",
-        schema: Schema { text: "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)", args: &A317, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("AsStridedBackward0"), forward: true,
         vmap: Rule::Own(rules::view::as_strided), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S244(functions::as_strided, below::as_strided), &[]),
+        run: Run::Typed(boxed::Typed::S258(functions::as_strided, below::as_strided), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal",
-        schema: Schema { text: "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", args: &A292, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", args: &A318, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("DiagonalBackward0"), forward: true,
         vmap: Rule::Along(&[2, 3]), cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S245(functions::diagonal, below::diagonal), &[(1, Given::Int(0)), (2, Given::Int(0)), (3, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S259(functions::diagonal, below::diagonal), &[(1, Given::Int(0)), (2, Given::Int(0)), (3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unfold",
-        schema: Schema { text: "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", args: &A293, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", args: &A319, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::VIEW, derivative: Derivative::Formula("UnfoldBackward0"), forward: true, vmap: Rule::Along(&[1]),
         cost: Cost::Free, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S245(functions::unfold, below::unfold), &[]),
+        run: Run::Typed(boxed::Typed::S259(functions::unfold, below::unfold), &[]),
         ..PLAIN },
     OpInfo { name: "aten::lift_fresh",
         schema: Schema { text: "aten::lift_fresh(Tensor(a) self) -> Tensor(a)", args: &A36, returns: &[Type::Tensor], returns_written: false },
@@ -8123,79 +8450,79 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
     OpInfo { name: "aten::detach",
         schema: Schema { text: "aten::detach(Tensor(a) self) -> Tensor(a)", args: &A36, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::DETACH_), tags: Tags::VIEW, vmap: Rule::Pointwise, cost: Cost::Free,
-        run: Run::Typed(boxed::Typed::S246(functions::detach), &[]),
+        run: Run::Typed(boxed::Typed::S260(functions::detach), &[]),
         ..PLAIN },
     OpInfo { name: "aten::detach_",
         schema: Schema { text: "aten::detach_(Tensor(a!) self) -> Tensor(a!)", args: &A21, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::DETACH), tags: Tags::INPLACE_VIEW, vmap: Rule::Refuse,
-        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S247(functions::detach_), &[]),
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S261(functions::detach_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::unsqueeze_",
-        schema: Schema { text: "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A294, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A320, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::UNSQUEEZE), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("UnsqueezeBackward0"), forward: true, vmap: Rule::Refuse,
-        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S248(functions::unsqueeze_), &[]),
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S262(functions::unsqueeze_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze_",
         schema: Schema { text: "aten::squeeze_(Tensor(a!) self) -> Tensor(a!)", args: &A21, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SQUEEZE), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("SqueezeBackward0"), forward: true, vmap: Rule::Refuse,
-        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S247(functions::squeeze_), &[]),
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S261(functions::squeeze_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze_.dim",
-        schema: Schema { text: "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A294, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A320, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SQUEEZE_DIM), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("SqueezeBackward1"), forward: true, vmap: Rule::Refuse,
-        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S248(functions::squeeze_dim_), &[]),
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S262(functions::squeeze_dim_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::transpose_",
-        schema: Schema { text: "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", args: &A295, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", args: &A321, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::TRANSPOSE_INT), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("TransposeBackward0"), forward: true, vmap: Rule::Refuse,
-        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S249(functions::transpose_), &[]),
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S263(functions::transpose_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::t_",
         schema: Schema { text: "aten::t_(Tensor(a!) self) -> Tensor(a!)", args: &A21, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::T), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("TBackward0"), forward: true, vmap: Rule::Refuse,
-        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S247(functions::t_), &[]),
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S261(functions::t_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_view",
         schema: Schema { text: "aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor", args: &A130, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnsafeViewBackward0"), forward: true, vmap: Rule::Own(rules::view::view),
-        run: Run::Typed(boxed::Typed::S214(functions::unsafe_view, below::unsafe_view), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::unsafe_view, below::unsafe_view), &[]),
         ..PLAIN },
     OpInfo { name: "aten::unsafe_split.Tensor",
-        schema: Schema { text: "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A296, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A322, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Formula("UnsafeSplitBackward0"), forward: true, vmap: Rule::Along(&[2]),
-        run: Run::Typed(boxed::Typed::S242(functions::unsafe_split, below::unsafe_split), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S256(functions::unsafe_split, below::unsafe_split), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::reshape",
-        schema: Schema { text: "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", args: &A297, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", args: &A323, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::reshape, composite::view::reshape), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reshape_as",
-        schema: Schema { text: "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A324, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S14(functions::reshape_as, composite::view::reshape_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::view_as",
-        schema: Schema { text: "aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A324, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S14(functions::view_as, composite::view::view_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::expand_as",
-        schema: Schema { text: "aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A324, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S14(functions::expand_as, composite::view::expand_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::broadcast_to",
-        schema: Schema { text: "aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A280, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A306, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::broadcast_to, composite::view::broadcast_to), &[]),
@@ -8204,19 +8531,19 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         schema: Schema { text: "aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]", args: &A224, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S250(functions::broadcast_tensors, composite::view::broadcast_tensors), &[]),
+        run: Run::Typed(boxed::Typed::S264(functions::broadcast_tensors, composite::view::broadcast_tensors), &[]),
         ..PLAIN },
     OpInfo { name: "aten::swapaxes",
-        schema: Schema { text: "aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", args: &A299, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", args: &A325, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S251(functions::swapaxes, composite::view::swapaxes), &[]),
+        run: Run::Typed(boxed::Typed::S265(functions::swapaxes, composite::view::swapaxes), &[]),
         ..PLAIN },
     OpInfo { name: "aten::swapdims",
-        schema: Schema { text: "aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A281, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A307, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S251(functions::swapdims, composite::view::swapaxes), &[]),
+        run: Run::Typed(boxed::Typed::S265(functions::swapdims, composite::view::swapaxes), &[]),
         ..PLAIN },
     OpInfo { name: "aten::numpy_T",
         schema: Schema { text: "aten::numpy_T(Tensor(a) self) -> Tensor(a)", args: &A36, returns: &[Type::Tensor], returns_written: false },
@@ -8231,92 +8558,92 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::mt, composite::view::mt), &[]),
         ..PLAIN },
     OpInfo { name: "aten::narrow",
-        schema: Schema { text: "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", args: &A300, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", args: &A326, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S252(functions::narrow, composite::view::narrow), &[]),
+        run: Run::Typed(boxed::Typed::S266(functions::narrow, composite::view::narrow), &[]),
         ..PLAIN },
     OpInfo { name: "aten::narrow_copy",
-        schema: Schema { text: "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", args: &A327, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S252(functions::narrow_copy, composite::view::narrow_copy), &[]),
+        run: Run::Typed(boxed::Typed::S266(functions::narrow_copy, composite::view::narrow_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hsplit.int",
-        schema: Schema { text: "aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A302, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A328, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S253(functions::hsplit_int, composite::view::hsplit_int), &[]),
+        run: Run::Typed(boxed::Typed::S267(functions::hsplit_int, composite::view::hsplit_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hsplit.array",
-        schema: Schema { text: "aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A303, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A329, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S254(functions::hsplit_array, composite::view::hsplit_array), &[]),
+        run: Run::Typed(boxed::Typed::S268(functions::hsplit_array, composite::view::hsplit_array), &[]),
         ..PLAIN },
     OpInfo { name: "aten::vsplit.int",
-        schema: Schema { text: "aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A302, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A328, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S253(functions::vsplit_int, composite::view::vsplit_int), &[]),
+        run: Run::Typed(boxed::Typed::S267(functions::vsplit_int, composite::view::vsplit_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::vsplit.array",
-        schema: Schema { text: "aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A303, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A329, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S254(functions::vsplit_array, composite::view::vsplit_array), &[]),
+        run: Run::Typed(boxed::Typed::S268(functions::vsplit_array, composite::view::vsplit_array), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dsplit.int",
-        schema: Schema { text: "aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A302, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A328, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S253(functions::dsplit_int, composite::view::dsplit_int), &[]),
+        run: Run::Typed(boxed::Typed::S267(functions::dsplit_int, composite::view::dsplit_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dsplit.array",
-        schema: Schema { text: "aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A303, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A329, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S254(functions::dsplit_array, composite::view::dsplit_array), &[]),
+        run: Run::Typed(boxed::Typed::S268(functions::dsplit_array, composite::view::dsplit_array), &[]),
         ..PLAIN },
     OpInfo { name: "aten::atleast_1d.Sequence",
         schema: Schema { text: "aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]", args: &A224, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S250(functions::atleast_1d_sequence, composite::view::atleast_1d_sequence), &[]),
+        run: Run::Typed(boxed::Typed::S264(functions::atleast_1d_sequence, composite::view::atleast_1d_sequence), &[]),
         ..PLAIN },
     OpInfo { name: "aten::atleast_2d.Sequence",
         schema: Schema { text: "aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]", args: &A224, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S250(functions::atleast_2d_sequence, composite::view::atleast_2d_sequence), &[]),
+        run: Run::Typed(boxed::Typed::S264(functions::atleast_2d_sequence, composite::view::atleast_2d_sequence), &[]),
         ..PLAIN },
     OpInfo { name: "aten::atleast_3d.Sequence",
         schema: Schema { text: "aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]", args: &A224, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S250(functions::atleast_3d_sequence, composite::view::atleast_3d_sequence), &[]),
+        run: Run::Typed(boxed::Typed::S264(functions::atleast_3d_sequence, composite::view::atleast_3d_sequence), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_diagonal",
-        schema: Schema { text: "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", args: &A304, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", args: &A330, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S255(functions::linalg_diagonal, composite::view::linalg_diagonal), &[(1, Given::Int(0)), (2, Given::Int(-2)), (3, Given::Int(-1))]),
+        run: Run::Typed(boxed::Typed::S269(functions::linalg_diagonal, composite::view::linalg_diagonal), &[(1, Given::Int(0)), (2, Given::Int(-2)), (3, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::diagflat",
-        schema: Schema { text: "aten::diagflat(Tensor self, int offset=0) -> Tensor", args: &A305, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagflat(Tensor self, int offset=0) -> Tensor", args: &A331, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::diagflat, composite::view::diagflat), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::flatten.using_ints",
-        schema: Schema { text: "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", args: &A306, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", args: &A332, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S251(functions::flatten, composite::view::flatten), &[(1, Given::Int(0)), (2, Given::Int(-1))]),
+        run: Run::Typed(boxed::Typed::S265(functions::flatten, composite::view::flatten), &[(1, Given::Int(0)), (2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::unflatten.int",
-        schema: Schema { text: "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", args: &A307, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", args: &A333, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S256(functions::unflatten, composite::view::unflatten), &[]),
+        run: Run::Typed(boxed::Typed::S270(functions::unflatten, composite::view::unflatten), &[]),
         ..PLAIN },
     OpInfo { name: "aten::ravel",
         schema: Schema { text: "aten::ravel(Tensor(a) self) -> Tensor(a)", args: &A36, returns: &[Type::Tensor], returns_written: false },
@@ -8325,57 +8652,57 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::ravel, composite::view::ravel), &[]),
         ..PLAIN },
     OpInfo { name: "aten::split.sizes",
-        schema: Schema { text: "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]", args: &A308, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]", args: &A334, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S257(functions::split_sizes, composite::view::split_sizes), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S271(functions::split_sizes, composite::view::split_sizes), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::chunk",
-        schema: Schema { text: "aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", args: &A309, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", args: &A335, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S258(functions::chunk, composite::view::chunk), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S272(functions::chunk, composite::view::chunk), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::unsafe_chunk",
-        schema: Schema { text: "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", args: &A310, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", args: &A336, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S258(functions::unsafe_chunk, composite::view::unsafe_chunk), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S272(functions::unsafe_chunk, composite::view::unsafe_chunk), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::tensor_split.sections",
-        schema: Schema { text: "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", args: &A311, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", args: &A337, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S259(functions::tensor_split, composite::view::tensor_split), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S273(functions::tensor_split, composite::view::tensor_split), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::tensor_split.indices",
-        schema: Schema { text: "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", args: &A312, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", args: &A338, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S257(functions::tensor_split_indices, composite::view::tensor_split_indices), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S271(functions::tensor_split_indices, composite::view::tensor_split_indices), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::movedim.int",
-        schema: Schema { text: "aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A313, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A339, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S251(functions::movedim, composite::view::movedim_int), &[]),
+        run: Run::Typed(boxed::Typed::S265(functions::movedim, composite::view::movedim_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::movedim.intlist",
-        schema: Schema { text: "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A314, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A340, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S260(functions::movedim_intlist, composite::view::movedim), &[]),
+        run: Run::Typed(boxed::Typed::S274(functions::movedim_intlist, composite::view::movedim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::moveaxis.int",
-        schema: Schema { text: "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A313, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A339, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S251(functions::moveaxis, composite::view::movedim_int), &[]),
+        run: Run::Typed(boxed::Typed::S265(functions::moveaxis, composite::view::movedim_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::moveaxis.intlist",
-        schema: Schema { text: "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A314, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A340, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S260(functions::moveaxis_intlist, composite::view::movedim), &[]),
+        run: Run::Typed(boxed::Typed::S274(functions::moveaxis_intlist, composite::view::movedim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::atleast_1d",
         schema: Schema { text: "aten::atleast_1d(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -8396,10 +8723,10 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::atleast_3d, composite::view::atleast_3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::contiguous",
-        schema: Schema { text: "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", args: &A315, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", args: &A341, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S261(functions::contiguous, composite::view::contiguous), &[(1, Given::MemoryFormat(MemoryFormat::Contiguous))]),
+        run: Run::Typed(boxed::Typed::S275(functions::contiguous, composite::view::contiguous), &[(1, Given::MemoryFormat(MemoryFormat::Contiguous))]),
         ..PLAIN },
     OpInfo { name: "aten::lift",
         schema: Schema { text: "aten::lift(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -8409,37 +8736,37 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
     OpInfo { name: "aten::meshgrid",
         schema: Schema { text: "aten::meshgrid(Tensor[] tensors) -> Tensor[]", args: &A224, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S250(functions::meshgrid, composite::view::meshgrid), &[]),
+        run: Run::Typed(boxed::Typed::S264(functions::meshgrid, composite::view::meshgrid), &[]),
         ..PLAIN },
     OpInfo { name: "aten::meshgrid.indexing",
-        schema: Schema { text: "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", args: &A316, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", args: &A342, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S262(functions::meshgrid_indexing, composite::view::meshgrid_indexing), &[]),
+        run: Run::Typed(boxed::Typed::S276(functions::meshgrid_indexing, composite::view::meshgrid_indexing), &[]),
         ..PLAIN },
     OpInfo { name: "aten::pixel_shuffle",
-        schema: Schema { text: "aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", args: &A317, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", args: &A343, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::pixel_shuffle, composite::view::pixel_shuffle), &[]),
         ..PLAIN },
     OpInfo { name: "aten::pixel_unshuffle",
-        schema: Schema { text: "aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", args: &A318, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", args: &A344, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::pixel_unshuffle, composite::view::pixel_unshuffle), &[]),
         ..PLAIN },
     OpInfo { name: "aten::channel_shuffle",
-        schema: Schema { text: "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor", args: &A319, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor", args: &A345, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S263(functions::channel_shuffle, composite::view::channel_shuffle), &[]),
+        run: Run::Typed(boxed::Typed::S277(functions::channel_shuffle, composite::view::channel_shuffle), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diag",
-        schema: Schema { text: "aten::diag(Tensor self, int diagonal=0) -> Tensor", args: &A320, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diag(Tensor self, int diagonal=0) -> Tensor", args: &A346, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::diag, composite::view::diag), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::diag_embed",
-        schema: Schema { text: "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", args: &A321, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", args: &A347, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S255(functions::diag_embed, composite::view::diag_embed), &[(1, Given::Int(0)), (2, Given::Int(-2)), (3, Given::Int(-1))]),
+        run: Run::Typed(boxed::Typed::S269(functions::diag_embed, composite::view::diag_embed), &[(1, Given::Int(0)), (2, Given::Int(-2)), (3, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::alias_copy",
         schema: Schema { text: "aten::alias_copy(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -8462,19 +8789,19 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::t_copy, composite::view::t_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::transpose_copy.int",
-        schema: Schema { text: "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", args: &A322, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", args: &A348, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S251(functions::transpose_copy, composite::view::transpose_copy), &[]),
+        run: Run::Typed(boxed::Typed::S265(functions::transpose_copy, composite::view::transpose_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::permute_copy",
-        schema: Schema { text: "aten::permute_copy(Tensor self, int[] dims) -> Tensor", args: &A323, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::permute_copy(Tensor self, int[] dims) -> Tensor", args: &A349, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S212(functions::permute_copy, composite::view::permute_copy), &[]),
+        run: Run::Typed(boxed::Typed::S226(functions::permute_copy, composite::view::permute_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::expand_copy",
-        schema: Schema { text: "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", args: &A324, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", args: &A350, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S236(functions::expand_copy, composite::view::expand_copy), &[(2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S250(functions::expand_copy, composite::view::expand_copy), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unsqueeze_copy",
         schema: Schema { text: "aten::unsqueeze_copy(Tensor self, int dim) -> Tensor", args: &A116, returns: &[Type::Tensor], returns_written: false },
@@ -8494,99 +8821,99 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
     OpInfo { name: "aten::squeeze_copy.dims",
         schema: Schema { text: "aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor", args: &A106, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S212(functions::squeeze_copy_dims, composite::view::squeeze_dims_copy), &[]),
+        run: Run::Typed(boxed::Typed::S226(functions::squeeze_copy_dims, composite::view::squeeze_dims_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::select_copy.int",
-        schema: Schema { text: "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor", args: &A325, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor", args: &A351, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S264(functions::select_copy, composite::view::select_copy), &[]),
+        run: Run::Typed(boxed::Typed::S278(functions::select_copy, composite::view::select_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice_copy.Tensor",
-        schema: Schema { text: "aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A326, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S265(functions::slice_copy, composite::view::slice_copy), &[(1, Given::Int(0)), (4, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S279(functions::slice_copy, composite::view::slice_copy), &[(1, Given::Int(0)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unbind_copy.int",
-        schema: Schema { text: "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", args: &A327, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", args: &A353, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S253(functions::unbind_copy, composite::view::unbind_copy), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S267(functions::unbind_copy, composite::view::unbind_copy), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split_copy.Tensor",
-        schema: Schema { text: "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A296, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A322, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S259(functions::split_copy, composite::view::split_copy), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S273(functions::split_copy, composite::view::split_copy), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split_with_sizes_copy",
-        schema: Schema { text: "aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", args: &A328, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", args: &A354, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S257(functions::split_with_sizes_copy, composite::view::split_with_sizes_copy), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S271(functions::split_with_sizes_copy, composite::view::split_with_sizes_copy), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::as_strided_copy",
-        schema: Schema { text: "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A329, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A355, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S266(functions::as_strided_copy, composite::view::as_strided_copy), &[]),
+        run: Run::Typed(boxed::Typed::S280(functions::as_strided_copy, composite::view::as_strided_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal_copy",
-        schema: Schema { text: "aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A330, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A356, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S255(functions::diagonal_copy, composite::view::diagonal_copy), &[(1, Given::Int(0)), (2, Given::Int(0)), (3, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S269(functions::diagonal_copy, composite::view::diagonal_copy), &[(1, Given::Int(0)), (2, Given::Int(0)), (3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unfold_copy",
-        schema: Schema { text: "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", args: &A331, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", args: &A357, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S255(functions::unfold_copy, composite::view::unfold_copy), &[]),
+        run: Run::Typed(boxed::Typed::S269(functions::unfold_copy, composite::view::unfold_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice_scatter",
-        schema: Schema { text: "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A332, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("SliceScatterBackward0"), forward: true,
         vmap: Rule::Along(&[2]), cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S267(functions::slice_scatter, below::slice_scatter), &[(2, Given::Int(0)), (5, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S281(functions::slice_scatter, below::slice_scatter), &[(2, Given::Int(0)), (5, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::select_scatter",
-        schema: Schema { text: "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", args: &A333, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", args: &A359, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("SelectScatterBackward0"), forward: true,
         vmap: Rule::Along(&[2]), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S268(functions::select_scatter, below::select_scatter), &[]),
+        run: Run::Typed(boxed::Typed::S282(functions::select_scatter, below::select_scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal_scatter",
-        schema: Schema { text: "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A334, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A360, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("DiagonalScatterBackward0"), forward: true, vmap: Rule::Along(&[3, 4]),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S269(functions::diagonal_scatter, below::diagonal_scatter), &[(2, Given::Int(0)), (3, Given::Int(0)), (4, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S283(functions::diagonal_scatter, below::diagonal_scatter), &[(2, Given::Int(0)), (3, Given::Int(0)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::as_strided_scatter",
-        schema: Schema { text: "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A335, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A361, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AsStridedScatterBackward0"), forward: true,
         vmap: Rule::Own(rules::view::as_strided_scatter), cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S270(functions::as_strided_scatter, below::as_strided_scatter), &[]),
+        run: Run::Typed(boxed::Typed::S284(functions::as_strided_scatter, below::as_strided_scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice_backward",
-        schema: Schema { text: "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor", args: &A336, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor", args: &A362, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("SliceBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[2]),
-        cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S271(functions::slice_backward, below::slice_backward), &[]),
+        cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S285(functions::slice_backward, below::slice_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::select_backward",
-        schema: Schema { text: "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor", args: &A337, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor", args: &A363, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("SelectBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[2]),
         cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S272(functions::select_backward, below::select_backward), &[]),
+        run: Run::Typed(boxed::Typed::S286(functions::select_backward, below::select_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal_backward",
-        schema: Schema { text: "aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor", args: &A338, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor", args: &A364, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("DiagonalBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[3, 4]),
         cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S273(functions::diagonal_backward, below::diagonal_backward), &[]),
+        run: Run::Typed(boxed::Typed::S287(functions::diagonal_backward, below::diagonal_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::unfold_backward",
-        schema: Schema { text: "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor", args: &A339, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor", args: &A365, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnfoldBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[2]),
-        run: Run::Typed(boxed::Typed::S273(functions::unfold_backward, below::unfold_backward), &[]),
+        run: Run::Typed(boxed::Typed::S287(functions::unfold_backward, below::unfold_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::clone",
-        schema: Schema { text: "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", args: &A340, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", args: &A366, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::POINTWISE), derivative: Derivative::Formula("CloneBackward0"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S274(functions::clone, below::clone), &[]),
+        run: Run::Typed(boxed::Typed::S288(functions::clone, below::clone), &[]),
         ..PLAIN },
     OpInfo { name: "aten::lift_fresh_copy",
         schema: Schema { text: "aten::lift_fresh_copy(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -8595,34 +8922,34 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S22(functions::lift_fresh_copy, below::lift_fresh_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_to_copy",
-        schema: Schema { text: "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor", args: &A341, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor", args: &A367, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ToCopyBackward0"), forward: true, vmap: Rule::Pointwise,
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S275(functions::to_copy, below::to_copy), &[(5, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S289(functions::to_copy, below::to_copy), &[(5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.dtype",
-        schema: Schema { text: "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A342, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A368, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S276(functions::to_dtype, composite::creation::to_dtype), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S290(functions::to_dtype, composite::creation::to_dtype), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.dtype_layout",
-        schema: Schema { text: "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A343, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A369, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S277(functions::to_dtype_layout, composite::creation::to_dtype_layout), &[(5, Given::Bool(false)), (6, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S291(functions::to_dtype_layout, composite::creation::to_dtype_layout), &[(5, Given::Bool(false)), (6, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.device",
-        schema: Schema { text: "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A344, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A370, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S278(functions::to_device, composite::creation::to_device), &[(3, Given::Bool(false)), (4, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S292(functions::to_device, composite::creation::to_device), &[(3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.other",
-        schema: Schema { text: "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A345, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A371, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S279(functions::to_other, composite::creation::to_other), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S293(functions::to_other, composite::creation::to_other), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::type_as",
         schema: Schema { text: "aten::type_as(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
@@ -8631,39 +8958,39 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S14(functions::type_as, composite::creation::type_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::copy_",
-        schema: Schema { text: "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", args: &A346, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", args: &A372, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::COPY), derivative: Derivative::Formula("CopyBackwards"),
         forward: true, vmap: Rule::Own(rules::pointwise::fill), decomposition: Decomposition::Functional,
-        devices: Devices::Any, run: Run::Typed(boxed::Typed::S280(functions::copy_), &[(2, Given::Bool(false))]),
+        devices: Devices::Any, run: Run::Typed(boxed::Typed::S294(functions::copy_), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::copy",
-        schema: Schema { text: "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", args: &A347, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", args: &A373, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::COPY_), tags: Tags::CORE, derivative: Derivative::Formula("CopyBackward0"), forward: true,
         vmap: Rule::Own(rules::pointwise::fill), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S281(functions::copy, below::copy), &[(2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S295(functions::copy, below::copy), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::fill.Scalar",
-        schema: Schema { text: "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", args: &A348, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", args: &A374, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::FILL__SCALAR), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FillBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::fill, below::fill), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill_.Scalar",
-        schema: Schema { text: "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", args: &A349, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", args: &A375, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::FILL_SCALAR), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FillBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S9(functions::fill_, below::fill_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill.Tensor",
-        schema: Schema { text: "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor", args: &A350, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor", args: &A376, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::FILL__TENSOR), tags: Tags::POINTWISE, derivative: Derivative::Formula("FillBackward1"),
         forward: true, vmap: Rule::Own(rules::pointwise::fill), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::fill_tensor, below::fill_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill_.Tensor",
-        schema: Schema { text: "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", args: &A351, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", args: &A377, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::FILL_TENSOR), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("FillBackward1"), forward: true, vmap: Rule::Own(rules::pointwise::fill),
         cost: Cost::Cheap, decomposition: Decomposition::Functional,
@@ -8683,467 +9010,467 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S23(functions::zero_, below::zero_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::zeros",
-        schema: Schema { text: "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S282(functions::zeros, below::zeros), &[]),
+        run: Run::Typed(boxed::Typed::S296(functions::zeros, below::zeros), &[]),
         ..PLAIN },
     OpInfo { name: "aten::ones",
-        schema: Schema { text: "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S282(functions::ones, below::ones), &[]),
+        run: Run::Typed(boxed::Typed::S296(functions::ones, below::ones), &[]),
         ..PLAIN },
     OpInfo { name: "aten::full",
-        schema: Schema { text: "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A353, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A379, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S283(functions::full, below::full), &[]),
+        run: Run::Typed(boxed::Typed::S297(functions::full, below::full), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scalar_tensor",
-        schema: Schema { text: "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A354, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S284(functions::scalar_tensor, below::scalar_tensor), &[]),
+        run: Run::Typed(boxed::Typed::S298(functions::scalar_tensor, below::scalar_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty.memory_format",
-        schema: Schema { text: "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A355, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A381, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S285(functions::empty, below::empty), &[]),
+        run: Run::Typed(boxed::Typed::S299(functions::empty, below::empty), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty_permuted",
-        schema: Schema { text: "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A356, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S286(functions::empty_permuted, below::empty_permuted), &[]),
+        run: Run::Typed(boxed::Typed::S300(functions::empty_permuted, below::empty_permuted), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty_strided",
-        schema: Schema { text: "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A357, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A383, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S287(functions::empty_strided, below::empty_strided), &[]),
+        run: Run::Typed(boxed::Typed::S301(functions::empty_strided, below::empty_strided), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty_like",
-        schema: Schema { text: "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Pointwise, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S288(functions::empty_like, below::empty_like), &[]),
+        run: Run::Typed(boxed::Typed::S302(functions::empty_like, below::empty_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::zeros_like",
-        schema: Schema { text: "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Pointwise, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S288(functions::zeros_like, below::zeros_like), &[]),
+        run: Run::Typed(boxed::Typed::S302(functions::zeros_like, below::zeros_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::ones_like",
-        schema: Schema { text: "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Pointwise, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S288(functions::ones_like, below::ones_like), &[]),
+        run: Run::Typed(boxed::Typed::S302(functions::ones_like, below::ones_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::full_like",
-        schema: Schema { text: "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A359, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A385, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S289(functions::full_like, below::full_like), &[]),
+        run: Run::Typed(boxed::Typed::S303(functions::full_like, below::full_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_empty",
-        schema: Schema { text: "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A360, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like),
-        run: Run::Typed(boxed::Typed::S290(functions::new_empty, below::new_empty), &[]),
+        run: Run::Typed(boxed::Typed::S304(functions::new_empty, below::new_empty), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_empty_strided",
-        schema: Schema { text: "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A361, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A387, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_empty_strided), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S291(functions::new_empty_strided, below::new_empty_strided), &[]),
+        run: Run::Typed(boxed::Typed::S305(functions::new_empty_strided, below::new_empty_strided), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_zeros",
-        schema: Schema { text: "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A360, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S290(functions::new_zeros, below::new_zeros), &[]),
+        run: Run::Typed(boxed::Typed::S304(functions::new_zeros, below::new_zeros), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_ones",
-        schema: Schema { text: "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A360, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S290(functions::new_ones, below::new_ones), &[]),
+        run: Run::Typed(boxed::Typed::S304(functions::new_ones, below::new_ones), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_full",
-        schema: Schema { text: "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A362, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S292(functions::new_full, below::new_full), &[]),
+        run: Run::Typed(boxed::Typed::S306(functions::new_full, below::new_full), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arange",
-        schema: Schema { text: "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A363, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A389, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S284(functions::arange, below::arange), &[]),
+        run: Run::Typed(boxed::Typed::S298(functions::arange, below::arange), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arange.start",
-        schema: Schema { text: "aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A364, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S293(functions::arange_start, below::arange_start), &[]),
+        run: Run::Typed(boxed::Typed::S307(functions::arange_start, below::arange_start), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arange.start_step",
-        schema: Schema { text: "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A365, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A391, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S294(functions::arange_start_step, below::arange_start_step), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S308(functions::arange_start_step, below::arange_start_step), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::linspace",
-        schema: Schema { text: "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A366, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A392, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts,
-        run: Run::Typed(boxed::Typed::S295(functions::linspace, below::linspace), &[]),
+        run: Run::Typed(boxed::Typed::S309(functions::linspace, below::linspace), &[]),
         ..PLAIN },
     OpInfo { name: "aten::logspace",
-        schema: Schema { text: "aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A367, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A393, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts,
-        run: Run::Typed(boxed::Typed::S296(functions::logspace, below::logspace), &[(3, Given::Float(10.0))]),
+        run: Run::Typed(boxed::Typed::S310(functions::logspace, below::logspace), &[(3, Given::Float(10.0))]),
         ..PLAIN },
     OpInfo { name: "aten::eye",
-        schema: Schema { text: "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A368, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A394, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S297(functions::eye, below::eye), &[]),
+        run: Run::Typed(boxed::Typed::S311(functions::eye, below::eye), &[]),
         ..PLAIN },
     OpInfo { name: "aten::eye.m",
-        schema: Schema { text: "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A369, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A395, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S298(functions::eye_m, below::eye_m), &[]),
+        run: Run::Typed(boxed::Typed::S312(functions::eye_m, below::eye_m), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hann_window",
-        schema: Schema { text: "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A370, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A396, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts,
-        run: Run::Typed(boxed::Typed::S299(functions::hann_window, below::hann_window), &[]),
+        run: Run::Typed(boxed::Typed::S313(functions::hann_window, below::hann_window), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hann_window.periodic",
-        schema: Schema { text: "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A371, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A397, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts,
-        run: Run::Typed(boxed::Typed::S300(functions::hann_window_periodic, below::hann_window_periodic), &[]),
+        run: Run::Typed(boxed::Typed::S314(functions::hann_window_periodic, below::hann_window_periodic), &[]),
         ..PLAIN },
     OpInfo { name: "aten::tril_indices",
-        schema: Schema { text: "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A372, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A398, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S301(functions::tril_indices, below::tril_indices), &[(2, Given::Int(0)), (3, Given::DType(DType::I64))]),
+        run: Run::Typed(boxed::Typed::S315(functions::tril_indices, below::tril_indices), &[(2, Given::Int(0)), (3, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::triu_indices",
-        schema: Schema { text: "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A372, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A398, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S301(functions::triu_indices, below::triu_indices), &[(2, Given::Int(0)), (3, Given::DType(DType::I64))]),
+        run: Run::Typed(boxed::Typed::S315(functions::triu_indices, below::triu_indices), &[(2, Given::Int(0)), (3, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::item",
         schema: Schema { text: "aten::item(Tensor self) -> Scalar", args: &A20, returns: &[Type::Scalar], returns_written: false },
         tags: Tags::DATA_DEPENDENT_OUTPUT, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S302(functions::item, below::item), &[]),
+        run: Run::Typed(boxed::Typed::S316(functions::item, below::item), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_local_scalar_dense",
         schema: Schema { text: "aten::_local_scalar_dense(Tensor self) -> Scalar", args: &A20, returns: &[Type::Scalar], returns_written: false },
         tags: Tags::CORE.and(Tags::DATA_DEPENDENT_OUTPUT), vmap: Rule::Refuse, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S302(functions::_local_scalar_dense, below::_local_scalar_dense), &[]),
+        run: Run::Typed(boxed::Typed::S316(functions::_local_scalar_dense, below::_local_scalar_dense), &[]),
         ..PLAIN },
     OpInfo { name: "aten::is_nonzero",
         schema: Schema { text: "aten::is_nonzero(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
         tags: Tags::DATA_DEPENDENT_OUTPUT, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S303(functions::is_nonzero, below::is_nonzero), &[]),
+        run: Run::Typed(boxed::Typed::S317(functions::is_nonzero, below::is_nonzero), &[]),
         ..PLAIN },
     OpInfo { name: "aten::numel",
         schema: Schema { text: "aten::numel(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
         vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S304(functions::numel, below::numel), &[]),
+        run: Run::Typed(boxed::Typed::S318(functions::numel, below::numel), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_size.int",
         schema: Schema { text: "aten::sym_size.int(Tensor self, int dim) -> SymInt", args: &A116, returns: &[Type::Int], returns_written: false },
         tags: Tags::CORE, vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S305(functions::sym_size, below::sym_size), &[]),
+        run: Run::Typed(boxed::Typed::S319(functions::sym_size, below::sym_size), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_stride.int",
         schema: Schema { text: "aten::sym_stride.int(Tensor self, int dim) -> SymInt", args: &A116, returns: &[Type::Int], returns_written: false },
         tags: Tags::CORE, vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S305(functions::sym_stride, below::sym_stride), &[]),
+        run: Run::Typed(boxed::Typed::S319(functions::sym_stride, below::sym_stride), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_numel",
         schema: Schema { text: "aten::sym_numel(Tensor self) -> SymInt", args: &A20, returns: &[Type::Int], returns_written: false },
         tags: Tags::CORE, vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S306(functions::sym_numel, below::sym_numel), &[]),
+        run: Run::Typed(boxed::Typed::S320(functions::sym_numel, below::sym_numel), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_storage_offset",
         schema: Schema { text: "aten::sym_storage_offset(Tensor self) -> SymInt", args: &A20, returns: &[Type::Int], returns_written: false },
         tags: Tags::CORE, vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S306(functions::sym_storage_offset, below::sym_storage_offset), &[]),
+        run: Run::Typed(boxed::Typed::S320(functions::sym_storage_offset, below::sym_storage_offset), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_tensor_metadata",
-        schema: Schema { text: "aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()", args: &A373, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()", args: &A399, returns: &[], returns_written: false },
         vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S307(functions::assert_tensor_metadata, below::assert_tensor_metadata), &[]),
+        run: Run::Typed(boxed::Typed::S321(functions::assert_tensor_metadata, below::assert_tensor_metadata), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_scalar",
-        schema: Schema { text: "aten::_assert_scalar(Scalar self, str assert_msg) -> ()", args: &A374, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_assert_scalar(Scalar self, str assert_msg) -> ()", args: &A400, returns: &[], returns_written: false },
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S308(functions::_assert_scalar, below::_assert_scalar), &[]),
+        run: Run::Typed(boxed::Typed::S322(functions::_assert_scalar, below::_assert_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_async",
         schema: Schema { text: "aten::_assert_async(Tensor self) -> ()", args: &A20, returns: &[], returns_written: false },
         vmap: Rule::Loop, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S309(functions::_assert_async, below::_assert_async), &[]),
+        run: Run::Typed(boxed::Typed::S323(functions::_assert_async, below::_assert_async), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_async.msg",
-        schema: Schema { text: "aten::_assert_async.msg(Tensor self, str assert_msg) -> ()", args: &A375, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_assert_async.msg(Tensor self, str assert_msg) -> ()", args: &A401, returns: &[], returns_written: false },
         vmap: Rule::Loop, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S310(functions::_assert_async_msg, below::_assert_async_msg), &[]),
+        run: Run::Typed(boxed::Typed::S324(functions::_assert_async_msg, below::_assert_async_msg), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_constrain_range",
-        schema: Schema { text: "aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A376, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A402, returns: &[], returns_written: false },
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S311(functions::sym_constrain_range, below::sym_constrain_range), &[]),
+        run: Run::Typed(boxed::Typed::S325(functions::sym_constrain_range, below::sym_constrain_range), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_constrain_range_for_size",
-        schema: Schema { text: "aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A376, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A402, returns: &[], returns_written: false },
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S311(functions::sym_constrain_range_for_size, below::sym_constrain_range_for_size), &[]),
+        run: Run::Typed(boxed::Typed::S325(functions::sym_constrain_range_for_size, below::sym_constrain_range_for_size), &[]),
         ..PLAIN },
     OpInfo { name: "aten::gather",
-        schema: Schema { text: "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", args: &A377, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", args: &A403, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("GatherBackward0"), forward: true, vmap: Rule::Along(&[1]),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S312(functions::gather, below::gather), &[(3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S326(functions::gather, below::gather), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::nonzero_numpy",
         schema: Schema { text: "aten::nonzero_numpy(Tensor self) -> Tensor[]", args: &A20, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S313(functions::nonzero_numpy, composite::index::nonzero_numpy), &[]),
+        run: Run::Typed(boxed::Typed::S327(functions::nonzero_numpy, composite::index::nonzero_numpy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_masked_index",
-        schema: Schema { text: "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", args: &A404, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S314(functions::_unsafe_masked_index, composite::index::unsafe_masked_index), &[]),
+        run: Run::Typed(boxed::Typed::S328(functions::_unsafe_masked_index, composite::index::unsafe_masked_index), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_masked_index_put_accumulate",
-        schema: Schema { text: "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", args: &A379, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", args: &A405, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S315(functions::_unsafe_masked_index_put_accumulate, composite::index::unsafe_masked_index_put_accumulate), &[]),
+        run: Run::Typed(boxed::Typed::S329(functions::_unsafe_masked_index_put_accumulate, composite::index::unsafe_masked_index_put_accumulate), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.src",
-        schema: Schema { text: "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A406, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::SCATTER__SRC), tags: Tags::CORE, derivative: Derivative::Formula("ScatterBackward0"),
         forward: true, vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S316(functions::scatter, below::scatter), &[]),
+        run: Run::Typed(boxed::Typed::S330(functions::scatter, below::scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_.src",
-        schema: Schema { text: "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A381, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A407, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_SRC), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S317(functions::scatter_, below::scatter_), &[]),
+        run: Run::Typed(boxed::Typed::S331(functions::scatter_, below::scatter_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.value",
-        schema: Schema { text: "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A408, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::SCATTER__VALUE), tags: Tags::CORE, derivative: Derivative::Formula("ScatterBackward1"),
         forward: true, vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S318(functions::scatter_value, below::scatter_value), &[]),
+        run: Run::Typed(boxed::Typed::S332(functions::scatter_value, below::scatter_value), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_.value",
-        schema: Schema { text: "aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A383, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A409, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_VALUE), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterBackward1"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S319(functions::scatter_value_, below::scatter_value_), &[]),
+        run: Run::Typed(boxed::Typed::S333(functions::scatter_value_, below::scatter_value_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.reduce",
-        schema: Schema { text: "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", args: &A410, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S320(functions::scatter_with_reduce, composite::index::scatter_with_reduce), &[]),
+        run: Run::Typed(boxed::Typed::S334(functions::scatter_with_reduce, composite::index::scatter_with_reduce), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.value_reduce",
-        schema: Schema { text: "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", args: &A385, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", args: &A411, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S321(functions::scatter_value_with_reduce, composite::index::scatter_value_with_reduce), &[]),
+        run: Run::Typed(boxed::Typed::S335(functions::scatter_value_with_reduce, composite::index::scatter_value_with_reduce), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_add",
-        schema: Schema { text: "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A406, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::SCATTER_ADD_), tags: Tags::CORE, derivative: Derivative::Formula("ScatterAddBackward0"),
         forward: true, vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S316(functions::scatter_add, below::scatter_add), &[]),
+        run: Run::Typed(boxed::Typed::S330(functions::scatter_add, below::scatter_add), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_add_",
-        schema: Schema { text: "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A381, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A407, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_ADD), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterAddBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S317(functions::scatter_add_, below::scatter_add_), &[]),
+        run: Run::Typed(boxed::Typed::S331(functions::scatter_add_, below::scatter_add_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_reduce.two",
-        schema: Schema { text: "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", args: &A412, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::SCATTER_REDUCE__TWO), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterReduceBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S322(functions::scatter_reduce, below::scatter_reduce), &[(5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S336(functions::scatter_reduce, below::scatter_reduce), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_reduce_.two",
-        schema: Schema { text: "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A387, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A413, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_REDUCE_TWO), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterReduceBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S323(functions::scatter_reduce_, below::scatter_reduce_), &[(5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S337(functions::scatter_reduce_, below::scatter_reduce_), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::index_reduce",
-        schema: Schema { text: "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", args: &A414, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_REDUCE_), derivative: Derivative::Formula("IndexReduceBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S322(functions::index_reduce, below::index_reduce), &[(5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S336(functions::index_reduce, below::index_reduce), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::index_reduce_",
-        schema: Schema { text: "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A389, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A415, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_REDUCE),
         derivative: Derivative::Formula("IndexReduceBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S323(functions::index_reduce_, below::index_reduce_), &[(5, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S337(functions::index_reduce_, below::index_reduce_), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::index.Tensor",
-        schema: Schema { text: "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A416, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::DYNAMIC_OUTPUT_SHAPE), derivative: Derivative::Formula("IndexBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index), cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        devices: Devices::Cpu(0b10), run: Run::Typed(boxed::Typed::S324(functions::index, below::index), &[]),
+        devices: Devices::Cpu(0b10), run: Run::Typed(boxed::Typed::S338(functions::index, below::index), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_index.Tensor",
-        schema: Schema { text: "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A416, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnsafeIndexBackward0"), forward: true, vmap: Rule::Own(rules::index::index),
         devices: Devices::Cpu(0b10),
-        run: Run::Typed(boxed::Typed::S324(functions::unsafe_index, below::unsafe_index), &[]),
+        run: Run::Typed(boxed::Typed::S338(functions::unsafe_index, below::unsafe_index), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_put",
-        schema: Schema { text: "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A391, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A417, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_PUT_), tags: Tags::CORE, derivative: Derivative::Formula("IndexPutBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_put), decomposition: Decomposition::Kept,
         devices: Devices::Cpu(0b110),
-        run: Run::Typed(boxed::Typed::S325(functions::index_put, below::index_put), &[(3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S339(functions::index_put, below::index_put), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::index_put_",
-        schema: Schema { text: "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", args: &A392, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", args: &A418, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_PUT), tags: Tags::CORE,
         derivative: Derivative::Formula("IndexPutBackward0"), forward: true, vmap: Rule::Own(rules::index::index_put),
         decomposition: Decomposition::Functional, devices: Devices::Cpu(0b110),
-        run: Run::Typed(boxed::Typed::S326(functions::index_put_, below::index_put_), &[(3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S340(functions::index_put_, below::index_put_), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_index_put",
-        schema: Schema { text: "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A391, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A417, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnsafeIndexPutBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_put), devices: Devices::Cpu(0b110),
-        run: Run::Typed(boxed::Typed::S325(functions::unsafe_index_put, below::unsafe_index_put), &[(3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S339(functions::unsafe_index_put, below::unsafe_index_put), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::index_select",
-        schema: Schema { text: "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", args: &A393, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", args: &A419, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("IndexSelectBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_select), cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S327(functions::index_select, below::index_select), &[]),
+        run: Run::Typed(boxed::Typed::S341(functions::index_select, below::index_select), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_select_backward",
-        schema: Schema { text: "aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor", args: &A394, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S328(functions::index_select_backward, composite::index::index_select_backward), &[]),
+        run: Run::Typed(boxed::Typed::S342(functions::index_select_backward, composite::index::index_select_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_add",
-        schema: Schema { text: "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", args: &A395, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", args: &A421, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_ADD_), derivative: Derivative::Formula("IndexAddBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write),
-        run: Run::Typed(boxed::Typed::S329(functions::index_add, below::index_add), &[(4, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S343(functions::index_add, below::index_add), &[(4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::index_add_",
-        schema: Schema { text: "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)", args: &A396, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)", args: &A422, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_ADD), derivative: Derivative::Formula("IndexAddBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S330(functions::index_add_, below::index_add_), &[(4, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S344(functions::index_add_, below::index_add_), &[(4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::index_copy",
-        schema: Schema { text: "aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", args: &A397, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", args: &A423, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_COPY_), derivative: Derivative::Formula("IndexCopyBackward0"), forward: true,
         autocast: Autocast::Widest, vmap: Rule::Own(rules::index::index_write),
-        run: Run::Typed(boxed::Typed::S316(functions::index_copy, below::index_copy), &[]),
+        run: Run::Typed(boxed::Typed::S330(functions::index_copy, below::index_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_copy_",
-        schema: Schema { text: "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", args: &A398, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", args: &A424, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_COPY), derivative: Derivative::Formula("IndexCopyBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S317(functions::index_copy_, below::index_copy_), &[]),
+        run: Run::Typed(boxed::Typed::S331(functions::index_copy_, below::index_copy_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill.int_Scalar",
-        schema: Schema { text: "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A408, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_FILL__INT_SCALAR), derivative: Derivative::Formula("IndexFillBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write),
-        run: Run::Typed(boxed::Typed::S318(functions::index_fill, below::index_fill), &[]),
+        run: Run::Typed(boxed::Typed::S332(functions::index_fill, below::index_fill), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill_.int_Scalar",
-        schema: Schema { text: "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A383, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A409, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_FILL_INT_SCALAR),
         derivative: Derivative::Formula("IndexFillBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S319(functions::index_fill_, below::index_fill_), &[]),
+        run: Run::Typed(boxed::Typed::S333(functions::index_fill_, below::index_fill_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill.int_Tensor",
-        schema: Schema { text: "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", args: &A399, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", args: &A425, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_FILL__INT_TENSOR), derivative: Derivative::Formula("IndexFillBackward1"),
         forward: true, vmap: Rule::Own(rules::index::index_write),
-        run: Run::Typed(boxed::Typed::S316(functions::index_fill_tensor, below::index_fill_tensor), &[]),
+        run: Run::Typed(boxed::Typed::S330(functions::index_fill_tensor, below::index_fill_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill_.int_Tensor",
-        schema: Schema { text: "aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)", args: &A400, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)", args: &A426, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_FILL_INT_TENSOR),
         derivative: Derivative::Formula("IndexFillBackward1"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S317(functions::index_fill_tensor_, below::index_fill_tensor_), &[]),
+        run: Run::Typed(boxed::Typed::S331(functions::index_fill_tensor_, below::index_fill_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill.Scalar",
-        schema: Schema { text: "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", args: &A401, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", args: &A427, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::MASKED_FILL__SCALAR), derivative: Derivative::Formula("MaskedFillBackward0"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S0(functions::masked_fill, below::masked_fill), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill_.Scalar",
-        schema: Schema { text: "aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", args: &A402, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", args: &A428, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::MASKED_FILL_SCALAR),
         derivative: Derivative::Formula("MaskedFillBackward0"), forward: true, vmap: Rule::Pointwise,
         cost: Cost::Cheap, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S1(functions::masked_fill_, below::masked_fill_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill.Tensor",
-        schema: Schema { text: "aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", args: &A403, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", args: &A429, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::MASKED_FILL__TENSOR), derivative: Derivative::Formula("MaskedFillBackward1"), forward: true,
         vmap: Rule::Own(rules::pointwise::masked_fill), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S20(functions::masked_fill_tensor, below::masked_fill_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill_.Tensor",
-        schema: Schema { text: "aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)", args: &A404, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)", args: &A430, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::MASKED_FILL_TENSOR),
         derivative: Derivative::Formula("MaskedFillBackward1"), forward: true,
         vmap: Rule::Own(rules::pointwise::masked_fill), cost: Cost::Cheap, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S21(functions::masked_fill_tensor_, below::masked_fill_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_select",
-        schema: Schema { text: "aten::masked_select(Tensor self, Tensor mask) -> Tensor", args: &A405, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_select(Tensor self, Tensor mask) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("MaskedSelectBackward0"), forward: true,
         vmap: Rule::Own(rules::index::masked_select), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::masked_select, below::masked_select), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_scatter",
-        schema: Schema { text: "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", args: &A406, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::MASKED_SCATTER_), tags: Tags::CORE,
         derivative: Derivative::Formula("MaskedScatterBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S20(functions::masked_scatter, below::masked_scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_scatter_",
-        schema: Schema { text: "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)", args: &A407, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)", args: &A433, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::MASKED_SCATTER), tags: Tags::CORE,
         derivative: Derivative::Formula("MaskedScatterBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S21(functions::masked_scatter_, below::masked_scatter_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::take",
-        schema: Schema { text: "aten::take(Tensor self, Tensor index) -> Tensor", args: &A408, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::take(Tensor self, Tensor index) -> Tensor", args: &A434, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("TakeBackward0"), forward: true, vmap: Rule::Own(rules::index::take),
         run: Run::Typed(boxed::Typed::S5(functions::take, below::take), &[]),
         ..PLAIN },
     OpInfo { name: "aten::take_along_dim",
-        schema: Schema { text: "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", args: &A409, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", args: &A435, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S154(functions::take_along_dim, composite::index::take_along_dim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::put",
-        schema: Schema { text: "aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", args: &A410, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", args: &A436, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::PUT_), derivative: Derivative::Formula("PutBackward0"), forward: true,
         vmap: Rule::Own(rules::index::put), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S331(functions::put, below::put), &[(3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S195(functions::put, below::put), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::put_",
-        schema: Schema { text: "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)", args: &A411, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)", args: &A437, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::PUT), derivative: Derivative::Formula("PutBackward0"), forward: true,
         vmap: Rule::Own(rules::index::put), decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S332(functions::put_, below::put_), &[(3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S345(functions::put_, below::put_), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::nonzero",
         schema: Schema { text: "aten::nonzero(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -9157,77 +9484,77 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::argwhere, composite::index::argwhere), &[]),
         ..PLAIN },
     OpInfo { name: "aten::one_hot",
-        schema: Schema { text: "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", args: &A412, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", args: &A438, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::one_hot, composite::index::one_hot), &[(1, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding",
-        schema: Schema { text: "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", args: &A413, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", args: &A439, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("EmbeddingBackward0"), forward: true,
         vmap: Rule::Own(rules::index::embedding), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S333(functions::embedding, below::embedding), &[(2, Given::Int(-1)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S346(functions::embedding, below::embedding), &[(2, Given::Int(-1)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_dense_backward",
-        schema: Schema { text: "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor", args: &A414, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor", args: &A440, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("EmbeddingDenseBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::index::embedding_backward),
-        run: Run::Typed(boxed::Typed::S334(functions::embedding_dense_backward, below::embedding_dense_backward), &[]),
+        run: Run::Typed(boxed::Typed::S347(functions::embedding_dense_backward, below::embedding_dense_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_bag",
-        schema: Schema { text: "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)", args: &A415, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)", args: &A441, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
-        run: Run::Typed(boxed::Typed::S335(functions::embedding_bag, composite::embedding::embedding_bag), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S348(functions::embedding_bag, composite::embedding::embedding_bag), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_bag.padding_idx",
-        schema: Schema { text: "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)", args: &A416, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)", args: &A442, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
-        run: Run::Typed(boxed::Typed::S336(functions::embedding_bag_padding_idx, composite::embedding::embedding_bag_padding), &[]),
+        run: Run::Typed(boxed::Typed::S349(functions::embedding_bag_padding_idx, composite::embedding::embedding_bag_padding), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_embedding_bag",
-        schema: Schema { text: "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A417, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A443, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
-        run: Run::Typed(boxed::Typed::S337(functions::_embedding_bag, composite::embedding::embedding_bag_plain), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false)), (8, Given::Int(-1))]),
+        run: Run::Typed(boxed::Typed::S350(functions::_embedding_bag, composite::embedding::embedding_bag_plain), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false)), (8, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::_embedding_bag_forward_only",
-        schema: Schema { text: "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A417, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A443, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
-        run: Run::Typed(boxed::Typed::S337(functions::_embedding_bag_forward_only, composite::embedding::embedding_bag_plain), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false)), (8, Given::Int(-1))]),
+        run: Run::Typed(boxed::Typed::S350(functions::_embedding_bag_forward_only, composite::embedding::embedding_bag_plain), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false)), (8, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_renorm_",
-        schema: Schema { text: "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)", args: &A418, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)", args: &A444, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Refused,
-        run: Run::Typed(boxed::Typed::S338(functions::embedding_renorm_, composite::embedding::embedding_renorm_), &[]),
+        run: Run::Typed(boxed::Typed::S351(functions::embedding_renorm_, composite::embedding::embedding_renorm_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill_diagonal_",
-        schema: Schema { text: "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", args: &A419, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", args: &A445, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S339(functions::fill_diagonal_, composite::index::fill_diagonal_), &[(2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S352(functions::fill_diagonal_, composite::index::fill_diagonal_), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::cat",
-        schema: Schema { text: "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", args: &A446, returns: &[Type::Tensor], returns_written: false },
         out: Some(Op::CAT_OUT), tags: Tags::CORE, derivative: Derivative::Formula("CatBackward0"), forward: true,
         autocast: Autocast::Widest, vmap: Rule::Own(rules::view::cat), cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S340(functions::cat, below::cat), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S353(functions::cat, below::cat), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::cat.out",
-        schema: Schema { text: "aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A421, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A447, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::CAT), tags: Tags::CORE, vmap: Rule::Refuse, cost: Cost::Cheap,
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S341(functions::cat_out, below::cat_out), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S354(functions::cat_out, below::cat_out), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::concat",
-        schema: Schema { text: "aten::concat(Tensor[] tensors, int dim=0) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::concat(Tensor[] tensors, int dim=0) -> Tensor", args: &A446, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S342(functions::concat, composite::join::concat), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S355(functions::concat, composite::join::concat), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::concatenate",
-        schema: Schema { text: "aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor", args: &A446, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S342(functions::concatenate, composite::aliases::concatenate), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S355(functions::concatenate, composite::aliases::concatenate), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::row_stack",
         schema: Schema { text: "aten::row_stack(Tensor[] tensors) -> Tensor", args: &A224, returns: &[Type::Tensor], returns_written: false },
@@ -9235,16 +9562,16 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S153(functions::row_stack, composite::aliases::row_stack), &[]),
         ..PLAIN },
     OpInfo { name: "aten::stack",
-        schema: Schema { text: "aten::stack(Tensor[] tensors, int dim=0) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::stack(Tensor[] tensors, int dim=0) -> Tensor", args: &A446, returns: &[Type::Tensor], returns_written: false },
         out: Some(Op::STACK_OUT), derivative: Derivative::Formula("StackBackward0"), forward: true,
         autocast: Autocast::Widest, vmap: Rule::Own(rules::view::stack), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S340(functions::stack, below::stack), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S353(functions::stack, below::stack), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::stack.out",
-        schema: Schema { text: "aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A421, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A447, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::STACK), vmap: Rule::Refuse, cost: Cost::Cheap,
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S341(functions::stack_out, below::stack_out), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S354(functions::stack_out, below::stack_out), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::hstack",
         schema: Schema { text: "aten::hstack(Tensor[] tensors) -> Tensor", args: &A224, returns: &[Type::Tensor], returns_written: false },
@@ -9277,35 +9604,35 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S153(functions::cartesian_prod, composite::join::cartesian_prod), &[]),
         ..PLAIN },
     OpInfo { name: "aten::combinations",
-        schema: Schema { text: "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", args: &A422, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", args: &A448, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
-        run: Run::Typed(boxed::Typed::S343(functions::combinations, composite::join::combinations), &[(1, Given::Int(2)), (2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S356(functions::combinations, composite::join::combinations), &[(1, Given::Int(2)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::repeat",
-        schema: Schema { text: "aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", args: &A423, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", args: &A449, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("RepeatBackward0"), forward: true,
         vmap: Rule::Own(rules::view::repeat), cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S214(functions::repeat, below::repeat), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::repeat, below::repeat), &[]),
         ..PLAIN },
     OpInfo { name: "aten::tile",
-        schema: Schema { text: "aten::tile(Tensor self, SymInt[] dims) -> Tensor", args: &A323, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::tile(Tensor self, SymInt[] dims) -> Tensor", args: &A349, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::tile, composite::join::tile), &[]),
         ..PLAIN },
     OpInfo { name: "aten::repeat_interleave.self_int",
-        schema: Schema { text: "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A424, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S344(functions::repeat_interleave, composite::join::repeat_interleave), &[]),
+        run: Run::Typed(boxed::Typed::S357(functions::repeat_interleave, composite::join::repeat_interleave), &[]),
         ..PLAIN },
     OpInfo { name: "aten::repeat_interleave.self_Tensor",
-        schema: Schema { text: "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A425, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A451, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, devices: Devices::Any,
-        run: Run::Typed(boxed::Typed::S345(functions::repeat_interleave_tensor, composite::join::repeat_interleave_tensor), &[]),
+        run: Run::Typed(boxed::Typed::S358(functions::repeat_interleave_tensor, composite::join::repeat_interleave_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::flip",
-        schema: Schema { text: "aten::flip(Tensor self, int[] dims) -> Tensor", args: &A323, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::flip(Tensor self, int[] dims) -> Tensor", args: &A349, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("FlipBackward0"), forward: true, vmap: Rule::Along(&[1]),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S79(functions::flip, below::flip), &[]),
@@ -9321,146 +9648,146 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::flipud, composite::join::flipud), &[]),
         ..PLAIN },
     OpInfo { name: "aten::rot90",
-        schema: Schema { text: "aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", args: &A426, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", args: &A452, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S346(functions::rot90, composite::join::rot90), &[(1, Given::Int(1)), (2, Given::Ints(&[0, 1]))]),
+        run: Run::Typed(boxed::Typed::S359(functions::rot90, composite::join::rot90), &[(1, Given::Int(1)), (2, Given::Ints(&[0, 1]))]),
         ..PLAIN },
     OpInfo { name: "aten::roll",
-        schema: Schema { text: "aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", args: &A427, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", args: &A453, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("RollBackward0"), forward: true, vmap: Rule::Own(rules::view::roll),
-        cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S347(functions::roll, below::roll), &[(2, Given::Ints(&[]))]),
+        cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S360(functions::roll, below::roll), &[(2, Given::Ints(&[]))]),
         ..PLAIN },
     OpInfo { name: "aten::tril",
-        schema: Schema { text: "aten::tril(Tensor self, SymInt diagonal=0) -> Tensor", args: &A320, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::tril(Tensor self, SymInt diagonal=0) -> Tensor", args: &A346, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::TRIL_), derivative: Derivative::Formula("TrilBackward0"), forward: true,
         vmap: Rule::Along(&[]), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S348(functions::tril, below::tril), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S361(functions::tril, below::tril), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::tril_",
-        schema: Schema { text: "aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A428, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A454, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::TRIL), derivative: Derivative::Formula("TrilBackward0"),
         forward: true, vmap: Rule::Along(&[]), cost: Cost::Cheap, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S349(functions::tril_, below::tril_), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S362(functions::tril_, below::tril_), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::triu",
-        schema: Schema { text: "aten::triu(Tensor self, SymInt diagonal=0) -> Tensor", args: &A320, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::triu(Tensor self, SymInt diagonal=0) -> Tensor", args: &A346, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::TRIU_), derivative: Derivative::Formula("TriuBackward0"), forward: true,
         vmap: Rule::Along(&[]), cost: Cost::Cheap,
-        run: Run::Typed(boxed::Typed::S348(functions::triu, below::triu), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S361(functions::triu, below::triu), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::triu_",
-        schema: Schema { text: "aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A428, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A454, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::TRIU), derivative: Derivative::Formula("TriuBackward0"),
         forward: true, vmap: Rule::Along(&[]), cost: Cost::Cheap, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S349(functions::triu_, below::triu_), &[(1, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S362(functions::triu_, below::triu_), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::constant_pad_nd",
-        schema: Schema { text: "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", args: &A429, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", args: &A455, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ConstantPadNdBackward0"), forward: true,
         vmap: Rule::Along(&[]), cost: Cost::Cheap, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S350(functions::constant_pad_nd, below::constant_pad_nd), &[(2, Given::Int(0))]),
+        run: Run::Typed(boxed::Typed::S363(functions::constant_pad_nd, below::constant_pad_nd), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::pad",
-        schema: Schema { text: "aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", args: &A430, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", args: &A456, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S351(functions::pad, composite::join::pad), &[(2, Given::Str("constant"))]),
+        run: Run::Typed(boxed::Typed::S364(functions::pad, composite::join::pad), &[(2, Given::Str("constant"))]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad1d",
-        schema: Schema { text: "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad1DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(3, None),
-        run: Run::Typed(boxed::Typed::S214(functions::reflection_pad1d, below::reflection_pad1d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::reflection_pad1d, below::reflection_pad1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad1d_backward",
-        schema: Schema { text: "aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReflectionPad1DBackwardBackward0"), forward: true, vmap: Rule::Merge(3, None),
-        run: Run::Typed(boxed::Typed::S206(functions::reflection_pad1d_backward, below::reflection_pad1d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::reflection_pad1d_backward, below::reflection_pad1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad2d",
-        schema: Schema { text: "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad2DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S214(functions::reflection_pad2d, below::reflection_pad2d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::reflection_pad2d, below::reflection_pad2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad2d_backward",
-        schema: Schema { text: "aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReflectionPad2DBackwardBackward0"), forward: true, vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S206(functions::reflection_pad2d_backward, below::reflection_pad2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::reflection_pad2d_backward, below::reflection_pad2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad3d",
-        schema: Schema { text: "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad3DBackward0"), forward: true,
         vmap: Rule::Merge(5, None),
-        run: Run::Typed(boxed::Typed::S214(functions::reflection_pad3d, below::reflection_pad3d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::reflection_pad3d, below::reflection_pad3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad3d_backward",
-        schema: Schema { text: "aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReflectionPad3DBackwardBackward0"), forward: true, vmap: Rule::Merge(5, None),
-        run: Run::Typed(boxed::Typed::S206(functions::reflection_pad3d_backward, below::reflection_pad3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::reflection_pad3d_backward, below::reflection_pad3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad1d",
-        schema: Schema { text: "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReplicationPad1DBackward0"), forward: true, autocast: Autocast::Full,
         vmap: Rule::Merge(3, None),
-        run: Run::Typed(boxed::Typed::S214(functions::replication_pad1d, below::replication_pad1d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::replication_pad1d, below::replication_pad1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad1d_backward",
-        schema: Schema { text: "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReplicationPad1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S206(functions::replication_pad1d_backward, below::replication_pad1d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::replication_pad1d_backward, below::replication_pad1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad2d",
-        schema: Schema { text: "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ReplicationPad2DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(4, None),
-        run: Run::Typed(boxed::Typed::S214(functions::replication_pad2d, below::replication_pad2d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::replication_pad2d, below::replication_pad2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad2d_backward",
-        schema: Schema { text: "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReplicationPad2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S206(functions::replication_pad2d_backward, below::replication_pad2d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::replication_pad2d_backward, below::replication_pad2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad3d",
-        schema: Schema { text: "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ReplicationPad3DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(5, None),
-        run: Run::Typed(boxed::Typed::S214(functions::replication_pad3d, below::replication_pad3d), &[]),
+        run: Run::Typed(boxed::Typed::S228(functions::replication_pad3d, below::replication_pad3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad3d_backward",
-        schema: Schema { text: "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A432, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ReplicationPad3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S206(functions::replication_pad3d_backward, below::replication_pad3d_backward), &[]),
+        run: Run::Typed(boxed::Typed::S220(functions::replication_pad3d_backward, below::replication_pad3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sort",
-        schema: Schema { text: "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A433, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A459, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         out: Some(Op::SORT_VALUES), tags: Tags::CORE, derivative: Derivative::Formula("SortBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::sort, below::sort), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::sort.values",
-        schema: Schema { text: "aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A434, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A460, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::SORT), tags: Tags::CORE, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S352(functions::sort_out, below::sort_out), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S365(functions::sort_out, below::sort_out), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::sort.stable",
-        schema: Schema { text: "aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A435, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A461, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("SortBackward1"), forward: true, vmap: Rule::Along(&[2]),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S353(functions::sort_stable, below::sort_stable), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S366(functions::sort_stable, below::sort_stable), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::argsort",
-        schema: Schema { text: "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", args: &A433, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S343(functions::argsort, composite::sort::argsort), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S356(functions::argsort, composite::sort::argsort), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::argsort.stable",
-        schema: Schema { text: "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", args: &A436, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S354(functions::argsort_stable, composite::sort::argsort_stable), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S367(functions::argsort_stable, composite::sort::argsort_stable), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::msort",
         schema: Schema { text: "aten::msort(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -9468,22 +9795,22 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S16(functions::msort, composite::sort::msort), &[]),
         ..PLAIN },
     OpInfo { name: "aten::topk",
-        schema: Schema { text: "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", args: &A437, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", args: &A463, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         out: Some(Op::TOPK_VALUES), tags: Tags::CORE, derivative: Derivative::Formula("TopkBackward0"), forward: true,
         vmap: Rule::Along(&[2]), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S355(functions::topk, below::topk), &[(2, Given::Int(-1)), (3, Given::Bool(true)), (4, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S368(functions::topk, below::topk), &[(2, Given::Int(-1)), (3, Given::Bool(true)), (4, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::topk.values",
-        schema: Schema { text: "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A438, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A464, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::TOPK), tags: Tags::CORE, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S356(functions::topk_out, below::topk_out), &[(2, Given::Int(-1)), (3, Given::Bool(true)), (4, Given::Bool(true))]),
+        run: Run::Typed(boxed::Typed::S369(functions::topk_out, below::topk_out), &[(2, Given::Int(-1)), (3, Given::Bool(true)), (4, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::kthvalue",
-        schema: Schema { text: "aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A439, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A465, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("KthvalueBackward0"), forward: true, vmap: Rule::Along(&[2]),
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S357(functions::kthvalue, below::kthvalue), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S370(functions::kthvalue, below::kthvalue), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::median",
         schema: Schema { text: "aten::median(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
@@ -9509,574 +9836,574 @@ pub(crate) static TABLE: [OpInfo; 1065] = [
         run: Run::Typed(boxed::Typed::S71(functions::nanmedian_dim, below::nanmedian_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::mode",
-        schema: Schema { text: "aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A440, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A466, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ModeBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::mode, below::mode), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::searchsorted.Tensor",
-        schema: Schema { text: "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A441, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A467, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::index::searchsorted), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S358(functions::searchsorted, below::searchsorted), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S371(functions::searchsorted, below::searchsorted), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::searchsorted.Scalar",
-        schema: Schema { text: "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A442, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A468, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S359(functions::searchsorted_scalar, composite::sort::searchsorted_scalar), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S372(functions::searchsorted_scalar, composite::sort::searchsorted_scalar), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::bucketize.Tensor",
-        schema: Schema { text: "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", args: &A443, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", args: &A469, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::pointwise::bucketize), decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S360(functions::bucketize, below::bucketize), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S373(functions::bucketize, below::bucketize), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_unique2",
-        schema: Schema { text: "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A444, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A470, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("Unique2Backward0"), vmap: Rule::Refuse,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S361(functions::unique2, below::unique2), &[(1, Given::Bool(true)), (2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S374(functions::unique2, below::unique2), &[(1, Given::Bool(true)), (2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unique_consecutive",
-        schema: Schema { text: "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", args: &A445, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", args: &A471, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("UniqueConsecutiveBackward0"),
         vmap: Rule::Refuse, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S362(functions::unique_consecutive, below::unique_consecutive), &[(1, Given::Bool(false)), (2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S375(functions::unique_consecutive, below::unique_consecutive), &[(1, Given::Bool(false)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unique_dim",
-        schema: Schema { text: "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A446, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A472, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("UniqueDimBackward0"), vmap: Rule::Refuse,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S363(functions::unique_dim, below::unique_dim), &[(2, Given::Bool(true)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S376(functions::unique_dim, below::unique_dim), &[(2, Given::Bool(true)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::isin.Tensor_Tensor",
-        schema: Schema { text: "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", args: &A447, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", args: &A473, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Loop,
-        run: Run::Typed(boxed::Typed::S360(functions::isin, below::isin), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S373(functions::isin, below::isin), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::rand",
-        schema: Schema { text: "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
-        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S282(functions::rand, below::rand), &[]),
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S296(functions::rand, below::rand), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randn",
-        schema: Schema { text: "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
-        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S282(functions::randn, below::randn), &[]),
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S296(functions::randn, below::randn), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randint",
-        schema: Schema { text: "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A448, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A474, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S364(functions::randint, below::randint), &[(2, Given::DType(DType::I64))]),
+        run: Run::Typed(boxed::Typed::S377(functions::randint, below::randint), &[(2, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::randint.low",
-        schema: Schema { text: "aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A449, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A475, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S365(functions::randint_low, below::randint_low), &[(3, Given::DType(DType::I64))]),
+        run: Run::Typed(boxed::Typed::S378(functions::randint_low, below::randint_low), &[(3, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::randperm",
-        schema: Schema { text: "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A476, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S297(functions::randperm, below::randperm), &[(1, Given::DType(DType::I64))]),
+        run: Run::Typed(boxed::Typed::S311(functions::randperm, below::randperm), &[(1, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::rand_like",
-        schema: Schema { text: "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S288(functions::rand_like, below::rand_like), &[]),
+        run: Run::Typed(boxed::Typed::S302(functions::rand_like, below::rand_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randn_like",
-        schema: Schema { text: "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S288(functions::randn_like, below::randn_like), &[]),
+        run: Run::Typed(boxed::Typed::S302(functions::randn_like, below::randn_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randint_like",
-        schema: Schema { text: "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A451, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A477, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S366(functions::randint_like, below::randint_like), &[]),
+        run: Run::Typed(boxed::Typed::S379(functions::randint_like, below::randint_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randint_like.low_dtype",
-        schema: Schema { text: "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A452, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A478, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S367(functions::randint_like_low, below::randint_like_low), &[]),
+        run: Run::Typed(boxed::Typed::S380(functions::randint_like_low, below::randint_like_low), &[]),
         ..PLAIN },
     OpInfo { name: "aten::normal.float_float",
-        schema: Schema { text: "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A453, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A479, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S368(functions::normal, below::normal), &[]),
+        run: Run::Typed(boxed::Typed::S381(functions::normal, below::normal), &[]),
         ..PLAIN },
     OpInfo { name: "aten::normal.Tensor_float",
-        schema: Schema { text: "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", args: &A454, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", args: &A480, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S97(functions::normal_tensor_float, composite::random::normal_tensor_float), &[(1, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::normal.float_Tensor",
-        schema: Schema { text: "aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A455, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A481, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S369(functions::normal_float_tensor, composite::random::normal_float_tensor), &[]),
+        run: Run::Typed(boxed::Typed::S382(functions::normal_float_tensor, composite::random::normal_float_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::normal.Tensor_Tensor",
-        schema: Schema { text: "aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A456, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A482, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S14(functions::normal_tensor_tensor, composite::random::normal_tensor_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli",
-        schema: Schema { text: "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", args: &A483, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("BernoulliBackward0"), forward: true,
         vmap: Rule::Random, run: Run::Typed(boxed::Typed::S22(functions::bernoulli, below::bernoulli), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli.p",
-        schema: Schema { text: "aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", args: &A484, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::BERNOULLI__FLOAT), tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S370(functions::bernoulli_p, below::bernoulli_p), &[]),
+        run: Run::Typed(boxed::Typed::S383(functions::bernoulli_p, below::bernoulli_p), &[]),
         ..PLAIN },
     OpInfo { name: "aten::multinomial",
-        schema: Schema { text: "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", args: &A485, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S371(functions::multinomial, below::multinomial), &[(2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S384(functions::multinomial, below::multinomial), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::dropout",
-        schema: Schema { text: "aten::dropout(Tensor input, float p, bool train) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::dropout(Tensor input, float p, bool train) -> Tensor", args: &A486, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::DROPOUT_), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts, training: Some(2),
-        run: Run::Typed(boxed::Typed::S372(functions::dropout, composite::random::dropout), &[]),
+        run: Run::Typed(boxed::Typed::S199(functions::dropout, composite::random::dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dropout_",
-        schema: Schema { text: "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", args: &A461, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", args: &A487, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::DROPOUT), tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        training: Some(2), run: Run::Typed(boxed::Typed::S373(functions::dropout_, composite::random::dropout_), &[]),
+        training: Some(2), run: Run::Typed(boxed::Typed::S385(functions::dropout_, composite::random::dropout_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::feature_dropout",
-        schema: Schema { text: "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor", args: &A486, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, training: Some(2),
-        run: Run::Typed(boxed::Typed::S372(functions::feature_dropout, composite::random::feature_dropout), &[]),
+        run: Run::Typed(boxed::Typed::S199(functions::feature_dropout, composite::random::feature_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::alpha_dropout",
-        schema: Schema { text: "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A486, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, training: Some(2),
-        run: Run::Typed(boxed::Typed::S372(functions::alpha_dropout, composite::random::alpha_dropout), &[]),
+        run: Run::Typed(boxed::Typed::S199(functions::alpha_dropout, composite::random::alpha_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::feature_alpha_dropout",
-        schema: Schema { text: "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A486, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S372(functions::feature_alpha_dropout, composite::random::feature_alpha_dropout), &[]),
+        run: Run::Typed(boxed::Typed::S199(functions::feature_alpha_dropout, composite::random::feature_alpha_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::native_dropout",
-        schema: Schema { text: "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", args: &A462, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", args: &A488, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Formula("NativeDropoutBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept, training: Some(2),
-        run: Run::Typed(boxed::Typed::S374(functions::native_dropout, below::native_dropout), &[]),
+        run: Run::Typed(boxed::Typed::S386(functions::native_dropout, below::native_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::native_dropout_backward",
-        schema: Schema { text: "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", args: &A463, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", args: &A489, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::POINTWISE, derivative: Derivative::Formula("NativeDropoutBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::pointwise::same_shape),
-        run: Run::Typed(boxed::Typed::S375(functions::native_dropout_backward, below::native_dropout_backward), &[]),
+        run: Run::Typed(boxed::Typed::S387(functions::native_dropout_backward, below::native_dropout_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::uniform_",
-        schema: Schema { text: "aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", args: &A464, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", args: &A490, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("UniformBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S376(functions::uniform_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
+        run: Run::Typed(boxed::Typed::S388(functions::uniform_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::normal_",
-        schema: Schema { text: "aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", args: &A465, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", args: &A491, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("NormalBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S376(functions::normal_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
+        run: Run::Typed(boxed::Typed::S388(functions::normal_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::log_normal_",
-        schema: Schema { text: "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)", args: &A466, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)", args: &A492, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("LogNormalBackward0"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S376(functions::log_normal_), &[(1, Given::Float(1.0)), (2, Given::Float(2.0))]),
+        run: Run::Typed(boxed::Typed::S388(functions::log_normal_), &[(1, Given::Float(1.0)), (2, Given::Float(2.0))]),
         ..PLAIN },
     OpInfo { name: "aten::exponential_",
-        schema: Schema { text: "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", args: &A467, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", args: &A493, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("ExponentialBackward0"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S377(functions::exponential_), &[(1, Given::Float(1.0))]),
+        run: Run::Typed(boxed::Typed::S389(functions::exponential_), &[(1, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::cauchy_",
-        schema: Schema { text: "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)", args: &A468, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)", args: &A494, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("CauchyBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S376(functions::cauchy_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
+        run: Run::Typed(boxed::Typed::S388(functions::cauchy_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::geometric_",
-        schema: Schema { text: "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", args: &A469, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", args: &A495, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("GeometricBackward0"), forward: true, vmap: Rule::Random,
-        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S377(functions::geometric_), &[]),
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S389(functions::geometric_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::random_",
-        schema: Schema { text: "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", args: &A470, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", args: &A496, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("RandomBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S247(functions::random_), &[]),
+        run: Run::Typed(boxed::Typed::S261(functions::random_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::random_.to",
-        schema: Schema { text: "aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", args: &A471, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", args: &A497, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("RandomBackward1"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S248(functions::random_to_), &[]),
+        run: Run::Typed(boxed::Typed::S262(functions::random_to_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::random_.from",
-        schema: Schema { text: "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", args: &A472, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", args: &A498, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("RandomBackward2"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S378(functions::random_from_), &[]),
+        run: Run::Typed(boxed::Typed::S390(functions::random_from_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli_.float",
-        schema: Schema { text: "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", args: &A473, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", args: &A499, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::BERNOULLI_P), tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("BernoulliBackward2"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S377(functions::bernoulli_), &[(1, Given::Float(0.5))]),
+        run: Run::Typed(boxed::Typed::S389(functions::bernoulli_), &[(1, Given::Float(0.5))]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli_.Tensor",
-        schema: Schema { text: "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", args: &A474, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", args: &A500, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("BernoulliBackward1"), forward: true, vmap: Rule::Random,
-        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S379(functions::bernoulli_tensor_), &[]),
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S391(functions::bernoulli_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.List",
-        schema: Schema { text: "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A475, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A501, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S380(functions::foreach_add), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S392(functions::foreach_add), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.List",
-        schema: Schema { text: "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A476, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A502, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S381(functions::foreach_add_), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S393(functions::foreach_add_), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.Scalar",
-        schema: Schema { text: "aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A477, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A503, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S382(functions::foreach_add_scalar), &[]),
+        run: Run::Typed(boxed::Typed::S394(functions::foreach_add_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.Scalar",
-        schema: Schema { text: "aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A478, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A504, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S383(functions::foreach_add_scalar_), &[]),
+        run: Run::Typed(boxed::Typed::S395(functions::foreach_add_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.ScalarList",
-        schema: Schema { text: "aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A479, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S384(functions::foreach_add_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S396(functions::foreach_add_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.ScalarList",
-        schema: Schema { text: "aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A480, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A506, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S385(functions::foreach_add_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S397(functions::foreach_add_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.Tensor",
-        schema: Schema { text: "aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]", args: &A481, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__TENSOR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S386(functions::foreach_add_tensor), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S398(functions::foreach_add_tensor), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.Tensor",
-        schema: Schema { text: "aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()", args: &A482, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()", args: &A508, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_TENSOR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S387(functions::foreach_add_tensor_), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S399(functions::foreach_add_tensor_), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub.List",
-        schema: Schema { text: "aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A475, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A501, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SUB__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S380(functions::foreach_sub), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S392(functions::foreach_sub), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub_.List",
-        schema: Schema { text: "aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A476, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A502, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SUB_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S381(functions::foreach_sub_), &[(2, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S393(functions::foreach_sub_), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub.Scalar",
-        schema: Schema { text: "aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A477, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A503, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SUB__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S382(functions::foreach_sub_scalar), &[]),
+        run: Run::Typed(boxed::Typed::S394(functions::foreach_sub_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub_.Scalar",
-        schema: Schema { text: "aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A478, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A504, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SUB_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S383(functions::foreach_sub_scalar_), &[]),
+        run: Run::Typed(boxed::Typed::S395(functions::foreach_sub_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub.ScalarList",
-        schema: Schema { text: "aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A479, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SUB__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S384(functions::foreach_sub_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S396(functions::foreach_sub_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub_.ScalarList",
-        schema: Schema { text: "aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A480, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A506, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SUB_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S385(functions::foreach_sub_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S397(functions::foreach_sub_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.List",
-        schema: Schema { text: "aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A483, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S388(functions::foreach_mul), &[]),
+        run: Run::Typed(boxed::Typed::S400(functions::foreach_mul), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.List",
-        schema: Schema { text: "aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A484, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A510, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S389(functions::foreach_mul_), &[]),
+        run: Run::Typed(boxed::Typed::S401(functions::foreach_mul_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.Scalar",
-        schema: Schema { text: "aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A477, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A503, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S382(functions::foreach_mul_scalar), &[]),
+        run: Run::Typed(boxed::Typed::S394(functions::foreach_mul_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.Scalar",
-        schema: Schema { text: "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A478, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A504, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S383(functions::foreach_mul_scalar_), &[]),
+        run: Run::Typed(boxed::Typed::S395(functions::foreach_mul_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.ScalarList",
-        schema: Schema { text: "aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A479, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S384(functions::foreach_mul_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S396(functions::foreach_mul_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.ScalarList",
-        schema: Schema { text: "aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A480, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A506, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S385(functions::foreach_mul_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S397(functions::foreach_mul_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.Tensor",
-        schema: Schema { text: "aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A485, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A511, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__TENSOR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S390(functions::foreach_mul_tensor), &[]),
+        run: Run::Typed(boxed::Typed::S402(functions::foreach_mul_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.Tensor",
-        schema: Schema { text: "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A486, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A512, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_TENSOR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S391(functions::foreach_mul_tensor_), &[]),
+        run: Run::Typed(boxed::Typed::S403(functions::foreach_mul_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.List",
-        schema: Schema { text: "aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A483, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S388(functions::foreach_div), &[]),
+        run: Run::Typed(boxed::Typed::S400(functions::foreach_div), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.List",
-        schema: Schema { text: "aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A484, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A510, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S389(functions::foreach_div_), &[]),
+        run: Run::Typed(boxed::Typed::S401(functions::foreach_div_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.Scalar",
-        schema: Schema { text: "aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A477, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A503, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S382(functions::foreach_div_scalar), &[]),
+        run: Run::Typed(boxed::Typed::S394(functions::foreach_div_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.Scalar",
-        schema: Schema { text: "aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A478, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A504, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S383(functions::foreach_div_scalar_), &[]),
+        run: Run::Typed(boxed::Typed::S395(functions::foreach_div_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.ScalarList",
-        schema: Schema { text: "aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A479, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S384(functions::foreach_div_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S396(functions::foreach_div_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.ScalarList",
-        schema: Schema { text: "aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A480, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A506, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S385(functions::foreach_div_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S397(functions::foreach_div_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.Tensor",
-        schema: Schema { text: "aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A485, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A511, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__TENSOR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S390(functions::foreach_div_tensor), &[]),
+        run: Run::Typed(boxed::Typed::S402(functions::foreach_div_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.Tensor",
-        schema: Schema { text: "aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A486, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A512, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_TENSOR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S391(functions::foreach_div_tensor_), &[]),
+        run: Run::Typed(boxed::Typed::S403(functions::foreach_div_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul.Scalar",
-        schema: Schema { text: "aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A487, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A513, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCMUL__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S392(functions::foreach_addcmul_scalar), &[(3, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S404(functions::foreach_addcmul_scalar), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul_.Scalar",
-        schema: Schema { text: "aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A488, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A514, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCMUL_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S393(functions::foreach_addcmul_scalar_), &[(3, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S405(functions::foreach_addcmul_scalar_), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A489, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A515, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCMUL__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S394(functions::foreach_addcmul_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S406(functions::foreach_addcmul_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul_.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A490, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A516, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCMUL_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S395(functions::foreach_addcmul_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S407(functions::foreach_addcmul_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv.Scalar",
-        schema: Schema { text: "aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A487, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A513, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCDIV__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S392(functions::foreach_addcdiv_scalar), &[(3, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S404(functions::foreach_addcdiv_scalar), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv_.Scalar",
-        schema: Schema { text: "aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A488, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A514, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCDIV_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S393(functions::foreach_addcdiv_scalar_), &[(3, Given::Int(1))]),
+        run: Run::Typed(boxed::Typed::S405(functions::foreach_addcdiv_scalar_), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A489, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A515, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCDIV__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S394(functions::foreach_addcdiv_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S406(functions::foreach_addcdiv_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv_.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A490, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A516, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCDIV_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S395(functions::foreach_addcdiv_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S407(functions::foreach_addcdiv_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp.List",
-        schema: Schema { text: "aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]", args: &A491, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]", args: &A517, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_LERP__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S396(functions::foreach_lerp), &[]),
+        run: Run::Typed(boxed::Typed::S408(functions::foreach_lerp), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp_.List",
-        schema: Schema { text: "aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()", args: &A492, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()", args: &A518, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_LERP_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S397(functions::foreach_lerp_), &[]),
+        run: Run::Typed(boxed::Typed::S409(functions::foreach_lerp_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp.Scalar",
-        schema: Schema { text: "aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]", args: &A493, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]", args: &A519, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_LERP__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S380(functions::foreach_lerp_scalar), &[]),
+        run: Run::Typed(boxed::Typed::S392(functions::foreach_lerp_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp_.Scalar",
-        schema: Schema { text: "aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()", args: &A494, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()", args: &A520, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_LERP_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S381(functions::foreach_lerp_scalar_), &[]),
+        run: Run::Typed(boxed::Typed::S393(functions::foreach_lerp_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp.ScalarList",
-        schema: Schema { text: "aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]", args: &A495, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]", args: &A521, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_LERP__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S398(functions::foreach_lerp_scalars), &[]),
+        run: Run::Typed(boxed::Typed::S410(functions::foreach_lerp_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp_.ScalarList",
-        schema: Schema { text: "aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()", args: &A496, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()", args: &A522, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_LERP_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S399(functions::foreach_lerp_scalars_), &[]),
+        run: Run::Typed(boxed::Typed::S411(functions::foreach_lerp_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_neg",
-        schema: Schema { text: "aten::_foreach_neg(Tensor[] self) -> Tensor[]", args: &A497, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_neg(Tensor[] self) -> Tensor[]", args: &A523, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_NEG_), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S400(functions::foreach_neg), &[]),
+        run: Run::Typed(boxed::Typed::S412(functions::foreach_neg), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_neg_",
-        schema: Schema { text: "aten::_foreach_neg_(Tensor(a!)[] self) -> ()", args: &A498, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_neg_(Tensor(a!)[] self) -> ()", args: &A524, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_NEG), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S401(functions::foreach_neg_), &[]),
+        run: Run::Typed(boxed::Typed::S413(functions::foreach_neg_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_exp",
-        schema: Schema { text: "aten::_foreach_exp(Tensor[] self) -> Tensor[]", args: &A497, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_exp(Tensor[] self) -> Tensor[]", args: &A523, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_EXP_), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S400(functions::foreach_exp), &[]),
+        run: Run::Typed(boxed::Typed::S412(functions::foreach_exp), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_exp_",
-        schema: Schema { text: "aten::_foreach_exp_(Tensor(a!)[] self) -> ()", args: &A498, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_exp_(Tensor(a!)[] self) -> ()", args: &A524, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_EXP), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S401(functions::foreach_exp_), &[]),
+        run: Run::Typed(boxed::Typed::S413(functions::foreach_exp_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sqrt",
-        schema: Schema { text: "aten::_foreach_sqrt(Tensor[] self) -> Tensor[]", args: &A497, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sqrt(Tensor[] self) -> Tensor[]", args: &A523, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SQRT_), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S400(functions::foreach_sqrt), &[]),
+        run: Run::Typed(boxed::Typed::S412(functions::foreach_sqrt), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sqrt_",
-        schema: Schema { text: "aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()", args: &A498, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()", args: &A524, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SQRT), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
-        run: Run::Typed(boxed::Typed::S401(functions::foreach_sqrt_), &[]),
+        run: Run::Typed(boxed::Typed::S413(functions::foreach_sqrt_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_zero_",
-        schema: Schema { text: "aten::_foreach_zero_(Tensor(a!)[] self) -> ()", args: &A498, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_zero_(Tensor(a!)[] self) -> ()", args: &A524, returns: &[], returns_written: false },
         kind: Kind::InPlace, tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts, run: Run::Typed(boxed::Typed::S401(functions::foreach_zero_), &[]),
+        decomposition: Decomposition::Parts, run: Run::Typed(boxed::Typed::S413(functions::foreach_zero_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_copy_",
-        schema: Schema { text: "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()", args: &A499, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()", args: &A525, returns: &[], returns_written: false },
         kind: Kind::InPlace, tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
-        run: Run::Typed(boxed::Typed::S402(functions::foreach_copy_), &[(2, Given::Bool(false))]),
+        run: Run::Typed(boxed::Typed::S414(functions::foreach_copy_), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_adam_",
-        schema: Schema { text: "aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A500, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A526, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b100000),
-        run: Run::Typed(boxed::Typed::S403(functions::fused_adam_), &[]),
+        run: Run::Typed(boxed::Typed::S415(functions::fused_adam_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_adamw_",
-        schema: Schema { text: "aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A500, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A526, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b100000),
-        run: Run::Typed(boxed::Typed::S403(functions::fused_adamw_), &[]),
+        run: Run::Typed(boxed::Typed::S415(functions::fused_adamw_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_sgd_",
-        schema: Schema { text: "aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A501, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A527, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept,
-        run: Run::Typed(boxed::Typed::S404(functions::fused_sgd_), &[]),
+        run: Run::Typed(boxed::Typed::S416(functions::fused_sgd_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_adagrad_",
-        schema: Schema { text: "aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A502, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A528, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b1000),
-        run: Run::Typed(boxed::Typed::S405(functions::fused_adagrad_), &[]),
+        run: Run::Typed(boxed::Typed::S417(functions::fused_adagrad_), &[]),
         ..PLAIN },
 ];

@@ -1,4 +1,4 @@
-//! Shapes of linear algebra: batches of matrices in the last two dimensions, f32 or f64.
+//! Shapes of linear algebra: batches of matrices in the last two dimensions, f32, f64 or complex.
 
 use super::broadcast;
 use crate::layout::Dims;
@@ -6,8 +6,8 @@ use crate::{DType, Error, ErrorKind, Result, Spec, Tensor};
 
 /// Leading sizes, rows and columns of matrices of a dtype that can be decomposed.
 fn matrices<'a>(op: &'static str, t: &'a Tensor) -> Result<(&'a [usize], usize, usize)> {
-    if !matches!(t.dtype(), DType::F32 | DType::F64) {
-        return Err(ErrorKind::DTypeUnsupported { op, found: t.dtype(), expected: "f32 or f64" }.into());
+    if !matches!(t.dtype(), DType::F32 | DType::F64 | DType::C64 | DType::C128) {
+        return Err(ErrorKind::DTypeUnsupported { op, found: t.dtype(), expected: "f32, f64 or complex" }.into());
     }
     match t.shape() {
         [batch @ .., rows, columns] => Ok((batch, *rows, *columns)),
@@ -30,6 +30,11 @@ fn each(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Result<Spec> {
     Spec::new(&sizes, like.dtype(), like.device())
 }
 
+/// The same, of real numbers.
+fn each_real(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Result<Spec> {
+    Ok(Spec { dtype: like.dtype().to_real(), ..each(like, batch, sizes)? })
+}
+
 /// A 32-bit integer for each matrix, or several.
 fn integers(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Result<Spec> {
     Ok(Spec { dtype: DType::I32, ..each(like, batch, sizes)? })
@@ -49,8 +54,8 @@ pub(crate) fn det(op: &'static str, a: &Tensor) -> Result<(Spec, Spec, Spec)> {
 
 /// `_linalg_slogdet`.
 pub(crate) fn slogdet(op: &'static str, a: &Tensor) -> Result<(Spec, Spec, Spec, Spec)> {
-    let (det, lu, pivots) = det(op, a)?;
-    Ok((det.clone(), det, lu, pivots))
+    let (sign, lu, pivots) = det(op, a)?;
+    Ok((sign, each_real(a, square(op, a)?.0, &[])?, lu, pivots))
 }
 
 /// Whether the right-hand sides of a system are vectors: one for each matrix.
@@ -121,7 +126,7 @@ pub(crate) fn eigh(op: &'static str, a: &Tensor, uplo: &str, compute_v: bool) ->
         return Err(Error::argument(op, format!("the triangle to read is 'L' or 'U', found {uplo:?}")));
     }
     let vectors = if compute_v { each(a, batch, &[n, n])? } else { Spec::new(&[0], a.dtype(), a.device())? };
-    Ok((each(a, batch, &[n])?, vectors))
+    Ok((each_real(a, batch, &[n])?, vectors))
 }
 
 /// `_linalg_svd`.
@@ -137,7 +142,7 @@ pub(crate) fn svd(
         return Err(Error::argument(op, format!("drivers are for CUDA tensors only, found {driver:?}; leave it out")));
     }
     let k = m.min(n);
-    let values = each(a, batch, &[k])?;
+    let values = each_real(a, batch, &[k])?;
     if !compute_uv {
         let none = Spec::new(&[0], a.dtype(), a.device())?;
         return Ok((none.clone(), values, none));
@@ -157,4 +162,231 @@ pub(crate) fn solve_triangular(
 ) -> Result<Spec> {
     let batch = systems(op, a, b, left)?;
     each(a, &batch, &b.shape()[b.ndim() - 2..])
+}
+
+/// LU without exchanges is for CUDA tensors only.
+fn need_pivots(op: &'static str, pivot: bool) -> Result<()> {
+    match pivot {
+        true => Ok(()),
+        false => {
+            Err(Error::argument(op, "a decomposition without pivots is not implemented on the CPU; use pivot=true"))
+        }
+    }
+}
+
+/// `linalg_lu_factor_ex`.
+pub(crate) fn lu_factor_ex(
+    op: &'static str,
+    a: &Tensor,
+    pivot: bool,
+    _check_errors: bool,
+) -> Result<(Spec, Spec, Spec)> {
+    need_pivots(op, pivot)?;
+    let (batch, m, n) = matrices(op, a)?;
+    Ok((each(a, batch, &[m, n])?, integers(a, batch, &[m.min(n)])?, integers(a, batch, &[])?))
+}
+
+/// `linalg_lu`.
+pub(crate) fn lu(op: &'static str, a: &Tensor, pivot: bool) -> Result<(Spec, Spec, Spec)> {
+    need_pivots(op, pivot)?;
+    let (batch, m, n) = matrices(op, a)?;
+    let k = m.min(n);
+    Ok((each(a, batch, &[m, m])?, each(a, batch, &[m, k])?, each(a, batch, &[k, n])?))
+}
+
+/// Pivots are 32-bit integers.
+fn need_i32(op: &'static str, pivots: &Tensor) -> Result<()> {
+    match pivots.dtype() {
+        DType::I32 => Ok(()),
+        found => Err(Error::argument(op, format!("expected pivots of i32, found {found}"))),
+    }
+}
+
+/// As many pivots as there are for each matrix.
+fn check_pivots(op: &'static str, pivots: &Tensor, batch: &[usize], count: usize) -> Result<()> {
+    let expected: Dims = batch.iter().copied().chain([count]).collect();
+    if pivots.shape() != &expected[..] {
+        let m = format!("expected pivots of shape {:?}, found {:?}", &expected[..], pivots.shape());
+        return Err(Error::argument(op, m));
+    }
+    Ok(())
+}
+
+/// `lu_unpack`.
+pub(crate) fn lu_unpack(
+    op: &'static str,
+    lu: &Tensor,
+    pivots: &Tensor,
+    unpack_data: bool,
+    unpack_pivots: bool,
+) -> Result<(Spec, Spec, Spec)> {
+    let (batch, m, n) = matrices(op, lu)?;
+    let k = m.min(n);
+    if unpack_pivots {
+        need_i32(op, pivots)?;
+        check_pivots(op, pivots, batch, k)?;
+    }
+    let wanted = |yes: bool, rows: usize, columns: usize| {
+        if yes { each(lu, batch, &[rows, columns]) } else { Spec::new(&[0], lu.dtype(), lu.device()) }
+    };
+    Ok((wanted(unpack_pivots, m, m)?, wanted(unpack_data, m, k)?, wanted(unpack_data, k, n)?))
+}
+
+/// `linalg_lu_solve`.
+pub(crate) fn lu_solve(
+    op: &'static str,
+    lu: &Tensor,
+    pivots: &Tensor,
+    b: &Tensor,
+    left: bool,
+    _adjoint: bool,
+) -> Result<Spec> {
+    need_i32(op, pivots)?;
+    factored(op, lu, pivots, b, left)
+}
+
+/// The solution of systems whose matrices are given as factors.
+fn factored(op: &'static str, factors: &Tensor, pivots: &Tensor, b: &Tensor, left: bool) -> Result<Spec> {
+    let batch = systems(op, factors, b, left)?;
+    let (own, n) = square(op, factors)?;
+    check_pivots(op, pivots, own, n)?;
+    each(factors, &batch, &b.shape()[b.ndim() - 2..])
+}
+
+/// `linalg_ldl_factor_ex`.
+pub(crate) fn ldl_factor_ex(
+    op: &'static str,
+    a: &Tensor,
+    _hermitian: bool,
+    _check_errors: bool,
+) -> Result<(Spec, Spec, Spec)> {
+    let (batch, n) = square(op, a)?;
+    Ok((each(a, batch, &[n, n])?, integers(a, batch, &[n])?, integers(a, batch, &[])?))
+}
+
+/// `linalg_ldl_solve`.
+pub(crate) fn ldl_solve(op: &'static str, ld: &Tensor, pivots: &Tensor, b: &Tensor, _hermitian: bool) -> Result<Spec> {
+    if !matches!(pivots.dtype(), DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) {
+        return Err(Error::argument(op, format!("expected pivots that are integers, found {}", pivots.dtype())));
+    }
+    factored(op, ld, pivots, b, true)
+}
+
+/// `linalg_eig`.
+pub(crate) fn eig(op: &'static str, a: &Tensor) -> Result<(Spec, Spec)> {
+    let (batch, n) = square(op, a)?;
+    let complex = |spec: Spec| Spec { dtype: a.dtype().to_complex(), ..spec };
+    Ok((complex(each(a, batch, &[n])?), complex(each(a, batch, &[n, n])?)))
+}
+
+/// `_linalg_eigvals`.
+pub(crate) fn eigvals(op: &'static str, a: &Tensor) -> Result<Spec> {
+    Ok(eig(op, a)?.0)
+}
+
+/// `linalg_matrix_exp`.
+pub(crate) fn matrix_exp(op: &'static str, a: &Tensor) -> Result<Spec> {
+    let (batch, n) = square(op, a)?;
+    each(a, batch, &[n, n])
+}
+
+/// `geqrf`.
+pub(crate) fn geqrf(op: &'static str, a: &Tensor) -> Result<(Spec, Spec)> {
+    let (batch, m, n) = matrices(op, a)?;
+    Ok((each(a, batch, &[m, n])?, each(a, batch, &[m.min(n)])?))
+}
+
+/// `linalg_pinv`.
+pub(crate) fn pinv(
+    op: &'static str,
+    a: &Tensor,
+    atol: Option<&Tensor>,
+    rtol: Option<&Tensor>,
+    hermitian: bool,
+) -> Result<Spec> {
+    let (batch, m, n) = matrices(op, a)?;
+    if hermitian {
+        square(op, a)?;
+    }
+    for t in [atol, rtol].into_iter().flatten() {
+        if t.is_complex() {
+            return Err(Error::argument(op, format!("tolerances are real, found {}", t.dtype())));
+        }
+        if broadcast(op, t.shape(), batch)?[..] != *batch {
+            let m = format!("tolerances of shape {:?} are more than there are matrices: {batch:?}", t.shape());
+            return Err(Error::argument(op, m));
+        }
+    }
+    each(a, batch, &[n, m])
+}
+
+/// Reflections with their factors, of the same dtype and leading sizes.
+fn reflections<'a>(op: &'static str, a: &'a Tensor, tau: &Tensor) -> Result<(&'a [usize], usize, usize)> {
+    let (batch, m, n) = matrices(op, a)?;
+    let [lead @ .., k] = tau.shape() else {
+        return Err(Error::argument(op, "expected a factor for each reflection, found a single number"));
+    };
+    if lead != batch || *k > m.min(n) || tau.dtype() != a.dtype() {
+        let found = format!("factors of {:?} and {}", tau.shape(), tau.dtype());
+        let m = format!(
+            "expected at most {} factors of {} for each of {batch:?} matrices, found {found}",
+            m.min(n),
+            a.dtype()
+        );
+        return Err(Error::argument(op, m));
+    }
+    Ok((batch, m, n))
+}
+
+/// `linalg_householder_product`.
+pub(crate) fn householder_product(op: &'static str, a: &Tensor, tau: &Tensor) -> Result<Spec> {
+    let (batch, m, n) = reflections(op, a, tau)?;
+    if m < n {
+        return Err(Error::argument(op, format!("expected at least as many rows as columns, found {m} by {n}")));
+    }
+    each(a, batch, &[m, n])
+}
+
+/// `ormqr`.
+pub(crate) fn ormqr(
+    op: &'static str,
+    a: &Tensor,
+    tau: &Tensor,
+    other: &Tensor,
+    left: bool,
+    _transpose: bool,
+) -> Result<Spec> {
+    let (batch, m, _) = reflections(op, a, tau)?;
+    let (lead, rows, columns) = matrices(op, other)?;
+    if lead != batch || other.dtype() != a.dtype() || m != if left { rows } else { columns } {
+        let found = format!("{:?} of {}", other.shape(), other.dtype());
+        let m = format!("reflections of {m} rows of {} do not fit matrices {found}", a.dtype());
+        return Err(Error::argument(op, m));
+    }
+    each(other, lead, &[rows, columns])
+}
+
+/// Common leading sizes of `linalg_lstsq`, and whether the right-hand sides are vectors.
+pub(crate) fn least_squares(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(Dims, bool)> {
+    let (batch, m, _) = matrices(op, a)?;
+    let vector = b.ndim() + 1 == a.ndim();
+    if !vector && b.ndim() != a.ndim() || b.ndim() == 0 {
+        let m = format!("expected right-hand sides of {} or {} dimensions, found {}", a.ndim() - 1, a.ndim(), b.ndim());
+        return Err(Error::argument(op, m));
+    }
+    let (lead, rows) = if vector {
+        let (rows, lead) = b.shape().split_last().expect("at least one dimension");
+        (lead, *rows)
+    } else {
+        let (lead, rows, _) = matrices(op, b)?;
+        (lead, rows)
+    };
+    if rows != m || a.dtype() != b.dtype() {
+        let found = format!("{rows} rows of {}", b.dtype());
+        return Err(Error::argument(
+            op,
+            format!("expected right-hand sides of {m} rows of {}, found {found}", a.dtype()),
+        ));
+    }
+    Ok((broadcast(op, batch, lead)?, vector))
 }

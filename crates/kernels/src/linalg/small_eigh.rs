@@ -1,34 +1,25 @@
-//! Eigenvalues and eigenvectors of symmetric matrices: reflections make it tridiagonal, rotations diagonal.
+//! Eigenvalues and eigenvectors of small symmetric matrices: reflections make them tridiagonal, rotations diagonal.
 
 use super::householder::{reflect, reflector};
-use super::{add_scaled, dot, identity, rotate, two_rows};
+use super::{add_scaled, dot, fill_identity, rotate, two_columns};
 use crate::scratch::{collected, filled, room};
 
 /// Steps of the iteration allowed for one eigenvalue; two or three are usual.
 const MOST_STEPS: usize = 60;
 
-/// Eigenvalues of `a` (n × n, lower triangle read) in ascending order, and orthonormal eigenvectors as the columns of
-/// `vectors` (n × n, or empty if not wanted). Returns 0, or how many eigenvalues did not converge.
-pub fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32 {
+/// Eigenvalues of `a` (n × n, lower triangle read, finite) in ascending order, and orthonormal eigenvectors as the columns
+/// of `vectors` (n × n, or empty if not wanted). Returns 0, or how many eigenvalues did not converge.
+pub(super) fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32 {
     if n == 0 {
         return 0;
     }
-    if a.iter().any(|x| !x.is_finite()) {
-        values.fill(f64::NAN);
-        vectors.fill(f64::NAN);
-        return 0;
-    }
-    let (mut d, mut e, basis) = tridiagonal(a, n, !vectors.is_empty());
-    // Row i of `turned` is column i of the basis: rotations then work on contiguous numbers.
-    let mut turned: Vec<f64> = collected((0..basis.len()).map(|k| basis[(k % n) * n + k / n]));
-    let info = diagonalise(&mut d, &mut e, &mut turned, n);
+    let (mut d, mut e, mut basis) = tridiagonal(a, n, !vectors.is_empty());
+    let info = diagonalise(&mut d, &mut e, &mut basis, n);
     let mut order: Vec<usize> = collected(0..n);
     order.sort_by(|&i, &j| d[i].total_cmp(&d[j]));
-    for (to, &from) in order.iter().enumerate() {
-        values[to] = d[from];
-        for (i, row) in vectors.chunks_exact_mut(n).enumerate() {
-            row[to] = turned[from * n + i];
-        }
+    order.iter().zip(values).for_each(|(&from, value)| *value = d[from]);
+    for (&from, vector) in order.iter().zip(vectors.chunks_exact_mut(n)) {
+        vector.copy_from_slice(&basis[from * n..(from + 1) * n]);
     }
     info
 }
@@ -36,13 +27,13 @@ pub fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32
 /// Diagonal, off-diagonal and (if wanted) the orthogonal `Q` of `A = Q T Qᵀ`.
 fn tridiagonal(a: &[f64], n: usize, with_basis: bool) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     let at = |k: usize| (k / n, k % n);
-    let mut a: Vec<f64> = collected((0..n * n).map(at).map(|(i, j)| a[i.max(j) * n + i.min(j)]));
+    let mut a: Vec<f64> = collected((0..n * n).map(at).map(|(i, j)| a[i.min(j) * n + i.max(j)]));
     let mut e = filled(0.0, n);
     let mut reflections = room(n);
     for k in 0..n.saturating_sub(1) {
         let mut v: Vec<f64> = collected((k + 1..n).map(|i| a[i * n + k]));
-        let (tau, beta) = reflector(&mut v);
-        e[k] = beta;
+        let tau = reflector(&mut v);
+        e[k] = std::mem::replace(&mut v[0], 1.0);
         if tau != 0.0 {
             // H A H = A - v wᵀ - w vᵀ with w = p - (tau/2)(p·v) v, p = tau A v.
             let mut w: Vec<f64> = collected((k + 1..n).map(|i| tau * dot(&a[i * n + k + 1..(i + 1) * n], &v)));
@@ -55,17 +46,18 @@ fn tridiagonal(a: &[f64], n: usize, with_basis: bool) -> (Vec<f64>, Vec<f64>, Ve
         }
         reflections.push((v, tau));
     }
-    let mut q = if with_basis { identity(n) } else { Vec::new() };
+    let mut q = filled(0.0, if with_basis { n * n } else { 0 });
     if with_basis {
+        fill_identity(&mut q, n);
         for (k, (v, tau)) in reflections.iter().enumerate().rev() {
-            reflect(v, *tau, &mut q, n, k + 1, k + 1);
+            reflect(&v[1..], *tau, &mut q[(k + 1) * n..], n, k + 1);
         }
     }
     (collected(a.iter().step_by(n + 1).copied()), e, q)
 }
 
 /// Implicitly shifted QL steps until the off-diagonal `e` (of `n - 1` numbers, one spare) vanishes. Rotations go to the
-/// rows of `z`, if it has any.
+/// columns of `z`, if it has any.
 fn diagonalise(d: &mut [f64], e: &mut [f64], z: &mut [f64], n: usize) -> i32 {
     for low in 0..n {
         for step in 0.. {
@@ -105,7 +97,7 @@ fn ql_step(d: &mut [f64], e: &mut [f64], z: &mut [f64], n: usize, low: usize, hi
         d[i + 1] = g + shift;
         bulge = c * t - b;
         if !z.is_empty() {
-            let (x, y) = two_rows(z, n, i, i + 1);
+            let (x, y) = two_columns(z, n, i, i + 1);
             rotate(x, y, c, s);
         }
     }

@@ -1,0 +1,130 @@
+//! Linear algebra: tensors to column-major matrices and back, and the errors of matrices that cannot be decomposed.
+//!
+//! f32 and f64 are computed as they are, complex numbers in f64. Errors come before anything is written.
+
+mod exp;
+mod lstsq;
+mod spectral;
+mod systems;
+
+pub(crate) use exp::matrix_exp;
+pub(crate) use lstsq::{lstsq, pinv};
+pub(crate) use spectral::{eig, eigh, eigvals, geqrf, householder_product, ormqr, qr, svd};
+pub(crate) use systems::{
+    cholesky_ex, det, inv_ex, ldl_factor_ex, ldl_solve, lu, lu_factor_ex, lu_solve, lu_unpack, slogdet, solve_ex,
+    solve_triangular,
+};
+
+use crate::ops::lists;
+use crate::ops::shape::{self, expanded, view};
+use crate::{Error, ErrorKind, Result, Tensor};
+use firebrand_kernels::linalg::LIBRARY;
+use firebrand_kernels::{Element, read_slice, write_slice};
+
+/// Runs `$body` with `$t` standing for the type that matrices of a dtype are decomposed in.
+macro_rules! with_number {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            crate::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            crate::DType::C64 | crate::DType::C128 => {
+                type $t = firebrand_kernels::Complex<f64>;
+                $body
+            }
+            _ => {
+                type $t = f64;
+                $body
+            }
+        }
+    };
+}
+use with_number;
+
+/// The last two dimensions exchanged.
+fn transposed(t: &Tensor) -> Result<Tensor> {
+    Ok(t.alias_with(view::transpose(t, -2, -1)?))
+}
+
+fn transposed_if(yes: bool, t: &Tensor) -> Result<Tensor> {
+    if yes { transposed(t) } else { Ok(t.clone()) }
+}
+
+/// Number of matrices, rows and columns.
+fn extents(t: &Tensor) -> (usize, usize, usize) {
+    let [batch @ .., m, n] = t.shape() else { return (0, 0, 0) };
+    (batch.iter().product(), *m, *n)
+}
+
+/// The elements, row by row.
+fn rows<T: Element + Default>(t: &Tensor) -> Result<Vec<T>> {
+    let mut out = lists::filled(T::default(), t.numel())?;
+    read_slice(t.read()?.view(), &mut out);
+    Ok(out)
+}
+
+/// The elements of each matrix, column by column.
+fn columns<T: Element + Default>(t: &Tensor) -> Result<Vec<T>> {
+    rows(&transposed(t)?)
+}
+
+/// The same of a tensor whose leading dimensions are broadcast.
+fn spread<T: Element + Default>(t: &Tensor, batch: &[usize]) -> Result<Vec<T>> {
+    let sizes: Vec<usize> = batch.iter().chain(&t.shape()[t.ndim() - 2..]).copied().collect();
+    columns(&t.alias_with(expanded(t, &sizes)?))
+}
+
+/// Stores numbers row by row, rounded to the result's dtype.
+fn write<T: Element>(numbers: &[T], out: &Tensor) -> Result<()> {
+    write_slice(numbers, out.write()?.view_mut());
+    Ok(())
+}
+
+/// Stores matrices given column by column.
+fn write_columns<T: Element>(numbers: &[T], out: &Tensor) -> Result<()> {
+    write(numbers, &transposed(out)?)
+}
+
+fn zeros<T: Element + Default>(n: usize) -> Result<Vec<T>> {
+    lists::filled(T::default(), n)
+}
+
+/// Fails for the first matrix of which `info` says that something went wrong.
+fn check(op: &'static str, info: &[i32], batch: bool, why: impl Fn(i32) -> String) -> Result<()> {
+    match info.iter().position(|i| *i != 0) {
+        None => Ok(()),
+        Some(k) => Err(ErrorKind::Linalg { op, batch: batch.then_some(k), message: why(info[k]) }.into()),
+    }
+}
+
+fn singular(info: i32) -> String {
+    format!("the matrix is singular: element {info} of the diagonal of its factor U is zero")
+}
+
+/// Refuses what has no plain loops in a build without the library.
+fn need_library(op: &'static str, needed: bool) -> Result<()> {
+    match LIBRARY || !needed {
+        true => Ok(()),
+        false => Err(Error::argument(op, "this build has no such decomposition; build with the feature `linalg`")),
+    }
+}
+
+/// For each item of `batch`, which item of a batch of sizes `own` it is broadcast from.
+fn sources(own: &[usize], batch: &[usize]) -> Result<Vec<usize>> {
+    let count = batch.iter().product();
+    let lead = batch.len() - own.len();
+    let source = |mut item: usize| {
+        let (mut from, mut step) = (0, 1);
+        for (d, size) in batch.iter().enumerate().rev() {
+            let place = item % size;
+            item /= size;
+            if let Some(&mine) = d.checked_sub(lead).map(|d| &own[d]) {
+                from += if mine == 1 { 0 } else { place * step };
+                step *= mine;
+            }
+        }
+        from
+    };
+    lists::collected(count, (0..count).map(source))
+}

@@ -1,0 +1,111 @@
+//! Least squares: by QR where the rank is full beyond doubt, else by singular values.
+
+use super::{Number, Triangle, multiply_by_q, reflections, solve_triangular, svd};
+use crate::scratch::{collected, filled};
+
+/// Replaces `x` (n × k) by the solution of `A X = B` of least squares and, among those, of least norm, for `a` m × n and
+/// `b` m × k. Singular values up to `rcond` times the largest count as zero; `assume_full`: there are none such.
+/// Returns the rank; `None` if the rank is not full as assumed, or singular values did not converge. They are written to
+/// `s`, if that is given.
+pub fn least_squares<T: Number>(
+    a: &[T],
+    b: &[T],
+    sizes: (usize, usize, usize),
+    x: &mut [T],
+    s: Option<&mut [f64]>,
+    rcond: f64,
+    assume_full: bool,
+) -> Option<usize> {
+    let (m, n, _) = sizes;
+    let full = m.min(n);
+    if full == 0 {
+        x.fill(T::ZERO);
+        return Some(0);
+    }
+    if s.is_none() && by_qr(a, b, sizes, x, if assume_full { 0.0 } else { rcond }) {
+        return Some(full);
+    }
+    if assume_full {
+        return None;
+    }
+    by_svd(a, b, sizes, x, s, rcond)
+}
+
+/// The solution of least norm, if the rank is full: false if the condition of `R` leaves that open.
+fn by_qr<T: Number>(a: &[T], b: &[T], (m, n, k): (usize, usize, usize), x: &mut [T], rcond: f64) -> bool {
+    let wide = m < n;
+    // Of a wide matrix the adjoint is decomposed: A = (Q R)ᴴ = Rᴴ Qᴴ.
+    let (rows, steps) = (m.max(n), m.min(n));
+    let mut packed: Vec<T> =
+        if wide { collected((0..m * n).map(|i| a[(i % n) * m + i / n].conj())) } else { collected(a.iter().copied()) };
+    let mut tau = filled(T::ZERO, steps);
+    // Of a tall matrix Qᴴ B is made along the way.
+    let mut y: Vec<T> = collected(b.iter().copied());
+    reflections(&mut packed, rows, steps, &mut tau, (!wide).then_some(&mut y[..]));
+    let mut r = filled(T::ZERO, steps * steps);
+    for j in 0..steps {
+        r[j * steps..j * steps + j + 1].copy_from_slice(&packed[j * rows..j * rows + j + 1]);
+    }
+    if (0..steps).any(|i| r[i * (steps + 1)] == T::ZERO) || !r.iter().all(|x| x.finite()) {
+        return false;
+    }
+    let upper = Triangle { upper: true, unit: false, transposed: false, conjugated: false };
+    if rcond > 0.0 {
+        let mut inverse = filled(T::ZERO, steps * steps);
+        inverse.iter_mut().step_by(steps + 1).for_each(|d| *d = T::ONE);
+        solve_triangular(&r, steps, upper, &mut inverse, steps);
+        let norm = |a: &[T]| a.iter().map(|x| x.size().powi(2)).sum::<f64>().sqrt();
+        // Frobenius norms bound the condition from above.
+        let most = norm(&r) * norm(&inverse) * rcond * 2.0;
+        if most.is_nan() || most >= 1.0 {
+            return false;
+        }
+    }
+    if wide {
+        // Rᴴ Y = B, X = Q (Y, 0).
+        let lower = Triangle { upper: false, transposed: true, conjugated: true, ..upper };
+        solve_triangular(&r, steps, lower, &mut y, k);
+        x.fill(T::ZERO);
+        for (x, y) in x.chunks_exact_mut(n).zip(y.chunks_exact(m)) {
+            x[..m].copy_from_slice(y);
+        }
+        multiply_by_q(&packed, rows, &tau, false, x);
+    } else {
+        for (x, y) in x.chunks_exact_mut(n).zip(y.chunks_exact(m)) {
+            x.copy_from_slice(&y[..n]);
+        }
+        solve_triangular(&r, steps, upper, x, k);
+    }
+    true
+}
+
+/// The solution of least norm, singular values up to `rcond` times the largest counting as zero.
+fn by_svd<T: Number>(
+    a: &[T],
+    b: &[T],
+    (m, n, k): (usize, usize, usize),
+    x: &mut [T],
+    s: Option<&mut [f64]>,
+    rcond: f64,
+) -> Option<usize> {
+    let full = m.min(n);
+    let (mut u, mut values, mut v) = (filled(T::ZERO, m * full), filled(0.0, full), filled(T::ZERO, n * full));
+    if svd(a, m, n, &mut u, &mut values, &mut v) != 0 {
+        return None;
+    }
+    let rank = values.iter().filter(|s| **s > rcond * values[0]).count();
+    x.fill(T::ZERO);
+    for c in 0..k {
+        let (x, b) = (&mut x[c * n..(c + 1) * n], &b[c * m..(c + 1) * m]);
+        for i in 0..rank {
+            let part = u[i * m..(i + 1) * m].iter().zip(b).fold(T::ZERO, |sum, (u, b)| sum + u.conj() * *b);
+            let by = part / T::real(values[i]);
+            // `v` holds the conjugate.
+            x.iter_mut().zip(&v[i * n..(i + 1) * n]).for_each(|(x, v)| *x = *x + v.conj() * by);
+        }
+    }
+    if let Some(s) = s {
+        s.copy_from_slice(&values);
+    }
+    Some(rank)
+}

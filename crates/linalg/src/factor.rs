@@ -1,0 +1,93 @@
+//! Cholesky, LU and QR factors, and triangular systems.
+
+use crate::{OutOfMemory, PAR, Scalar, Triangle, Wanted, Workspace, conj, filled};
+use faer::linalg::{cholesky::llt, householder, lu::partial_pivoting, qr::no_pivoting, triangular_solve};
+use faer::traits::ext::ComplexFieldExt;
+use faer::{Conj, MatMut, MatRef};
+
+pub(crate) fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<bool, OutOfMemory> {
+    let params = Default::default();
+    let mut work = Workspace::new(llt::factor::cholesky_in_place_scratch::<T>(n, PAR, params))?;
+    let matrix = MatMut::from_column_major_slice_mut(a, n, n);
+    Ok(llt::factor::cholesky_in_place(matrix, Default::default(), PAR, work.stack(), params).is_ok())
+}
+
+pub(crate) fn lu<T: Scalar>(a: &mut [T], m: usize, n: usize, rows: &mut [usize]) -> Result<bool, OutOfMemory> {
+    let params = Default::default();
+    let mut work = Workspace::new(partial_pivoting::factor::lu_in_place_scratch::<usize, T>(m, n, PAR, params))?;
+    let mut back = filled(0usize, m)?;
+    let matrix = MatMut::from_column_major_slice_mut(&mut *a, m, n);
+    partial_pivoting::factor::lu_in_place(matrix, rows, &mut back, PAR, work.stack(), params);
+    // A pivot of zero or one that is not finite spoils what comes after it, at the latest the last one.
+    Ok((0..m.min(n)).all(|k| a[k * m + k].is_finite() && a[k * m + k] != T::zero_impl()))
+}
+
+pub(crate) fn solve_triangular<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], k: usize) {
+    let stored = MatRef::from_column_major_slice(a, n, n);
+    let matrix = if triangle.transposed { stored.transpose() } else { stored };
+    let rhs = MatMut::from_column_major_slice_mut(b, n, k);
+    let conj = conj(triangle.conjugated);
+    match (triangle.upper, triangle.unit) {
+        (false, false) => triangular_solve::solve_lower_triangular_in_place_with_conj(matrix, conj, rhs, PAR),
+        (false, true) => triangular_solve::solve_unit_lower_triangular_in_place_with_conj(matrix, conj, rhs, PAR),
+        (true, false) => triangular_solve::solve_upper_triangular_in_place_with_conj(matrix, conj, rhs, PAR),
+        (true, true) => triangular_solve::solve_unit_upper_triangular_in_place_with_conj(matrix, conj, rhs, PAR),
+    }
+}
+
+pub(crate) fn qr<T: Scalar>(
+    a: &mut [T],
+    m: usize,
+    n: usize,
+    c: Wanted<'_, T>,
+    adjoint: bool,
+    tau: &mut [T],
+) -> Result<bool, OutOfMemory> {
+    let steps = m.min(n);
+    if steps == 0 {
+        return Ok(false);
+    }
+    let params = Default::default();
+    let block = no_pivoting::factor::recommended_block_size::<T>(m, n);
+    let columns = c.as_ref().map_or(0, |c| c.len() / m);
+    let needed = no_pivoting::factor::qr_in_place_scratch::<T>(m, n, block, PAR, params).or(
+        householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<T>(m, block, columns).or(
+            householder::apply_block_householder_sequence_transpose_on_the_left_in_place_scratch::<T>(
+                m, block, columns,
+            ),
+        ),
+    );
+    let (mut work, mut coefficients) = (Workspace::new(needed)?, filled(T::zero_impl(), block * steps)?);
+    let mut matrix = MatMut::from_column_major_slice_mut(a, m, n);
+    let mut coefficients = MatMut::from_column_major_slice_mut(&mut coefficients, block, steps);
+    let info = no_pivoting::factor::qr_in_place(matrix.as_mut(), coefficients.as_mut(), PAR, work.stack(), params);
+    if info.rank < steps {
+        return Ok(false);
+    }
+    for (k, tau) in tau.iter_mut().enumerate() {
+        *tau = coefficients[(k % block, k)].recip();
+    }
+    if let Some(c) = c {
+        let (basis, c) = (matrix.as_ref().subcols(0, steps), MatMut::from_column_major_slice_mut(c, m, columns));
+        if adjoint {
+            householder::apply_block_householder_sequence_transpose_on_the_left_in_place_with_conj(
+                basis,
+                coefficients.as_ref(),
+                Conj::Yes,
+                c,
+                PAR,
+                work.stack(),
+            );
+        } else {
+            householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
+                basis,
+                coefficients.as_ref(),
+                Conj::No,
+                c,
+                PAR,
+                work.stack(),
+            );
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,188 @@
+//! Decompositions of one matrix: `faer` behind plain slices.
+//!
+//! Everything generic is instantiated here, once for each of the three element types ([`Field`]), so that crates which call
+//! it compile none of it, and this crate is compiled beside them. Matrices are column-major without gaps.
+//!
+//! Guarantees: no memory is taken without asking (`faer` works in memory reserved here, and running out of it is
+//! [`OutOfMemory`]), and nothing panics on values that are not finite. What differs from LAPACK for matrices that are
+//! singular or not definite is reported, not repaired: the caller has plain loops for those.
+//!
+//! Does not know: batches, strides, signs and pivots as LAPACK numbers them.
+
+mod factor;
+mod spectral;
+
+use faer::dyn_stack::{MemStack, StackReq};
+use faer::traits::{ComplexField, RealField};
+use faer::{Conj, Par};
+use num_complex::Complex;
+
+/// Memory that there was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// How much was asked for.
+    pub bytes: usize,
+}
+
+/// A triangular matrix as it is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Triangle {
+    /// The upper triangle is read, not the lower one.
+    pub upper: bool,
+    /// The diagonal counts as ones.
+    pub unit: bool,
+    /// The matrix as stored is the transpose of the one that is meant.
+    pub transposed: bool,
+    /// The conjugate of the matrix as stored is meant.
+    pub conjugated: bool,
+}
+
+/// Which vectors of a decomposition are wanted: none, or as many columns as the slice holds.
+pub type Wanted<'a, T> = Option<&'a mut [T]>;
+
+/// An element type, and what can be computed with matrices of it. Lengths that do not fit the extents panic.
+pub trait Field: Copy + Send + Sync + 'static {
+    /// The type of absolute values.
+    type Real: Field<Real = Self::Real>;
+
+    /// Replaces the lower triangle of `a` (n × n) by its Cholesky factor. False if it is not positive-definite.
+    fn cholesky(a: &mut [Self], n: usize) -> Result<bool, OutOfMemory>;
+
+    /// Replaces `a` (m × n) by its LU factors with partial pivoting; row `rows[i]` of the matrix is row i of `L U`.
+    /// False if a pivot is zero or not finite: the factors are not those of LAPACK then.
+    fn lu(a: &mut [Self], m: usize, n: usize, rows: &mut [usize]) -> Result<bool, OutOfMemory>;
+
+    /// Replaces `b` (n × k) by the solution of `A X = B` for a triangular `A`.
+    fn solve_triangular(a: &[Self], n: usize, triangle: Triangle, b: &mut [Self], k: usize);
+
+    /// Replaces the upper triangle of `a` (m × n) by `R` and the rest by what the reflections are made of; multiplies `c`
+    /// (m rows), if given, from the left by `Q` or its adjoint; writes the factors of the reflections.
+    /// False if the rank is not full: the results are not those of LAPACK then, and `c` is left alone.
+    fn qr(
+        a: &mut [Self],
+        m: usize,
+        n: usize,
+        c: Wanted<'_, Self>,
+        adjoint: bool,
+        tau: &mut [Self],
+    ) -> Result<bool, OutOfMemory>;
+
+    /// Singular values of `a` (m × n), largest first, and vectors: `u` m × k, `v` n × k. False if nothing converged.
+    fn svd(
+        a: &[Self],
+        m: usize,
+        n: usize,
+        s: &mut [Self],
+        u: Wanted<'_, Self>,
+        v: Wanted<'_, Self>,
+    ) -> Result<bool, OutOfMemory>;
+
+    /// Eigenvalues, smallest first, and vectors of the self-adjoint matrix of which `a` (n × n) holds the lower triangle.
+    fn eigh(a: &[Self], n: usize, values: &mut [Self], vectors: Wanted<'_, Self>) -> Result<bool, OutOfMemory>;
+
+    /// Eigenvalues and right vectors of any matrix (n × n), as they come and without a norm.
+    fn eig(
+        a: &[Self],
+        n: usize,
+        values: &mut [Complex<Self::Real>],
+        vectors: Wanted<'_, Complex<Self::Real>>,
+    ) -> Result<bool, OutOfMemory>;
+}
+
+macro_rules! field {
+    ($($t:ty, $real:ty, $eig:ident;)*) => {$(
+        impl Field for $t {
+            type Real = $real;
+
+            fn cholesky(a: &mut [Self], n: usize) -> Result<bool, OutOfMemory> {
+                factor::cholesky(a, n)
+            }
+
+            fn lu(a: &mut [Self], m: usize, n: usize, rows: &mut [usize]) -> Result<bool, OutOfMemory> {
+                factor::lu(a, m, n, rows)
+            }
+
+            fn solve_triangular(a: &[Self], n: usize, triangle: Triangle, b: &mut [Self], k: usize) {
+                factor::solve_triangular(a, n, triangle, b, k);
+            }
+
+            fn qr(
+                a: &mut [Self],
+                m: usize,
+                n: usize,
+                c: Wanted<'_, Self>,
+                adjoint: bool,
+                tau: &mut [Self],
+            ) -> Result<bool, OutOfMemory> {
+                factor::qr(a, m, n, c, adjoint, tau)
+            }
+
+            fn svd(
+                a: &[Self],
+                m: usize,
+                n: usize,
+                s: &mut [Self],
+                u: Wanted<'_, Self>,
+                v: Wanted<'_, Self>,
+            ) -> Result<bool, OutOfMemory> {
+                spectral::svd(a, m, n, s, u, v)
+            }
+
+            fn eigh(a: &[Self], n: usize, values: &mut [Self], vectors: Wanted<'_, Self>) -> Result<bool, OutOfMemory> {
+                spectral::eigh(a, n, values, vectors)
+            }
+
+            fn eig(
+                a: &[Self],
+                n: usize,
+                values: &mut [Complex<$real>],
+                vectors: Wanted<'_, Complex<$real>>,
+            ) -> Result<bool, OutOfMemory> {
+                spectral::$eig(a, n, values, vectors)
+            }
+        }
+    )*};
+}
+
+field! {
+    f32, f32, eig_real;
+    f64, f64, eig_real;
+    Complex<f64>, f64, eig_complex;
+}
+
+/// A list of `n` elements.
+fn filled<T: Copy>(value: T, n: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(n).map_err(|_| OutOfMemory { bytes: n.saturating_mul(size_of::<T>()) })?;
+    list.resize(n, value);
+    Ok(list)
+}
+
+/// Memory for `faer` to work in.
+struct Workspace(Vec<u8>);
+
+impl Workspace {
+    fn new(needed: StackReq) -> Result<Workspace, OutOfMemory> {
+        let bytes = needed.unaligned_bytes_required();
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(bytes).map_err(|_| OutOfMemory { bytes })?;
+        Ok(Workspace(memory))
+    }
+
+    fn stack(&mut self) -> &mut MemStack {
+        MemStack::new(self.0.spare_capacity_mut())
+    }
+}
+
+/// How many threads work on one matrix.
+const PAR: Par = Par::Seq;
+
+fn conj(yes: bool) -> Conj {
+    if yes { Conj::Yes } else { Conj::No }
+}
+
+/// Bounds of what is instantiated.
+trait Scalar: ComplexField + Copy {}
+impl<T: ComplexField + Copy> Scalar for T {}
+trait Real: RealField + Copy {}
+impl<T: RealField + Copy> Real for T {}
