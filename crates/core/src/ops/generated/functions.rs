@@ -15741,7 +15741,7 @@ pub fn _linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
     let (mut sign, mut logabsdet, LU, pivots) = below::_linalg_slogdet(word, A)?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
         let edges = record::edges([A])?;
-        let saved = (SavedTensor::input(A)?,);
+        let saved = (SavedTensor::input(A)?, SavedTensor::output(&sign, 0)?);
         record::finish_many(
             &mut [&mut sign, &mut logabsdet],
             edges,
@@ -16385,6 +16385,775 @@ pub fn matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
         return dispatch::layers(Op::MATRIX_POWER, &[self_.into(), n.into()]);
     }
     composite::linalg::matrix_power(self_, n)
+}
+
+/// `aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)`
+pub fn linalg_lu_factor_ex(
+    A: &Tensor,
+    pivot: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_LU_FACTOR_EX,
+            &[A.into(), pivot.into(), check_errors.into()],
+        );
+    }
+    let (mut LU, pivots, info) = below::linalg_lu_factor_ex(
+        word,
+        A,
+        pivot,
+        check_errors,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges = record::edges([A])?;
+        let saved = (SavedTensor::output(&LU, 0)?, SavedTensor::input(&pivots)?);
+        record::finish(&mut LU, edges, nodes::LinalgLuFactorExBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_lu_factor_ex(
+            A,
+            pivot,
+            check_errors,
+            &LU,
+            &pivots,
+            &info,
+        )?
+    {
+        set_tangent(&LU, t)?;
+    }
+    Ok((LU, pivots, info))
+}
+
+/// `aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)`
+pub fn linalg_lu_factor(A: &Tensor, pivot: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_LU_FACTOR, &[A.into(), pivot.into()]);
+    }
+    composite::matrices::lu_factor(A, pivot)
+}
+
+/// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
+pub fn _lu_with_info(
+    self_: &Tensor,
+    pivot: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_LU_WITH_INFO,
+            &[self_.into(), pivot.into(), check_errors.into()],
+        );
+    }
+    composite::matrices::lu_with_info(self_, pivot, check_errors)
+}
+
+/// `aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)`
+pub fn linalg_lu(A: &Tensor, pivot: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_LU, &[A.into(), pivot.into()]);
+    }
+    let (P, mut L, mut U) = below::linalg_lu(word, A, pivot)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges = record::edges([A])?;
+        let saved = (
+            SavedTensor::output(&L, 0)?,
+            SavedTensor::input(&P)?,
+            SavedTensor::output(&U, 1)?,
+        );
+        record::finish_many(
+            &mut [&mut L, &mut U],
+            edges,
+            nodes::LinalgLuBackward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::linalg_lu(A, pivot, &P, &L, &U)?
+    {
+        set_tangent(&L, t.0)?;
+        set_tangent(&U, t.1)?;
+    }
+    Ok((P, L, U))
+}
+
+/// `aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)`
+pub fn lu_unpack(
+    LU_data: &Tensor,
+    LU_pivots: &Tensor,
+    unpack_data: bool,
+    unpack_pivots: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LU_UNPACK,
+            &[LU_data.into(), LU_pivots.into(), unpack_data.into(), unpack_pivots.into()],
+        );
+    }
+    let (P, mut L, mut U) = below::lu_unpack(
+        word,
+        LU_data,
+        LU_pivots,
+        unpack_data,
+        unpack_pivots,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[LU_data]) {
+        let edges = record::edges([LU_data])?;
+        let saved = (LU_data.sym_sizes(),);
+        record::finish_many(
+            &mut [&mut L, &mut U],
+            edges,
+            nodes::LuUnpackBackward0.keep_plain(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::lu_unpack(
+            LU_data,
+            LU_pivots,
+            unpack_data,
+            unpack_pivots,
+            &P,
+            &L,
+            &U,
+        )?
+    {
+        set_tangent(&L, t.0)?;
+        set_tangent(&U, t.1)?;
+    }
+    Ok((P, L, U))
+}
+
+/// `aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor`
+pub fn linalg_lu_solve(
+    LU: &Tensor,
+    pivots: &Tensor,
+    B: &Tensor,
+    left: bool,
+    adjoint: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_LU_SOLVE,
+            &[LU.into(), pivots.into(), B.into(), left.into(), adjoint.into()],
+        );
+    }
+    let mut result = below::linalg_lu_solve(word, LU, pivots, B, left, adjoint)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[LU, B])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([LU, B])?;
+        let saved = (
+            SavedTensor::input(LU)?,
+            adjoint,
+            left,
+            SavedTensor::input(pivots)?,
+            SavedTensor::output(&result, 0)?,
+        );
+        record::finish(&mut result, edges, nodes::LinalgLuSolveBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_lu_solve(LU, pivots, B, left, adjoint, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
+pub fn lu_solve(self_: &Tensor, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LU_SOLVE,
+            &[self_.into(), LU_data.into(), LU_pivots.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(LU_data) | devices::of(LU_pivots)
+            == devices::MIXED
+    {
+        devices::check(Op::LU_SOLVE, &[self_.into(), LU_data.into(), LU_pivots.into()])?;
+    }
+    composite::matrices::lu_solve(self_, LU_data, LU_pivots)
+}
+
+/// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+pub fn linalg_ldl_factor_ex(
+    self_: &Tensor,
+    hermitian: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_LDL_FACTOR_EX,
+            &[self_.into(), hermitian.into(), check_errors.into()],
+        );
+    }
+    let (mut LD, pivots, info) = below::linalg_ldl_factor_ex(
+        word,
+        self_,
+        hermitian,
+        check_errors,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges = record::edges([self_])?;
+        record::finish(&mut LD, edges, Box::new(nodes::LinalgLdlFactorExBackward0))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "linalg_ldl_factor_ex".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((LD, pivots, info))
+}
+
+/// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+pub fn linalg_ldl_factor(self_: &Tensor, hermitian: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_LDL_FACTOR,
+            &[self_.into(), hermitian.into()],
+        );
+    }
+    composite::matrices::ldl_factor(self_, hermitian)
+}
+
+/// `aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor`
+pub fn linalg_ldl_solve(
+    LD: &Tensor,
+    pivots: &Tensor,
+    B: &Tensor,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_LDL_SOLVE,
+            &[LD.into(), pivots.into(), B.into(), hermitian.into()],
+        );
+    }
+    let mut result = below::linalg_ldl_solve(word, LD, pivots, B, hermitian)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[LD, B])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([LD, B])?;
+        record::finish(&mut result, edges, Box::new(nodes::LinalgLdlSolveBackward0))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[LD, pivots, B]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "linalg_ldl_solve".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+pub fn linalg_eig(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_EIG, &[self_.into()]);
+    }
+    let (mut eigenvalues, mut eigenvectors) = below::linalg_eig(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges = record::edges([self_])?;
+        let saved = (
+            SavedTensor::output(&eigenvalues, 0)?,
+            SavedTensor::output(&eigenvectors, 1)?,
+        );
+        record::finish_many(
+            &mut [&mut eigenvalues, &mut eigenvectors],
+            edges,
+            nodes::LinalgEigBackward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_eig(self_, &eigenvalues, &eigenvectors)?
+    {
+        set_tangent(&eigenvalues, t.0)?;
+        set_tangent(&eigenvectors, t.1)?;
+    }
+    Ok((eigenvalues, eigenvectors))
+}
+
+/// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+pub fn _linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::_LINALG_EIGVALS, &[self_.into()]);
+    }
+    let mut result = below::_linalg_eigvals(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        record::finish(&mut result, edges, Box::new(nodes::LinalgEigvalsBackward0))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_linalg_eigvals".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// `aten::linalg_eigvals(Tensor self) -> Tensor`
+pub fn linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_EIGVALS, &[self_.into()]);
+    }
+    composite::matrices::eigvals(self_)
+}
+
+/// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+pub fn linalg_matrix_exp(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_MATRIX_EXP, &[self_.into()]);
+    }
+    let mut result = below::linalg_matrix_exp(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(&mut result, edges, nodes::LinalgMatrixExpBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_matrix_exp(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::matrix_exp(Tensor self) -> Tensor`
+pub fn matrix_exp(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::MATRIX_EXP, &[self_.into()]);
+    }
+    composite::matrices::matrix_exp(self_)
+}
+
+/// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+pub fn geqrf(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::GEQRF, &[self_.into()]);
+    }
+    let (mut a_, mut tau) = below::geqrf(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges = record::edges([self_])?;
+        record::finish_many(
+            &mut [&mut a_, &mut tau],
+            edges,
+            Box::new(nodes::GeqrfBackward0),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "geqrf".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((a_, tau))
+}
+
+/// `aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor`
+pub fn linalg_householder_product(input: &Tensor, tau: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_HOUSEHOLDER_PRODUCT,
+            &[input.into(), tau.into()],
+        );
+    }
+    let mut result = below::linalg_householder_product(word, input, tau)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[input, tau])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([input, tau])?;
+        let saved = (
+            SavedTensor::input(input)?,
+            SavedTensor::input(tau)?,
+            SavedTensor::output(&result, 0)?,
+        );
+        record::finish(
+            &mut result,
+            edges,
+            nodes::LinalgHouseholderProductBackward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_householder_product(input, tau, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+pub fn orgqr(self_: &Tensor, input2: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::ORGQR, &[self_.into(), input2.into()]);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(input2) == devices::MIXED
+    {
+        devices::check(Op::ORGQR, &[self_.into(), input2.into()])?;
+    }
+    composite::matrices::orgqr(self_, input2)
+}
+
+/// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+pub fn ormqr(
+    self_: &Tensor,
+    input2: &Tensor,
+    input3: &Tensor,
+    left: bool,
+    transpose: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::ORMQR,
+            &[self_.into(), input2.into(), input3.into(), left.into(), transpose.into()],
+        );
+    }
+    let mut result = below::ormqr(word, self_, input2, input3, left, transpose)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, input2, input3])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, input2, input3])?;
+        let saved = (
+            SavedTensor::input(input2)?,
+            left,
+            SavedTensor::input(self_)?,
+            transpose,
+            SavedTensor::output(&result, 0)?,
+        );
+        record::finish(&mut result, edges, nodes::OrmqrBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::ormqr(self_, input2, input3, left, transpose, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+pub fn linalg_lstsq(
+    self_: &Tensor,
+    b: &Tensor,
+    rcond: Option<f64>,
+    driver: Option<&str>,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_LSTSQ,
+            &[self_.into(), b.into(), rcond.into(), driver.into()],
+        );
+    }
+    let (mut solution, mut residuals, rank, singular_values) = below::linalg_lstsq(
+        word,
+        self_,
+        b,
+        rcond,
+        driver,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, b]) {
+        let edges = record::edges([self_, b])?;
+        let saved = (
+            SavedTensor::input(b)?,
+            SavedTensor::input(self_)?,
+            SavedTensor::output(&solution, 0)?,
+        );
+        record::finish_many(
+            &mut [&mut solution, &mut residuals],
+            edges,
+            nodes::LinalgLstsqBackward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_lstsq(
+            self_,
+            b,
+            rcond,
+            driver,
+            &solution,
+            &residuals,
+            &rank,
+            &singular_values,
+        )?
+    {
+        set_tangent(&solution, t.0)?;
+        set_tangent(&residuals, t.1)?;
+    }
+    Ok((solution, residuals, rank, singular_values))
+}
+
+/// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+pub fn linalg_pinv_atol_rtol_tensor(
+    self_: &Tensor,
+    atol: Option<&Tensor>,
+    rtol: Option<&Tensor>,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_PINV_ATOL_RTOL_TENSOR,
+            &[self_.into(), atol.into(), rtol.into(), hermitian.into()],
+        );
+    }
+    let mut result = below::linalg_pinv_atol_rtol_tensor(
+        word,
+        self_,
+        atol,
+        rtol,
+        hermitian,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::LinalgPinvBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_pinv_atol_rtol_tensor(
+            self_,
+            atol,
+            rtol,
+            hermitian,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+pub fn linalg_pinv_atol_rtol_float(
+    self_: &Tensor,
+    atol: Option<f64>,
+    rtol: Option<f64>,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_PINV_ATOL_RTOL_FLOAT,
+            &[self_.into(), atol.into(), rtol.into(), hermitian.into()],
+        );
+    }
+    composite::matrices::pinv_float(self_, atol, rtol, hermitian)
+}
+
+/// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+pub fn linalg_pinv(self_: &Tensor, rcond: f64, hermitian: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_PINV,
+            &[self_.into(), rcond.into(), hermitian.into()],
+        );
+    }
+    composite::matrices::pinv_rcond(self_, rcond, hermitian)
+}
+
+/// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+pub fn linalg_pinv_rcond_tensor(
+    self_: &Tensor,
+    rcond: &Tensor,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_PINV_RCOND_TENSOR,
+            &[self_.into(), rcond.into(), hermitian.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(rcond) == devices::MIXED
+    {
+        devices::check(
+            Op::LINALG_PINV_RCOND_TENSOR,
+            &[self_.into(), rcond.into(), hermitian.into()],
+        )?;
+    }
+    composite::matrices::pinv_rcond_tensor(self_, rcond, hermitian)
+}
+
+/// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
+pub fn pinverse(self_: &Tensor, rcond: f64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::PINVERSE, &[self_.into(), rcond.into()]);
+    }
+    composite::matrices::pinverse(self_, rcond)
+}
+
+/// `aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+pub fn linalg_matrix_rank_atol_rtol_tensor(
+    input: &Tensor,
+    atol: Option<&Tensor>,
+    rtol: Option<&Tensor>,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_MATRIX_RANK_ATOL_RTOL_TENSOR,
+            &[input.into(), atol.into(), rtol.into(), hermitian.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(atol) | devices::of_opt(rtol)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::LINALG_MATRIX_RANK_ATOL_RTOL_TENSOR,
+            &[input.into(), atol.into(), rtol.into(), hermitian.into()],
+        )?;
+    }
+    composite::matrices::matrix_rank_tensors(input, atol, rtol, hermitian)
+}
+
+/// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+pub fn linalg_matrix_rank_atol_rtol_float(
+    self_: &Tensor,
+    atol: Option<f64>,
+    rtol: Option<f64>,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_MATRIX_RANK_ATOL_RTOL_FLOAT,
+            &[self_.into(), atol.into(), rtol.into(), hermitian.into()],
+        );
+    }
+    composite::matrices::matrix_rank_floats(self_, atol, rtol, hermitian)
+}
+
+/// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+pub fn linalg_matrix_rank(self_: &Tensor, tol: f64, hermitian: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_MATRIX_RANK,
+            &[self_.into(), tol.into(), hermitian.into()],
+        );
+    }
+    composite::matrices::matrix_rank(self_, tol, hermitian)
+}
+
+/// `aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor`
+pub fn linalg_matrix_rank_tol_tensor(
+    input: &Tensor,
+    tol: &Tensor,
+    hermitian: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_MATRIX_RANK_TOL_TENSOR,
+            &[input.into(), tol.into(), hermitian.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(tol) == devices::MIXED
+    {
+        devices::check(
+            Op::LINALG_MATRIX_RANK_TOL_TENSOR,
+            &[input.into(), tol.into(), hermitian.into()],
+        )?;
+    }
+    composite::matrices::matrix_rank_tensor(input, tol, hermitian)
+}
+
+/// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+pub fn linalg_cond(self_: &Tensor, p: Option<Scalar>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_COND, &[self_.into(), p.into()]);
+    }
+    composite::matrices::cond(self_, p)
+}
+
+/// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+pub fn linalg_cond_p_str(self_: &Tensor, p: &str) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_COND_P_STR, &[self_.into(), p.into()]);
+    }
+    composite::matrices::cond_str(self_, p)
+}
+
+/// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+pub fn linalg_tensorinv(self_: &Tensor, ind: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_TENSORINV, &[self_.into(), ind.into()]);
+    }
+    composite::matrices::tensorinv(self_, ind)
+}
+
+/// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+pub fn linalg_tensorsolve(
+    self_: &Tensor,
+    other: &Tensor,
+    dims: Option<&[i64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::LINALG_TENSORSOLVE,
+            &[self_.into(), other.into(), dims.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::LINALG_TENSORSOLVE,
+            &[self_.into(), other.into(), dims.into()],
+        )?;
+    }
+    composite::matrices::tensorsolve(self_, other, dims)
+}
+
+/// `aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor`
+pub fn linalg_vander(x: &Tensor, N: Option<SymInt>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_VANDER, &[x.into(), N.into()]);
+    }
+    composite::matrices::vander(x, N)
 }
 
 /// `softmax(query @ keyᵀ * scale) @ value`. A bool mask is true where attention is allowed, a float one is added; `is_causal` hides later positions; `scale` is `1/sqrt(features)` by default.

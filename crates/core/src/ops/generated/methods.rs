@@ -9277,6 +9277,406 @@ impl Tensor {
     pub fn try_matrix_power(&self, n: i64) -> Result<Tensor> {
         ops::matrix_power(self, n)
     }
+    /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
+    ///
+    /// # Panics
+    /// If [`Tensor::_try_lu_with_info`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn _lu_with_info(
+        &self,
+        pivot: bool,
+        check_errors: bool,
+    ) -> (Tensor, Tensor, Tensor) {
+        expect_ok(self._try_lu_with_info(pivot, check_errors))
+    }
+    /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
+    #[inline]
+    pub fn _try_lu_with_info(
+        &self,
+        pivot: bool,
+        check_errors: bool,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        ops::_lu_with_info(self, pivot, check_errors)
+    }
+    /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_lu_solve`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Tensor {
+        expect_ok(self.try_lu_solve(LU_data, LU_pivots))
+    }
+    /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
+    #[inline]
+    pub fn try_lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
+        ops::lu_solve(self, LU_data, LU_pivots)
+    }
+    /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_ldl_factor_ex`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_ldl_factor_ex(&self) -> (Tensor, Tensor, Tensor) {
+        expect_ok(self.try_linalg_ldl_factor_ex())
+    }
+    /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+    #[inline]
+    pub fn try_linalg_ldl_factor_ex(&self) -> Result<(Tensor, Tensor, Tensor)> {
+        ops::linalg_ldl_factor_ex(self, false, false)
+    }
+    /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_ldl_factor`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_ldl_factor(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_linalg_ldl_factor())
+    }
+    /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+    #[inline]
+    pub fn try_linalg_ldl_factor(&self) -> Result<(Tensor, Tensor)> {
+        ops::linalg_ldl_factor(self, false)
+    }
+    /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_eig`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_eig(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_linalg_eig())
+    }
+    /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+    #[inline]
+    pub fn try_linalg_eig(&self) -> Result<(Tensor, Tensor)> {
+        ops::linalg_eig(self)
+    }
+    /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::_try_linalg_eigvals`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn _linalg_eigvals(&self) -> Tensor {
+        expect_ok(self._try_linalg_eigvals())
+    }
+    /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+    #[inline]
+    pub fn _try_linalg_eigvals(&self) -> Result<Tensor> {
+        ops::_linalg_eigvals(self)
+    }
+    /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_eigvals`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_eigvals(&self) -> Tensor {
+        expect_ok(self.try_linalg_eigvals())
+    }
+    /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+    #[inline]
+    pub fn try_linalg_eigvals(&self) -> Result<Tensor> {
+        ops::linalg_eigvals(self)
+    }
+    /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_matrix_exp`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_matrix_exp(&self) -> Tensor {
+        expect_ok(self.try_linalg_matrix_exp())
+    }
+    /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+    #[inline]
+    pub fn try_linalg_matrix_exp(&self) -> Result<Tensor> {
+        ops::linalg_matrix_exp(self)
+    }
+    /// `aten::matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_matrix_exp`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn matrix_exp(&self) -> Tensor {
+        expect_ok(self.try_matrix_exp())
+    }
+    /// `aten::matrix_exp(Tensor self) -> Tensor`
+    #[inline]
+    pub fn try_matrix_exp(&self) -> Result<Tensor> {
+        ops::matrix_exp(self)
+    }
+    /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_geqrf`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn geqrf(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_geqrf())
+    }
+    /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+    #[inline]
+    pub fn try_geqrf(&self) -> Result<(Tensor, Tensor)> {
+        ops::geqrf(self)
+    }
+    /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_orgqr`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn orgqr(&self, input2: &Tensor) -> Tensor {
+        expect_ok(self.try_orgqr(input2))
+    }
+    /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+    #[inline]
+    pub fn try_orgqr(&self, input2: &Tensor) -> Result<Tensor> {
+        ops::orgqr(self, input2)
+    }
+    /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_ormqr`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn ormqr(
+        &self,
+        input2: &Tensor,
+        input3: &Tensor,
+        left: bool,
+        transpose: bool,
+    ) -> Tensor {
+        expect_ok(self.try_ormqr(input2, input3, left, transpose))
+    }
+    /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+    #[inline]
+    pub fn try_ormqr(
+        &self,
+        input2: &Tensor,
+        input3: &Tensor,
+        left: bool,
+        transpose: bool,
+    ) -> Result<Tensor> {
+        ops::ormqr(self, input2, input3, left, transpose)
+    }
+    /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_lstsq`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_lstsq(
+        &self,
+        b: &Tensor,
+        rcond: impl Into<Option<f64>>,
+    ) -> (Tensor, Tensor, Tensor, Tensor) {
+        expect_ok(self.try_linalg_lstsq(b, rcond))
+    }
+    /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+    #[inline]
+    pub fn try_linalg_lstsq(
+        &self,
+        b: &Tensor,
+        rcond: impl Into<Option<f64>>,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+        ops::linalg_lstsq(self, b, rcond.into(), None)
+    }
+    /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_pinv_atol_rtol_tensor`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_pinv_atol_rtol_tensor(&self) -> Tensor {
+        expect_ok(self.try_linalg_pinv_atol_rtol_tensor())
+    }
+    /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+    #[inline]
+    pub fn try_linalg_pinv_atol_rtol_tensor(&self) -> Result<Tensor> {
+        ops::linalg_pinv_atol_rtol_tensor(self, None, None, false)
+    }
+    /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_pinv_atol_rtol_float`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_pinv_atol_rtol_float(&self) -> Tensor {
+        expect_ok(self.try_linalg_pinv_atol_rtol_float())
+    }
+    /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    #[inline]
+    pub fn try_linalg_pinv_atol_rtol_float(&self) -> Result<Tensor> {
+        ops::linalg_pinv_atol_rtol_float(self, None, None, false)
+    }
+    /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_pinv`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_pinv(&self, rcond: f64, hermitian: bool) -> Tensor {
+        expect_ok(self.try_linalg_pinv(rcond, hermitian))
+    }
+    /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+    #[inline]
+    pub fn try_linalg_pinv(&self, rcond: f64, hermitian: bool) -> Result<Tensor> {
+        ops::linalg_pinv(self, rcond, hermitian)
+    }
+    /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_pinv_rcond_tensor`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_pinv_rcond_tensor(&self, rcond: &Tensor, hermitian: bool) -> Tensor {
+        expect_ok(self.try_linalg_pinv_rcond_tensor(rcond, hermitian))
+    }
+    /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+    #[inline]
+    pub fn try_linalg_pinv_rcond_tensor(
+        &self,
+        rcond: &Tensor,
+        hermitian: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_pinv_rcond_tensor(self, rcond, hermitian)
+    }
+    /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_pinverse`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn pinverse(&self, rcond: f64) -> Tensor {
+        expect_ok(self.try_pinverse(rcond))
+    }
+    /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
+    #[inline]
+    pub fn try_pinverse(&self, rcond: f64) -> Result<Tensor> {
+        ops::pinverse(self, rcond)
+    }
+    /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_matrix_rank_atol_rtol_float`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_matrix_rank_atol_rtol_float(&self) -> Tensor {
+        expect_ok(self.try_linalg_matrix_rank_atol_rtol_float())
+    }
+    /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    #[inline]
+    pub fn try_linalg_matrix_rank_atol_rtol_float(&self) -> Result<Tensor> {
+        ops::linalg_matrix_rank_atol_rtol_float(self, None, None, false)
+    }
+    /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_matrix_rank`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_matrix_rank(&self, tol: f64, hermitian: bool) -> Tensor {
+        expect_ok(self.try_linalg_matrix_rank(tol, hermitian))
+    }
+    /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+    #[inline]
+    pub fn try_linalg_matrix_rank(&self, tol: f64, hermitian: bool) -> Result<Tensor> {
+        ops::linalg_matrix_rank(self, tol, hermitian)
+    }
+    /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_cond`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_cond(&self, p: impl IntoOptionalScalar) -> Tensor {
+        expect_ok(self.try_linalg_cond(p))
+    }
+    /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+    #[inline]
+    pub fn try_linalg_cond(&self, p: impl IntoOptionalScalar) -> Result<Tensor> {
+        ops::linalg_cond(self, p.into_optional_scalar())
+    }
+    /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_cond_p_str`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_cond_p_str(&self, p: &str) -> Tensor {
+        expect_ok(self.try_linalg_cond_p_str(p))
+    }
+    /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+    #[inline]
+    pub fn try_linalg_cond_p_str(&self, p: &str) -> Result<Tensor> {
+        ops::linalg_cond_p_str(self, p)
+    }
+    /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_tensorinv`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_tensorinv(&self, ind: i64) -> Tensor {
+        expect_ok(self.try_linalg_tensorinv(ind))
+    }
+    /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+    #[inline]
+    pub fn try_linalg_tensorinv(&self, ind: i64) -> Result<Tensor> {
+        ops::linalg_tensorinv(self, ind)
+    }
+    /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_linalg_tensorsolve`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn linalg_tensorsolve(
+        &self,
+        other: &Tensor,
+        dims: impl IntoOptionalDims,
+    ) -> Tensor {
+        expect_ok(self.try_linalg_tensorsolve(other, dims))
+    }
+    /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+    #[inline]
+    pub fn try_linalg_tensorsolve(
+        &self,
+        other: &Tensor,
+        dims: impl IntoOptionalDims,
+    ) -> Result<Tensor> {
+        ops::linalg_tensorsolve(self, other, dims.into_optional_dims().as_deref())
+    }
     /// The patches of images as columns, `[batch, channels * kernel, patches]`.
     ///
     /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
