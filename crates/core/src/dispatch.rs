@@ -12,10 +12,10 @@ mod typed;
 
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
-use crate::library;
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
+use crate::{forms, library};
 use std::sync::Arc;
 
 pub(crate) use crate::record::Run;
@@ -517,17 +517,19 @@ impl Drop for LayerGuard {
 
 impl OpInfo {
     /// Full call: autograd and everything below it.
-    pub(crate) fn call(&self, values: &[Value]) -> Result<Outputs> {
+    pub(crate) fn call(&'static self, values: &[Value]) -> Result<Outputs> {
         match &self.run {
             Run::Typed(typed, defaults) => typed.call(&Args { op: self.name, values, defaults }, false),
+            Run::Form(way, op) => forms::call(self, *way, *op, values),
             Run::Library => library::call(&Args::new(self.name, values)),
         }
     }
 
     /// Call below autograd.
-    pub(crate) fn below(&self, values: &[Value]) -> Result<Outputs> {
+    pub(crate) fn below(&'static self, values: &[Value]) -> Result<Outputs> {
         match &self.run {
             Run::Typed(typed, defaults) => typed.call(&Args { op: self.name, values, defaults }, true),
+            Run::Form(way, op) => forms::call(self, *way, *op, values),
             Run::Library => library::below(&Args::new(self.name, values)),
         }
     }

@@ -19,6 +19,7 @@ pub mod dispatch;
 pub mod dtype;
 mod error;
 mod factories;
+mod forms;
 pub mod func;
 pub mod functional;
 pub mod fusion;

@@ -6,9 +6,10 @@
 
 use crate::DType;
 use crate::dispatch::Given;
+use crate::forms::{self, Way};
 use crate::func::rules::Rule;
 use crate::library;
-use crate::ops::generated::{boxed, schema::TABLE};
+use crate::ops::generated::{boxed, schema::FORMS, schema::TABLE};
 use crate::schema::Schema;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -29,6 +30,8 @@ pub struct OpInfo {
     pub in_place: Option<Op>,
     /// The op that writes this one's results into tensors given.
     pub out: Option<Op>,
+    /// The op that this one is a second name of.
+    pub alias: Option<Op>,
     /// Tags.
     pub tags: Tags,
     /// How it is differentiated.
@@ -59,6 +62,7 @@ pub(crate) const PLAIN: OpInfo = OpInfo {
     functional: None,
     in_place: None,
     out: None,
+    alias: None,
     tags: Tags(0),
     derivative: Derivative::NonDifferentiable,
     forward: false,
@@ -75,6 +79,8 @@ pub(crate) const PLAIN: OpInfo = OpInfo {
 pub(crate) enum Run {
     /// By the typed functions of a generated op; with defaults by position.
     Typed(boxed::Typed, &'static [(u8, Given)]),
+    /// By way of another op: a form that is only data.
+    Form(Way, Op),
     /// By what `library` registered.
     Library,
 }
@@ -186,6 +192,11 @@ impl Tags {
         Tags(self.0 | other.0)
     }
 
+    /// These tags without the others.
+    pub(crate) const fn without(self, other: Tags) -> Tags {
+        Tags(self.0 & !other.0)
+    }
+
     /// Whether all of these tags are among them.
     pub const fn has(self, tags: Tags) -> bool {
         self.0 & tags.0 == tags.0
@@ -214,7 +225,7 @@ impl Op {
     pub fn info(self) -> &'static OpInfo {
         match TABLE.get(self.0 as usize) {
             Some(info) => info,
-            None => library::by_id(self),
+            None => forms::by_id(self).unwrap_or_else(|| library::by_id(self)),
         }
     }
 
@@ -247,7 +258,7 @@ impl Op {
 
     /// How many ops this build has: the ids of registered ones follow.
     pub(crate) fn generated() -> usize {
-        TABLE.len()
+        TABLE.len() + FORMS.len()
     }
 
     /// The op with this name, such as `aten::add.Tensor`, including those registered at run time; `.default` may be

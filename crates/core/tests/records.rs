@@ -32,8 +32,10 @@ fn wrong(op: Op) -> Vec<String> {
         need(of.kind == Kind::Functional, "its functional form writes");
         need(of.in_place == Some(op) || of.out == Some(op), "its functional form does not lead back to it");
         need(info.decomposition == Decomposition::Functional, "it is decomposed as its functional form is");
-        let same =
-            info.kind == Kind::Out || info.tags.has(Tags::INPLACE_VIEW) || op.batching() == functional.batching();
+        let same = info.kind == Kind::Out
+            || info.tags.has(Tags::INPLACE_VIEW)
+            || op.batching() == Batching::Decompose
+            || op.batching() == functional.batching();
         need(same, "it is batched otherwise than its functional form");
     } else {
         need(info.decomposition != Decomposition::Functional, "it has no functional form to be decomposed as");

@@ -39,6 +39,7 @@ mod slices;
 mod small;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 #[cfg(test)]
 mod test_tensors;
 #[cfg(test)]

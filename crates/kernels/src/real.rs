@@ -117,6 +117,10 @@ impl<T> Ptr<T> {
         Ptr(s.as_mut_ptr())
     }
 
+    pub(crate) fn at_address(p: *mut T) -> Ptr<T> {
+        Ptr(p)
+    }
+
     /// # Safety
     /// The range lies in the slice this was made of, and nobody else uses it while the result lives.
     #[inline(always)]

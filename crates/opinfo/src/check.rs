@@ -67,6 +67,8 @@ pub const UNLISTED: &[(&str, &str)] = &[
     ("aten::_grid_sampler_derivative", "our own: checked through second derivatives of grid_sampler"),
     ("aten::_grid_sampler_derivative_backward", "our own: checked through second derivatives of grid_sampler"),
     ("aten::log_sigmoid_forward", "its buffer is each implementation's own affair: checked through log_sigmoid"),
+    ("aten::log_sigmoid_forward.output", "as log_sigmoid_forward"),
+    ("aten::special_polygamma.out", "its rows are those that PyTorch rounds to f32: checked as polygamma.out"),
 ];
 
 /// [`coverage`](crate::coverage) as `coverage.txt` has it: how many rows drive each check of an op.

@@ -8,6 +8,7 @@ use crate::row::{Argument, Numbers, Row, TensorData};
 use firebrand_core::autograd::{GradOptions, grad, no_grad};
 use firebrand_core::dispatch::{Op, Value};
 use firebrand_core::dtype::can_cast;
+use firebrand_core::schema::Type;
 use firebrand_core::{Device, Spec, Tensor, set_num_threads};
 use std::sync::Mutex;
 
@@ -155,21 +156,33 @@ pub(crate) fn out(op: Op, row: &Row) -> Outcome {
     let form = op.info().out.ok_or("no out= form")?;
     let wants: Vec<&TensorData> =
         row.out.iter().filter_map(|w| if let Argument::Tensor(t) = w { Some(t) } else { None }).collect();
+    // Results that rows do not list are taken for what the op itself returns.
+    let returned = flatten(no_grad(|| Call::new(op, row, Place::AsListed, false)?.run().map_err(refused))?);
+    let made: Vec<&Tensor> =
+        returned.iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
     // Once with a fitting tensor, once with an empty one that takes any shape.
     for empty in [false, true] {
         let mut call = Call::new(op, row, Place::AsListed, false)?;
         let mut targets = Vec::new();
-        let mut listed = call.args.drain(..).collect::<Vec<_>>().into_iter();
+        let given = std::mem::take(&mut call.args);
+        let target = |k: usize| {
+            let made = made.get(k).ok_or("fewer results than out= arguments")?;
+            let (shape, dtype) =
+                wants.get(k).map_or((made.shape(), made.dtype()), |want| (&want.shape[..], want.dtype));
+            let shape = if empty { &[0][..] } else { shape };
+            Spec::new(shape, dtype, Device::Cpu).and_then(Tensor::try_empty).map_err(|e| e.to_string())
+        };
         for p in form.schema().args {
-            call.args.push(if p.written {
-                let want = wants.get(targets.len()).ok_or("fewer results than out= arguments")?;
-                let shape: &[usize] = if empty { &[0] } else { &want.shape };
-                let t =
-                    Spec::new(shape, want.dtype, Device::Cpu).and_then(Tensor::try_empty).map_err(|e| e.to_string())?;
+            call.args.push(if p.written && p.ty == Type::Tensors {
+                let list = (0..made.len()).map(target).collect::<Outcome<Vec<_>>>()?;
+                targets.extend(list.iter().map(|t| (t.clone(), t.version())));
+                Value::Tensors(list)
+            } else if p.written {
+                let t = target(targets.len())?;
                 targets.push((t.clone(), t.version()));
                 Value::Tensor(t)
             } else {
-                listed.next().unwrap_or_default()
+                op.schema().position(p.name).and_then(|k| given.get(k)).cloned().unwrap_or_default()
             });
         }
         call.op = form;
@@ -177,6 +190,7 @@ pub(crate) fn out(op: Op, row: &Row) -> Outcome {
         for (k, ((t, before), want)) in targets.iter().zip(&wants).enumerate() {
             same_tensor(t, want).map_err(|e| format!("out {k}: {e}"))?;
             match results.get(k) {
+                None if form.schema().returns.is_empty() => {}
                 Some(Value::Tensor(r)) if r.is_same(t) => {}
                 _ => return Err(format!("result {k} is not the tensor given as out")),
             }

@@ -33,6 +33,8 @@ families!(
     "complex",
     "conv_pool",
     "creation",
+    "database",
+    "extra",
     "fft",
     "index",
     "linalg",
@@ -41,6 +43,7 @@ families!(
     "norm_loss",
     "pointwise",
     "reduce",
+    "special",
     "view"
 );
 

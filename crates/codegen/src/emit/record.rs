@@ -8,9 +8,11 @@ use super::boxed::Signatures;
 use super::derive::Differentiation;
 use super::text::{Plan, file, join};
 use crate::error::{Kind, Result};
-use crate::native::{Autocast, Cost, Decomposition, Devices, Form, Implementation, Training, Vmap, is_flag};
+use crate::native::{
+    Autocast, Cost, Decomposition, Devices, Form, Implementation, Row, RowKind, Training, Vmap, is_flag,
+};
 use crate::schema::{Argument, BaseTy, SchemaKind, Type};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 /// `schema.rs`.
@@ -20,6 +22,7 @@ use super::{below, boxed, functions};
 use crate::dispatch::{Given, MemoryFormat, Run};
 use crate::func::rules::{self, Rule};
 use crate::ops::composite;
+use crate::forms::{FormRow, Way};
 use crate::record::{Autocast, Cost, Decomposition, Derivative, Devices, Kind, OpInfo, PLAIN, Tags};
 use crate::schema::{Constant, Schema, SchemaArg, Type, arg};
 use crate::DType;
@@ -37,28 +40,51 @@ use crate::DType;
     let mut lists = Lists::default();
     let entries =
         (0..plans.len()).map(|k| entry(plans, k, signatures, &forms, &mut lists)).collect::<Result<String>>()?;
+    let rows = forms.rows.iter().map(|row| row_text(plans, row)).collect::<String>();
+    let rows = format!("pub(crate) static FORMS: [FormRow; {}] = [\n{rows}];", forms.rows.len());
     let table = format!("pub(crate) static TABLE: [OpInfo; {}] = [\n{entries}];", plans.len());
     let about = "One record per op: name, schema, forms, tags, derivative, rules, calls.";
     // The table is wide: a formatter that gives every field a line would make it four times as long.
     let text = file(about, uses, &[id, format!("impl Op {{ {constants} }}")]);
-    Ok(format!("{text}\n{}\n{table}\n", lists.items.concat()))
+    Ok(format!(
+        "{text}\n{}\n{table}\n\n/// Forms and second names that are only data; their ids follow those of the table.\n{rows}\n",
+        lists.items.concat()
+    ))
+}
+
+/// How the id of an op is written: its constant, or its number if it has none.
+fn id(plans: &[Plan<'_>], k: usize) -> String {
+    plans.get(k).map_or_else(|| format!("Op({k})"), |plan| format!("Op::{}", plan.op.constant()))
+}
+
+fn row_text(plans: &[Plan<'_>], &(of, row): &(usize, &Row)) -> String {
+    let way = match row.kind {
+        RowKind::Out => "Out",
+        RowKind::Inplace => "InPlace",
+        RowKind::Alias => "Alias",
+        RowKind::Numbers => "Numbers",
+        RowKind::Foreach => "Foreach",
+    };
+    format!("    FormRow(Way::{way}, {}, {:?}),\n", id(plans, of), format!("aten::{}", row.func))
 }
 
 /// Which ops are forms of which.
-struct Forms {
+struct Forms<'a> {
     functional: Vec<Option<usize>>,
     in_place: Vec<Option<usize>>,
     out: Vec<Option<usize>>,
+    /// Those that are only data, with the op each is made from. Their ids follow those of the plans.
+    rows: Vec<(usize, &'a Row)>,
 }
 
 fn writes(plan: &Plan<'_>) -> bool {
     plan.op.native.func.arguments.flat_all().any(Argument::is_write)
 }
 
-impl Forms {
-    fn find(plans: &[Plan<'_>]) -> Result<Forms> {
+impl<'a> Forms<'a> {
+    fn find(plans: &'a [Plan<'_>]) -> Result<Forms<'a>> {
         let none = || vec![None; plans.len()];
-        let mut forms = Forms { functional: none(), in_place: none(), out: none() };
+        let mut forms = Forms { functional: none(), in_place: none(), out: none(), rows: Vec::new() };
         let mut pure: HashMap<&str, Vec<usize>> = HashMap::new();
         for (k, plan) in plans.iter().enumerate().filter(|(_, p)| !writes(p)) {
             pure.entry(plan.op.native.func.base()).or_default().push(k);
@@ -74,6 +100,26 @@ impl Forms {
             if let Some(other) = back[found].replace(k) {
                 let message = format!("`{}` has this form already: {}", plans[found].op.name(), plans[other].op.name());
                 return Err(plan.op.error(Kind::DuplicateVariant, message));
+            }
+        }
+        let mut names: HashSet<String> = plans.iter().map(|plan| plan.op.name()).collect();
+        for (k, plan) in plans.iter().enumerate() {
+            let first = plans.len() + forms.rows.len();
+            for (j, row) in plan.op.rust.rows.iter().enumerate() {
+                if !names.insert(row.func.name.to_string()) {
+                    let message = format!("`{}` is declared already", row.func.name);
+                    return Err(plan.op.error(Kind::DuplicateOperator, message));
+                }
+                let back = match (row.kind, row.of) {
+                    (RowKind::Out, None) => forms.out[k].replace(first + j),
+                    (RowKind::Inplace, None) => forms.in_place[k].replace(first + j),
+                    _ => None,
+                };
+                if back.is_some() {
+                    let message = format!("it has another form of the kind of `{}`", row.func.name);
+                    return Err(plan.op.error(Kind::DuplicateVariant, message));
+                }
+                forms.rows.push((row.of.map_or(k, |of| first + of), row));
             }
         }
         Ok(forms)
@@ -226,7 +272,13 @@ fn constant(text: &str) -> Option<String> {
 }
 
 /// One record: what is as in `PLAIN` is left out.
-fn entry(plans: &[Plan<'_>], k: usize, signatures: &Signatures, forms: &Forms, lists: &mut Lists) -> Result<String> {
+fn entry(
+    plans: &[Plan<'_>],
+    k: usize,
+    signatures: &Signatures,
+    forms: &Forms<'_>,
+    lists: &mut Lists,
+) -> Result<String> {
     let plan = &plans[k];
     let (op, native) = (plan.op, &plan.op.native);
     let record = &op.rust.record;
@@ -241,7 +293,7 @@ fn entry(plans: &[Plan<'_>], k: usize, signatures: &Signatures, forms: &Forms, l
     let mut field = |name: &str, value: Option<String>| fields.extend(value.map(|value| format!("{name}: {value}")));
     field("kind", kind_of(plan).map(|kind| format!("Kind::{kind}")));
     for (name, form) in [("functional", &forms.functional), ("in_place", &forms.in_place), ("out", &forms.out)] {
-        field(name, form[k].map(|j| format!("Some(Op::{})", plans[j].op.constant())));
+        field(name, form[k].map(|j| format!("Some({})", id(plans, j))));
     }
     let mut tags = native.tags.clone();
     match op.rust.implementation {
@@ -322,7 +374,7 @@ fn autocast(plan: &Plan<'_>) -> Result<Option<String>> {
 }
 
 /// How it is batched.
-fn vmap(plans: &[Plan<'_>], k: usize, forms: &Forms) -> Result<Option<String>> {
+fn vmap(plans: &[Plan<'_>], k: usize, forms: &Forms<'_>) -> Result<Option<String>> {
     let plan = &plans[k];
     let native = &plan.op.native;
     let given = plan.op.rust.record.vmap.as_ref().filter(|_| plan.op.rust.form == Form::Declared);

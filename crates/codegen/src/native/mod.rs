@@ -14,6 +14,7 @@ mod record;
 mod variants;
 mod views;
 
+pub use forms::{Row, RowKind};
 pub use ours::{Form, Implementation, RustFunction};
 pub use read::Precompute;
 #[cfg(feature = "emit")]

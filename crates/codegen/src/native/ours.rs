@@ -7,7 +7,7 @@
 use super::NativeFunction;
 use super::check::check_whole;
 use super::dispatch::{COMPOSITE_IMPLICIT, DispatchKey};
-use super::forms;
+use super::forms::{self, Row};
 use super::read::{Check, Fields, refuse, split_namespace};
 use super::record::{Record, record};
 use crate::dialect::is_ident;
@@ -99,6 +99,8 @@ pub struct RustFunction {
     pub record: Record,
     /// The derivatives, if they are written in the entry itself.
     pub derivative: Option<Node>,
+    /// Forms and second names that are only data.
+    pub rows: Vec<Row>,
 }
 
 const FIELDS: &[&str] = &[
@@ -118,6 +120,7 @@ const FIELDS: &[&str] = &[
     "complex",
     "out",
     "out_args",
+    "forms",
     "tags",
     "rust",
     "method",
@@ -167,6 +170,7 @@ pub(super) fn declaration(
         complex: fields.flag("complex", false)?,
         record: record(&mut fields, &func)?,
         derivative: fields.take("derivative").cloned(),
+        rows: forms::rows(&fields.texts("forms")?, &func)?,
         implementation,
     };
     let base = NativeFunction {

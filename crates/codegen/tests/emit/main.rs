@@ -3,6 +3,7 @@
 
 mod common;
 mod foreach;
+mod forms;
 mod functions;
 mod interface;
 mod nodes;

@@ -40,7 +40,6 @@ use crate::{Error, ErrorKind, Result, Spec, Tensor};
 
 pub(crate) use function::{below, call};
 pub(crate) use registry::{by_id, by_name};
-#[cfg(test)]
 pub(crate) use schema::parse;
 
 type Shape = dyn Fn(&Args<'_>) -> Result<Vec<Spec>> + Send + Sync;

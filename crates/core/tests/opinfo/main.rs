@@ -115,7 +115,10 @@ macro_rules! families {
         })*
     };
 }
-families!(beyond, complex, conv_pool, creation, fft, index, linalg, lists, matmul, norm_loss, pointwise, reduce, view);
+families!(
+    beyond, complex, conv_pool, creation, database, extra, fft, index, linalg, lists, matmul, norm_loss, pointwise,
+    reduce, special, view
+);
 
 #[test]
 fn deviations_are_not_stale() {
@@ -127,15 +130,35 @@ fn deviations_are_not_stale() {
     }
 }
 
-/// An op is in the table, or is the writing form of one that is.
+/// An op is in the table, or is the writing form of one that is, or a second name of one.
 #[test]
 fn every_op_has_rows() {
     let coverage = coverage();
-    let missing: Vec<&str> = Op::all()
-        .map(Op::name)
-        .filter(|name| !coverage.contains_key(name) && !UNLISTED.iter().any(|(op, _)| op == name))
-        .collect();
+    let listed = |op: Op| coverage.contains_key(op.name()) || UNLISTED.iter().any(|(name, _)| *name == op.name());
+    let second = |op: Op| op.info().alias.or_else(|| op.info().functional.and_then(|f| f.info().alias));
+    let missing: Vec<&str> =
+        Op::all().filter(|&op| !listed(op) && !second(op).is_some_and(listed)).map(Op::name).collect();
     assert!(missing.is_empty(), "ops without a row in golden/opinfo: {missing:#?}");
+}
+
+/// What an op does, its second names do, and their forms what its forms do.
+#[test]
+fn second_names() {
+    let mut failures = Vec::new();
+    for alias in Op::all().filter(|op| op.info().alias.is_some()) {
+        let op = alias.info().alias.expect("a second name");
+        let mut ran = 0;
+        for row in FAMILIES.iter().flat_map(Family::rows).filter(|row| Op::from_name(&row.op) == Some(op)) {
+            for check in [Check::Forward, Check::Gradients, Check::Refusal, Check::Inplace, Check::Out, Check::Meta] {
+                if check.applies(alias, row) {
+                    ran += 1;
+                    failures.extend(check.run(alias, row).err().map(|why| format!("{alias:?} {check:?}: {why}")));
+                }
+            }
+        }
+        assert!(ran > 0, "{alias:?} was never called");
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// How many rows drive each check, family by family. A row or check that is lost shows here.

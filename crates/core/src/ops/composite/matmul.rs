@@ -178,6 +178,9 @@ pub(crate) fn outer(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 /// `beta * term + alpha * outer`; with `beta == 0` no number of the term is read, and its gradient is zero.
 pub(crate) fn addr(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    // Among truth values, factors are truth values too.
+    let truths = [term, a, b].iter().all(|t| t.dtype() == DType::Bool);
+    let [beta, alpha] = [beta, alpha].map(|s| if truths { Scalar::Bool(!s.equals(0.0)) } else { s });
     let product = maybe_multiply(&outer(a, b)?, alpha)?;
     if !is_expandable_to(term.shape(), product.shape()) {
         let message = format!("expected a term that broadcasts to {:?}, found {:?}", product.shape(), term.shape());

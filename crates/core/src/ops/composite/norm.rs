@@ -16,7 +16,8 @@ pub(crate) fn layer_norm(
     Ok(ops::native_layer_norm(input, normalized_shape, weight, bias, eps)?.0)
 }
 
-/// `x / sqrt(mean(x^2) + eps) * weight` over trailing dimensions; half types are computed in f32.
+/// `x / sqrt(mean(x^2) + eps) * weight` over trailing dimensions; half types are computed in f32. Complex numbers
+/// are squared, not their magnitudes, as PyTorch does.
 pub(crate) fn rms_norm(
     input: &Tensor,
     normalized_shape: &[SymInt],
@@ -28,8 +29,11 @@ pub(crate) fn rms_norm(
     if let Some(w) = weight.filter(|w| w.shape() != &inner[..]) {
         return Err(Error::argument(OP, format!("weight should have shape {inner:?}, found {:?}", w.shape())));
     }
-    let wide = if input.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let eps = eps.unwrap_or(if wide == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) });
+    let wide = match input.dtype() {
+        wide @ (DType::F64 | DType::C64 | DType::C128) => wide,
+        _ => DType::F32,
+    };
+    let eps = eps.unwrap_or(if wide.to_real() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) });
     let x = cast(input, wide)?;
     let dims: Vec<i64> = (1..=inner.len() as i64).map(|k| -k).collect();
     let square = ops::mean_dim(&ops::mul(&x, &x)?, Some(&dims), true, None)?;

@@ -189,5 +189,6 @@ pub(crate) fn sum_to_size(a: &Tensor, size: &[SymInt]) -> Result<Tensor> {
         let m = format!("sizes {sizes:?} do not broadcast to the tensor's, {:?}", a.shape());
         return Err(Error::argument("sum_to_size", m));
     }
-    crate::ops::formulas::sum_to_size(a, &sizes)
+    // One number is a sum even of one number: of truth values, how many hold.
+    if sizes.is_empty() { crate::ops::sum(a, None) } else { crate::ops::formulas::sum_to_size(a, &sizes) }
 }

@@ -1,5 +1,6 @@
 //! Joining, repeating, turning and padding.
 
+use super::complex::part;
 use super::{copy_into, zero_into};
 use crate::layout::{Dims, Layout};
 use crate::ops::inplace::{Overlap, overlap};
@@ -116,6 +117,9 @@ pub(crate) fn replication_pad(self_: &Tensor, padding: &[SymInt], out: &Tensor) 
 }
 
 fn pad_back(mode: PadMode, grad: &Tensor, padding: &[SymInt], out: &Tensor) -> Result<()> {
+    if out.is_complex() {
+        return (0..2).try_for_each(|k| pad_back(mode, &part(grad, k)?, padding, &part(out, k)?));
+    }
     zero_into(out)?;
     remap::pad_backward(&grad.read()?.view(), &shape::pads(padding), mode, &out.write()?.view_mut());
     Ok(())

@@ -24,6 +24,7 @@ pub(crate) mod region;
 pub(crate) mod resample;
 pub(crate) mod softmax;
 pub(crate) mod sort;
+pub(crate) mod special;
 pub(crate) mod view;
 
 use crate::layout::Layout;

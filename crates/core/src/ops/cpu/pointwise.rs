@@ -393,7 +393,8 @@ pub(crate) fn rad2deg(a: &Tensor, out: &Tensor) -> Result<()> {
 
 static LOGIT: Fused<1> = Fused::new(|[x]| (x / (1.0 - x)).one(Op::Log));
 static LOGIT_CLAMPED: Fused<3> = Fused::new(|[x, low, high]| {
-    let x = x.two(Op::Maximum, low).two(Op::Minimum, high);
+    // Above one half the bounds cross; then what is not below the lower one becomes the upper one.
+    let x = x.lt(low).select(low, x.two(Op::Minimum, high));
     (x / (1.0 - x)).one(Op::Log)
 });
 

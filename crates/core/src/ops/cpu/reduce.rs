@@ -1,6 +1,6 @@
 //! Reductions and scans: which fold, over which dimensions, into which memory.
 
-use super::complex::parts;
+use super::complex::{part, parts};
 use crate::layout::{Dims, Layout};
 use crate::ops::lists;
 use crate::ops::shape::{wrap_dim, wrap_dims};
@@ -220,11 +220,27 @@ pub(crate) fn correction(c: Option<Scalar>) -> f64 {
     c.map_or(1.0, Scalar::to_f64)
 }
 
+/// The variance of complex numbers is that of both parts together.
+fn var_of_parts(t: &Tensor, dim: Option<&[i64]>, c: Option<Scalar>, out: &Tensor) -> Result<()> {
+    let other = Tensor::try_empty(Spec::new(out.shape(), out.dtype(), out.device())?)?;
+    let var = Reduce::Var { correction: correction(c) };
+    over(var, &part(t, 0)?, dim, out)?;
+    over(var, &part(t, 1)?, dim, &other)?;
+    super::pointwise::add(out, &other, Scalar::Int(1), out)
+}
+
 pub(crate) fn var(t: &Tensor, dim: Option<&[i64]>, c: Option<Scalar>, _keepdim: bool, out: &Tensor) -> Result<()> {
+    if t.is_complex() {
+        return var_of_parts(t, dim, c, out);
+    }
     over(Reduce::Var { correction: correction(c) }, t, dim, out)
 }
 
 pub(crate) fn std(t: &Tensor, dim: Option<&[i64]>, c: Option<Scalar>, _keepdim: bool, out: &Tensor) -> Result<()> {
+    if t.is_complex() {
+        var_of_parts(t, dim, c, out)?;
+        return super::pointwise::sqrt(out, out);
+    }
     over(Reduce::Std { correction: correction(c) }, t, dim, out)
 }
 
@@ -236,6 +252,10 @@ pub(crate) fn var_mean(
     var: &Tensor,
     mean: &Tensor,
 ) -> Result<()> {
+    if t.is_complex() {
+        var_of_parts(t, dim, c, var)?;
+        return (0..2).try_for_each(|k| over(Reduce::Mean, &part(t, k)?, dim, &part(mean, k)?));
+    }
     let dims = wrap_dims("var_mean", dim.unwrap_or(&[]), t.ndim())?;
     let ((vn, vs), (mn, ms)) = (kept(var, &dims, t.ndim()), kept(mean, &dims, t.ndim()));
     let (v, m) = (var.write()?, mean.write()?);
@@ -247,10 +267,14 @@ pub(crate) fn std_mean(
     t: &Tensor,
     dim: Option<&[i64]>,
     c: Option<Scalar>,
-    _keepdim: bool,
+    keepdim: bool,
     std: &Tensor,
     mean: &Tensor,
 ) -> Result<()> {
+    if t.is_complex() {
+        var_mean(t, dim, c, keepdim, std, mean)?;
+        return super::pointwise::sqrt(std, std);
+    }
     over(Reduce::Std { correction: correction(c) }, t, dim, std)?;
     over(Reduce::Mean, t, dim, mean)
 }
@@ -283,6 +307,8 @@ fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
     if out.is_complex() {
         let t = converted(t, out.dtype())?;
         return match op {
+            // The parts of a single number are no line of numbers.
+            _ if t.ndim() == 0 => super::copy_into(&t, out),
             Scan::Sum => along(op, &parts(&t)?, d as i64, &parts(out)?),
             _ => super::complex::cumprod(&t, d, out),
         };

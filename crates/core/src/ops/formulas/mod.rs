@@ -24,6 +24,7 @@ mod reduce;
 mod resample;
 mod scan;
 mod softmax;
+mod special;
 mod vector_norm;
 mod view;
 
@@ -50,5 +51,6 @@ pub(crate) use reduce::*;
 pub(crate) use resample::*;
 pub(crate) use scan::*;
 pub(crate) use softmax::*;
+pub(crate) use special::*;
 pub(crate) use vector_norm::*;
 pub(crate) use view::*;

@@ -16,7 +16,7 @@ fn keep(condition: &Tensor, g: &Tensor) -> Result<Tensor> {
 }
 
 /// Zero where `condition`, else `g`.
-fn drop_where(condition: &Tensor, g: &Tensor) -> Result<Tensor> {
+pub(super) fn drop_where(condition: &Tensor, g: &Tensor) -> Result<Tensor> {
     ops::where_scalar_self(condition, ZERO, g)
 }
 

@@ -194,7 +194,12 @@ pub(crate) fn var_jvp(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    reduce_like(&var_backward(tangent, input, dim, correction, true)?, dim, keepdim)
+    if !input.is_complex() {
+        return reduce_like(&var_backward(tangent, input, dim, correction, true)?, dim, keepdim);
+    }
+    // What changes is the real part of the product with the conjugate.
+    let product = var_backward(&ops::conj_physical(tangent)?, input, dim, correction, true)?;
+    reduce_like(&ops::real(&product)?, dim, keepdim)
 }
 
 /// From the gradient of a standard deviation to that of the variance; 0 where the deviation is 0.

@@ -3033,6 +3033,667 @@ pub(crate) fn nan_to_num_(
     )
 }
 
+pub(crate) fn i0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::I0, &[self_.into()]);
+    }
+    shape::need_real("i0", &[self_])?;
+    races::op!("i0", self_);
+    let result = Tensor::try_empty(shape::unary_float("i0", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::i0(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn i0_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::I0_, &[self_.into()]);
+    }
+    shape::need_real("i0_", &[self_])?;
+    races::op!("i0_", self_);
+    let spec = shape::unary_float("i0_", self_)?;
+    inplace::write(
+        "i0_",
+        self_,
+        spec.into(),
+        &[self_],
+        &|out| cpu::special::i0(self_, out),
+    )
+}
+
+pub(crate) fn special_i0e(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_I0E, &[self_.into()]);
+    }
+    shape::need_real("special_i0e", &[self_])?;
+    races::op!("special_i0e", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_i0e", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::i0e(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_I1, &[self_.into()]);
+    }
+    shape::need_real("special_i1", &[self_])?;
+    races::op!("special_i1", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_i1", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::i1(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_i1e(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_I1E, &[self_.into()]);
+    }
+    shape::need_real("special_i1e", &[self_])?;
+    races::op!("special_i1e", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_i1e", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::i1e(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_erfcx(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_ERFCX, &[self_.into()]);
+    }
+    shape::need_real("special_erfcx", &[self_])?;
+    races::op!("special_erfcx", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_erfcx", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::erfcx(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_ndtri(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_NDTRI, &[self_.into()]);
+    }
+    shape::need_real("special_ndtri", &[self_])?;
+    races::op!("special_ndtri", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_ndtri", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::ndtri(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_log_ndtr(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_LOG_NDTR, &[self_.into()]);
+    }
+    shape::need_real("special_log_ndtr", &[self_])?;
+    races::op!("special_log_ndtr", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_log_ndtr", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::log_ndtr(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_airy_ai(word: u32, x: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_AIRY_AI, &[x.into()]);
+    }
+    shape::need_real("special_airy_ai", &[x])?;
+    races::op!("special_airy_ai", x);
+    let result = Tensor::try_empty(shape::unary_float("special_airy_ai", x)?)?;
+    if !result.is_meta() {
+        cpu::special::airy_ai(x, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_bessel_j0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_BESSEL_J0, &[self_.into()]);
+    }
+    shape::need_real("special_bessel_j0", &[self_])?;
+    races::op!("special_bessel_j0", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_bessel_j0", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::bessel_j0(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_bessel_j1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_BESSEL_J1, &[self_.into()]);
+    }
+    shape::need_real("special_bessel_j1", &[self_])?;
+    races::op!("special_bessel_j1", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_bessel_j1", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::bessel_j1(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_bessel_y0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_BESSEL_Y0, &[self_.into()]);
+    }
+    shape::need_real("special_bessel_y0", &[self_])?;
+    races::op!("special_bessel_y0", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_bessel_y0", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::bessel_y0(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_bessel_y1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_BESSEL_Y1, &[self_.into()]);
+    }
+    shape::need_real("special_bessel_y1", &[self_])?;
+    races::op!("special_bessel_y1", self_);
+    let result = Tensor::try_empty(shape::unary_float("special_bessel_y1", self_)?)?;
+    if !result.is_meta() {
+        cpu::special::bessel_y1(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_modified_bessel_i0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_I0, &[self_.into()]);
+    }
+    shape::need_real("special_modified_bessel_i0", &[self_])?;
+    races::op!("special_modified_bessel_i0", self_);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_modified_bessel_i0", self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::i0(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_modified_bessel_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_I1, &[self_.into()]);
+    }
+    shape::need_real("special_modified_bessel_i1", &[self_])?;
+    races::op!("special_modified_bessel_i1", self_);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_modified_bessel_i1", self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::i1(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_modified_bessel_k0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_K0, &[self_.into()]);
+    }
+    shape::need_real("special_modified_bessel_k0", &[self_])?;
+    races::op!("special_modified_bessel_k0", self_);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_modified_bessel_k0", self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::modified_bessel_k0(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_modified_bessel_k1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_K1, &[self_.into()]);
+    }
+    shape::need_real("special_modified_bessel_k1", &[self_])?;
+    races::op!("special_modified_bessel_k1", self_);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_modified_bessel_k1", self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::modified_bessel_k1(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_scaled_modified_bessel_k0(
+    word: u32,
+    x: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K0, &[x.into()]);
+    }
+    shape::need_real("special_scaled_modified_bessel_k0", &[x])?;
+    races::op!("special_scaled_modified_bessel_k0", x);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_scaled_modified_bessel_k0", x)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::scaled_modified_bessel_k0(x, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_scaled_modified_bessel_k1(
+    word: u32,
+    x: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K1, &[x.into()]);
+    }
+    shape::need_real("special_scaled_modified_bessel_k1", &[x])?;
+    races::op!("special_scaled_modified_bessel_k1", x);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_scaled_modified_bessel_k1", x)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::scaled_modified_bessel_k1(x, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_spherical_bessel_j0(word: u32, x: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::SPECIAL_SPHERICAL_BESSEL_J0, &[x.into()]);
+    }
+    shape::need_real("special_spherical_bessel_j0", &[x])?;
+    races::op!("special_spherical_bessel_j0", x);
+    let result = Tensor::try_empty(
+        shape::unary_float("special_spherical_bessel_j0", x)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::spherical_bessel_j0(x, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_xlog1py(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::SPECIAL_XLOG1PY, &[self_.into(), other.into()]);
+    }
+    shape::need_real("special_xlog1py", &[self_, other])?;
+    races::op!("special_xlog1py", self_, other);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_xlog1py", self_, other)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::xlog1py(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_zeta(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::SPECIAL_ZETA, &[self_.into(), other.into()]);
+    }
+    shape::need_real("special_zeta", &[self_, other])?;
+    races::op!("special_zeta", self_, other);
+    let result = Tensor::try_empty(shape::binary_float("special_zeta", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::special::zeta(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn igamma(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::IGAMMA, &[self_.into(), other.into()]);
+    }
+    shape::need_real("igamma", &[self_, other])?;
+    races::op!("igamma", self_, other);
+    let result = Tensor::try_empty(shape::binary_floating("igamma", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::special::igamma(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn igamma_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::IGAMMA_, &[self_.into(), other.into()]);
+    }
+    shape::need_real("igamma_", &[self_, other])?;
+    races::op!("igamma_", self_, other);
+    let spec = shape::binary_floating("igamma_", self_, other)?;
+    inplace::write(
+        "igamma_",
+        self_,
+        spec.into(),
+        &[self_, other],
+        &|out| cpu::special::igamma(self_, other, out),
+    )
+}
+
+pub(crate) fn igammac(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::IGAMMAC, &[self_.into(), other.into()]);
+    }
+    shape::need_real("igammac", &[self_, other])?;
+    races::op!("igammac", self_, other);
+    let result = Tensor::try_empty(shape::binary_floating("igammac", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::special::igammac(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn igammac_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::IGAMMAC_, &[self_.into(), other.into()]);
+    }
+    shape::need_real("igammac_", &[self_, other])?;
+    races::op!("igammac_", self_, other);
+    let spec = shape::binary_floating("igammac_", self_, other)?;
+    inplace::write(
+        "igammac_",
+        self_,
+        spec.into(),
+        &[self_, other],
+        &|out| cpu::special::igammac(self_, other, out),
+    )
+}
+
+pub(crate) fn special_chebyshev_polynomial_t(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_T,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_chebyshev_polynomial_t", &[x, n])?;
+    races::op!("special_chebyshev_polynomial_t", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_chebyshev_polynomial_t", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::chebyshev_t(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_chebyshev_polynomial_u(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_U,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_chebyshev_polynomial_u", &[x, n])?;
+    races::op!("special_chebyshev_polynomial_u", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_chebyshev_polynomial_u", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::chebyshev_u(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_chebyshev_polynomial_v(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_V,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_chebyshev_polynomial_v", &[x, n])?;
+    races::op!("special_chebyshev_polynomial_v", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_chebyshev_polynomial_v", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::chebyshev_v(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_chebyshev_polynomial_w(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_W,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_chebyshev_polynomial_w", &[x, n])?;
+    races::op!("special_chebyshev_polynomial_w", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_chebyshev_polynomial_w", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::chebyshev_w(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_shifted_chebyshev_polynomial_t(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_T,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_shifted_chebyshev_polynomial_t", &[x, n])?;
+    races::op!("special_shifted_chebyshev_polynomial_t", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_shifted_chebyshev_polynomial_t", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::shifted_t(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_shifted_chebyshev_polynomial_u(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_U,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_shifted_chebyshev_polynomial_u", &[x, n])?;
+    races::op!("special_shifted_chebyshev_polynomial_u", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_shifted_chebyshev_polynomial_u", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::shifted_u(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_shifted_chebyshev_polynomial_v(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_V,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_shifted_chebyshev_polynomial_v", &[x, n])?;
+    races::op!("special_shifted_chebyshev_polynomial_v", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_shifted_chebyshev_polynomial_v", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::shifted_v(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_shifted_chebyshev_polynomial_w(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_W,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_shifted_chebyshev_polynomial_w", &[x, n])?;
+    races::op!("special_shifted_chebyshev_polynomial_w", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_shifted_chebyshev_polynomial_w", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::shifted_w(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_hermite_polynomial_h(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_HERMITE_POLYNOMIAL_H,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_hermite_polynomial_h", &[x, n])?;
+    races::op!("special_hermite_polynomial_h", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_hermite_polynomial_h", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::hermite_h(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_hermite_polynomial_he(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_HERMITE_POLYNOMIAL_HE,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_hermite_polynomial_he", &[x, n])?;
+    races::op!("special_hermite_polynomial_he", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_hermite_polynomial_he", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::hermite_he(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_laguerre_polynomial_l(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_LAGUERRE_POLYNOMIAL_L,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_laguerre_polynomial_l", &[x, n])?;
+    races::op!("special_laguerre_polynomial_l", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_laguerre_polynomial_l", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::laguerre_l(x, n, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn special_legendre_polynomial_p(
+    word: u32,
+    x: &Tensor,
+    n: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+        return dispatch::apart(
+            word,
+            Op::SPECIAL_LEGENDRE_POLYNOMIAL_P,
+            &[x.into(), n.into()],
+        );
+    }
+    shape::need_real("special_legendre_polynomial_p", &[x, n])?;
+    races::op!("special_legendre_polynomial_p", x, n);
+    let result = Tensor::try_empty(
+        shape::binary_float("special_legendre_polynomial_p", x, n)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::legendre_p(x, n, &result)?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::inner(Op::ISNAN, &[self_.into()]);
@@ -5941,10 +6602,6 @@ pub(crate) fn var_correction(
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
         );
     }
-    shape::need_real("var", &[self_])?;
-    if let Some(n) = correction {
-        shape::need_real_number("var", n)?;
-    }
     races::op!("var", self_);
     let result = Tensor::try_empty(
         shape::variance("var", self_, dim, correction, keepdim)?,
@@ -5968,10 +6625,6 @@ pub(crate) fn std_correction(
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
         );
     }
-    shape::need_real("std", &[self_])?;
-    if let Some(n) = correction {
-        shape::need_real_number("std", n)?;
-    }
     races::op!("std", self_);
     let result = Tensor::try_empty(
         shape::variance("std", self_, dim, correction, keepdim)?,
@@ -5994,10 +6647,6 @@ pub(crate) fn var_mean_correction(
             Op::VAR_MEAN_CORRECTION,
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
         );
-    }
-    shape::need_real("var_mean", &[self_])?;
-    if let Some(n) = correction {
-        shape::need_real_number("var_mean", n)?;
     }
     races::op!("var_mean", self_);
     let (spec0, spec1) = shape::variance_mean(
@@ -6034,10 +6683,6 @@ pub(crate) fn std_mean_correction(
             Op::STD_MEAN_CORRECTION,
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
         );
-    }
-    shape::need_real("std_mean", &[self_])?;
-    if let Some(n) = correction {
-        shape::need_real_number("std_mean", n)?;
     }
     races::op!("std_mean", self_);
     let (spec0, spec1) = shape::variance_mean(
@@ -13856,7 +14501,6 @@ pub(crate) fn reflection_pad1d(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()]);
     }
-    shape::need_real("reflection_pad1d", &[self_])?;
     races::op!("reflection_pad1d", self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad1d", self_, padding)?,
@@ -13882,7 +14526,6 @@ pub(crate) fn reflection_pad1d_backward(
             &[grad_output.into(), self_.into(), padding.into()],
         );
     }
-    shape::need_real("reflection_pad1d_backward", &[grad_output, self_])?;
     races::op!("reflection_pad1d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
@@ -13911,7 +14554,6 @@ pub(crate) fn reflection_pad2d(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()]);
     }
-    shape::need_real("reflection_pad2d", &[self_])?;
     races::op!("reflection_pad2d", self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad2d", self_, padding)?,
@@ -13937,7 +14579,6 @@ pub(crate) fn reflection_pad2d_backward(
             &[grad_output.into(), self_.into(), padding.into()],
         );
     }
-    shape::need_real("reflection_pad2d_backward", &[grad_output, self_])?;
     races::op!("reflection_pad2d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
@@ -13966,7 +14607,6 @@ pub(crate) fn reflection_pad3d(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()]);
     }
-    shape::need_real("reflection_pad3d", &[self_])?;
     races::op!("reflection_pad3d", self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad3d", self_, padding)?,
@@ -13992,7 +14632,6 @@ pub(crate) fn reflection_pad3d_backward(
             &[grad_output.into(), self_.into(), padding.into()],
         );
     }
-    shape::need_real("reflection_pad3d_backward", &[grad_output, self_])?;
     races::op!("reflection_pad3d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
@@ -14021,7 +14660,6 @@ pub(crate) fn replication_pad1d(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::REPLICATION_PAD1D, &[self_.into(), padding.into()]);
     }
-    shape::need_real("replication_pad1d", &[self_])?;
     races::op!("replication_pad1d", self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad1d", self_, padding)?,
@@ -14047,7 +14685,6 @@ pub(crate) fn replication_pad1d_backward(
             &[grad_output.into(), self_.into(), padding.into()],
         );
     }
-    shape::need_real("replication_pad1d_backward", &[grad_output, self_])?;
     races::op!("replication_pad1d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
@@ -14076,7 +14713,6 @@ pub(crate) fn replication_pad2d(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::REPLICATION_PAD2D, &[self_.into(), padding.into()]);
     }
-    shape::need_real("replication_pad2d", &[self_])?;
     races::op!("replication_pad2d", self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad2d", self_, padding)?,
@@ -14102,7 +14738,6 @@ pub(crate) fn replication_pad2d_backward(
             &[grad_output.into(), self_.into(), padding.into()],
         );
     }
-    shape::need_real("replication_pad2d_backward", &[grad_output, self_])?;
     races::op!("replication_pad2d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
@@ -14131,7 +14766,6 @@ pub(crate) fn replication_pad3d(
     if word & state::INNER != 0 {
         return dispatch::inner(Op::REPLICATION_PAD3D, &[self_.into(), padding.into()]);
     }
-    shape::need_real("replication_pad3d", &[self_])?;
     races::op!("replication_pad3d", self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad3d", self_, padding)?,
@@ -14157,7 +14791,6 @@ pub(crate) fn replication_pad3d_backward(
             &[grad_output.into(), self_.into(), padding.into()],
         );
     }
-    shape::need_real("replication_pad3d_backward", &[grad_output, self_])?;
     races::op!("replication_pad3d_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(

@@ -1628,6 +1628,153 @@ pub(crate) fn nan_to_num(
     )
 }
 
+pub(crate) fn i0(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(&formulas::conj(self_t)?, &ops::special_i1(self_p)?)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_i0e(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &formulas::conj(self_t)?,
+                    &arith::sub(
+                        &ops::special_i1e(self_p)?,
+                        &arith::mul(&ops::sgn(self_p)?, result)?,
+                    )?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_i1(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::i1_backward(&formulas::conj(self_t)?, self_p, result)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_i1e(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::i1e_backward(&formulas::conj(self_t)?, self_p, result)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_erfcx(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &formulas::conj(self_t)?,
+                    &arith::sub(
+                        &arith::mul(&arith::mul(self_p, result)?, &2.0)?,
+                        &std::f64::consts::FRAC_2_SQRT_PI,
+                    )?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_ndtri(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            formulas::conj(&formulas::ndtri_backward(&formulas::conj(self_t)?, result)?)?,
+        ),
+    )
+}
+
+pub(crate) fn special_log_ndtr(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::log_ndtr_backward(&formulas::conj(self_t)?, self_p)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_xlog1py(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::xlog1py_backward(self_t, self_p, other_p)?,
+                &arith::div(&arith::mul(other_t, self_p)?, &arith::add(other_p, &1.0)?)?,
+            )?,
+        ),
+    )
+}
+
 pub(crate) fn logical_not_(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);

@@ -1647,6 +1647,199 @@ pub(crate) static NanToNumBackward0: Formula<(SavedTensor,)> = Formula {
     },
 };
 
+pub(crate) static I0Backward0: Formula<(SavedTensor,)> = Formula {
+    name: "I0Backward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], arith::mul(grad, &ops::special_i1(self_)?)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialI0EBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialI0EBackward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(
+                    grad,
+                    &arith::sub(
+                        &ops::special_i1e(self_)?,
+                        &arith::mul(&ops::sgn(self_)?, result)?,
+                    )?,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialI1Backward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialI1Backward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::i1_backward(grad, self_, result)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialI1EBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialI1EBackward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::i1e_backward(grad, self_, result)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialErfcxBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialErfcxBackward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(
+                    grad,
+                    &arith::sub(
+                        &arith::mul(&arith::mul(self_, result)?, &2.0)?,
+                        &std::f64::consts::FRAC_2_SQRT_PI,
+                    )?,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialNdtriBackward0: Formula<(SavedTensor,)> = Formula {
+    name: "SpecialNdtriBackward0",
+    names: &["result"],
+    apply: |node, (result,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::ndtri_backward(grad, result)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialLogNdtrBackward0: Formula<(SavedTensor,)> = Formula {
+    name: "SpecialLogNdtrBackward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::log_ndtr_backward(grad, self_)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialXlog1PyBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialXlog1PyBackward0",
+    names: &["other", "self"],
+    apply: |node, (other, self_), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let other = &other.unpack_some(node)?;
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::xlog1py_backward(grad, self_, other)?);
+        }
+        if needs.get(1) {
+            put(
+                &mut gradients[1],
+                arith::div(&arith::mul(grad, self_)?, &arith::add(other, &1.0)?)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialZetaBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialZetaBackward0",
+    names: &["other", "self"],
+    apply: |node, (other, self_), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::not_implemented("zeta: self")?);
+        }
+        if needs.get(1) {
+            let other = &other.unpack_some(node)?;
+            let self_ = &self_.unpack_some(node)?;
+            put(
+                &mut gradients[1],
+                arith::mul(
+                    &arith::mul(grad, &arith::neg(self_)?)?,
+                    &ops::special_zeta(&arith::add(self_, &1.0)?, other)?,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static IgammaBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "IgammaBackward0",
+    names: &["other", "self"],
+    apply: |node, (other, self_), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::not_implemented("igamma: self")?);
+        }
+        if needs.get(1) {
+            let other = &other.unpack_some(node)?;
+            let self_ = &self_.unpack_some(node)?;
+            put(&mut gradients[1], formulas::igamma_backward(grad, self_, other)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static IgammacBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "IgammacBackward0",
+    names: &["other", "self"],
+    apply: |node, (other, self_), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::not_implemented("igammac: self")?);
+        }
+        if needs.get(1) {
+            let other = &other.unpack_some(node)?;
+            let self_ = &self_.unpack_some(node)?;
+            put(
+                &mut gradients[1],
+                formulas::igamma_backward(&arith::neg(grad)?, self_, other)?,
+            );
+        }
+        Ok(())
+    },
+};
+
 pub(crate) struct LogicalNotBackward0;
 impl Backward for LogicalNotBackward0 {
     fn name(&self) -> &str {

@@ -161,8 +161,8 @@ pub(crate) fn variance(
     _correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<Spec> {
-    need_float(op, t.dtype())?;
-    over(op, t, dim, keepdim, t.dtype())
+    need_float_or_complex(op, t.dtype())?;
+    over(op, t, dim, keepdim, t.dtype().to_real())
 }
 
 /// Variance or standard deviation, and the mean.
@@ -174,7 +174,8 @@ pub(crate) fn variance_mean(
     keepdim: bool,
 ) -> Result<(Spec, Spec)> {
     let spec = variance(op, t, dim, correction, keepdim)?;
-    Ok((spec.clone(), spec))
+    let mean = Spec { dtype: t.dtype(), ..spec.clone() };
+    Ok((spec, mean))
 }
 
 /// `norm.Scalar`.
