@@ -5584,6 +5584,719 @@ pub fn absolute_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// The modified Bessel function of the first kind, order zero.
+///
+/// `aten::i0(Tensor self) -> Tensor`
+pub fn i0(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::I0, &[self_.into()]);
+    }
+    let mut result = below::i0(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(&mut result, edges, nodes::I0Backward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::i0(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The modified Bessel function of the first kind, order zero. In-place form.
+///
+/// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+pub fn i0_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<()>(Op::I0_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("i0_")?;
+    let recorded: record::Before = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_]) && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("i0_")?;
+        let edges = record::edges([self_])?;
+        let original = clone(self_, None)?;
+        let saved = (SavedTensor::input(&original)?,);
+        Some((edges, nodes::I0Backward0.keep(saved)))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::i0_(word, self_)?;
+    if let Some((edges, formula)) = recorded {
+        record::finish_inplace(self_, edges, formula)?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::i0(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `i0`, times e to the minus magnitude.
+///
+/// `aten::special_i0e(Tensor self) -> Tensor`
+pub fn special_i0e(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_I0E, &[self_.into()]);
+    }
+    let mut result = below::special_i0e(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::SpecialI0EBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::special_i0e(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The modified Bessel function of the first kind, order one.
+///
+/// `aten::special_i1(Tensor self) -> Tensor`
+pub fn special_i1(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_I1, &[self_.into()]);
+    }
+    let mut result = below::special_i1(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::SpecialI1Backward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::special_i1(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `special_i1`, times e to the minus magnitude.
+///
+/// `aten::special_i1e(Tensor self) -> Tensor`
+pub fn special_i1e(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_I1E, &[self_.into()]);
+    }
+    let mut result = below::special_i1e(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::SpecialI1EBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::special_i1e(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `erfc`, times e to the square.
+///
+/// `aten::special_erfcx(Tensor self) -> Tensor`
+pub fn special_erfcx(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_ERFCX, &[self_.into()]);
+    }
+    let mut result = below::special_erfcx(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::SpecialErfcxBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::special_erfcx(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The argument at which the normal distribution has this cumulative probability.
+///
+/// `aten::special_ndtri(Tensor self) -> Tensor`
+pub fn special_ndtri(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_NDTRI, &[self_.into()]);
+    }
+    let mut result = below::special_ndtri(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::output(&result, 0)?,);
+        record::finish(&mut result, edges, nodes::SpecialNdtriBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::special_ndtri(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The logarithm of the cumulative probability of the normal distribution.
+///
+/// `aten::special_log_ndtr(Tensor self) -> Tensor`
+pub fn special_log_ndtr(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_LOG_NDTR, &[self_.into()]);
+    }
+    let mut result = below::special_log_ndtr(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(&mut result, edges, nodes::SpecialLogNdtrBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_log_ndtr(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The Airy function of the first kind.
+///
+/// `aten::special_airy_ai(Tensor x) -> Tensor`
+pub fn special_airy_ai(x: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_AIRY_AI, &[x.into()]);
+    }
+    below::special_airy_ai(word, x)
+}
+
+/// The Bessel function of the first kind, order zero.
+///
+/// `aten::special_bessel_j0(Tensor self) -> Tensor`
+pub fn special_bessel_j0(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_BESSEL_J0, &[self_.into()]);
+    }
+    below::special_bessel_j0(word, self_)
+}
+
+/// The Bessel function of the first kind, order one.
+///
+/// `aten::special_bessel_j1(Tensor self) -> Tensor`
+pub fn special_bessel_j1(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_BESSEL_J1, &[self_.into()]);
+    }
+    below::special_bessel_j1(word, self_)
+}
+
+/// The Bessel function of the second kind, order zero.
+///
+/// `aten::special_bessel_y0(Tensor self) -> Tensor`
+pub fn special_bessel_y0(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_BESSEL_Y0, &[self_.into()]);
+    }
+    below::special_bessel_y0(word, self_)
+}
+
+/// The Bessel function of the second kind, order one.
+///
+/// `aten::special_bessel_y1(Tensor self) -> Tensor`
+pub fn special_bessel_y1(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_BESSEL_Y1, &[self_.into()]);
+    }
+    below::special_bessel_y1(word, self_)
+}
+
+/// The modified Bessel function of the first kind, order zero; without a derivative, as in PyTorch.
+///
+/// `aten::special_modified_bessel_i0(Tensor self) -> Tensor`
+pub fn special_modified_bessel_i0(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_I0, &[self_.into()]);
+    }
+    below::special_modified_bessel_i0(word, self_)
+}
+
+/// The modified Bessel function of the first kind, order one; without a derivative, as in PyTorch.
+///
+/// `aten::special_modified_bessel_i1(Tensor self) -> Tensor`
+pub fn special_modified_bessel_i1(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_I1, &[self_.into()]);
+    }
+    below::special_modified_bessel_i1(word, self_)
+}
+
+/// The modified Bessel function of the second kind, order zero.
+///
+/// `aten::special_modified_bessel_k0(Tensor self) -> Tensor`
+pub fn special_modified_bessel_k0(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_K0, &[self_.into()]);
+    }
+    below::special_modified_bessel_k0(word, self_)
+}
+
+/// The modified Bessel function of the second kind, order one.
+///
+/// `aten::special_modified_bessel_k1(Tensor self) -> Tensor`
+pub fn special_modified_bessel_k1(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_K1, &[self_.into()]);
+    }
+    below::special_modified_bessel_k1(word, self_)
+}
+
+/// The modified Bessel function of the second kind, order zero, times e to the argument.
+///
+/// `aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor`
+pub fn special_scaled_modified_bessel_k0(x: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K0, &[x.into()]);
+    }
+    below::special_scaled_modified_bessel_k0(word, x)
+}
+
+/// The modified Bessel function of the second kind, order one, times e to the argument.
+///
+/// `aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor`
+pub fn special_scaled_modified_bessel_k1(x: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K1, &[x.into()]);
+    }
+    below::special_scaled_modified_bessel_k1(word, x)
+}
+
+/// The spherical Bessel function of the first kind, order zero.
+///
+/// `aten::special_spherical_bessel_j0(Tensor x) -> Tensor`
+pub fn special_spherical_bessel_j0(x: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_SPHERICAL_BESSEL_J0, &[x.into()]);
+    }
+    below::special_spherical_bessel_j0(word, x)
+}
+
+/// `self` times the logarithm of one plus `other`; zero where `self` is.
+///
+/// `aten::special_xlog1py(Tensor self, Tensor other) -> Tensor`
+pub fn special_xlog1py(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_XLOG1PY, &[self_.into(), other.into()]);
+    }
+    let mut result = below::special_xlog1py(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, other])?;
+        let saved = (SavedTensor::input(other)?, SavedTensor::input(self_)?);
+        record::finish(&mut result, edges, nodes::SpecialXlog1PyBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_xlog1py(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The Hurwitz zeta function of order `self`.
+///
+/// `aten::special_zeta(Tensor self, Tensor other) -> Tensor`
+pub fn special_zeta(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_ZETA, &[self_.into(), other.into()]);
+    }
+    let mut result = below::special_zeta(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, other])?;
+        let saved = (
+            if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        );
+        record::finish(&mut result, edges, nodes::SpecialZetaBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_, other]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "special_zeta".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// The regularised lower incomplete gamma function of order `self`.
+///
+/// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+pub fn igamma(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::IGAMMA, &[self_.into(), other.into()]);
+    }
+    let mut result = below::igamma(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, other])?;
+        let saved = (
+            if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        );
+        record::finish(&mut result, edges, nodes::IgammaBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_, other]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "igamma".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// The regularised lower incomplete gamma function of order `self`. In-place form.
+///
+/// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn igamma_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<()>(Op::IGAMMA_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("igamma_")?;
+    let recorded: record::Before = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("igamma_")?;
+        let edges = record::edges([self_, other])?;
+        let original = if edges[1].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = (
+            if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            SavedTensor::optional(original.as_ref())?,
+        );
+        Some((edges, nodes::IgammaBackward0.keep(saved)))
+    } else {
+        None
+    };
+    below::igamma_(word, self_, other)?;
+    if let Some((edges, formula)) = recorded {
+        record::finish_inplace(self_, edges, formula)?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_, other]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "igamma_".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(self_)
+}
+
+/// The regularised upper incomplete gamma function of order `self`.
+///
+/// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+pub fn igammac(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::IGAMMAC, &[self_.into(), other.into()]);
+    }
+    let mut result = below::igammac(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, other])?;
+        let saved = (
+            if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        );
+        record::finish(&mut result, edges, nodes::IgammacBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_, other]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "igammac".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// The regularised upper incomplete gamma function of order `self`. In-place form.
+///
+/// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn igammac_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<()>(Op::IGAMMAC_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("igammac_")?;
+    let recorded: record::Before = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("igammac_")?;
+        let edges = record::edges([self_, other])?;
+        let original = if edges[1].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = (
+            if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            SavedTensor::optional(original.as_ref())?,
+        );
+        Some((edges, nodes::IgammacBackward0.keep(saved)))
+    } else {
+        None
+    };
+    below::igammac_(word, self_, other)?;
+    if let Some((edges, formula)) = recorded {
+        record::finish_inplace(self_, edges, formula)?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_, other]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "igammac_".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(self_)
+}
+
+/// Chebyshev's polynomial of the first kind, of order `n`.
+///
+/// `aten::special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor`
+pub fn special_chebyshev_polynomial_t(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_T,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_chebyshev_polynomial_t(word, x, n)
+}
+
+/// Chebyshev's polynomial of the second kind, of order `n`.
+///
+/// `aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor`
+pub fn special_chebyshev_polynomial_u(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_U,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_chebyshev_polynomial_u(word, x, n)
+}
+
+/// Chebyshev's polynomial of the third kind, of order `n`.
+///
+/// `aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor`
+pub fn special_chebyshev_polynomial_v(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_V,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_chebyshev_polynomial_v(word, x, n)
+}
+
+/// Chebyshev's polynomial of the fourth kind, of order `n`.
+///
+/// `aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor`
+pub fn special_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_W,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_chebyshev_polynomial_w(word, x, n)
+}
+
+/// Chebyshev's polynomial of the first kind on the unit interval, of order `n`.
+///
+/// `aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor`
+pub fn special_shifted_chebyshev_polynomial_t(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_T,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_shifted_chebyshev_polynomial_t(word, x, n)
+}
+
+/// Chebyshev's polynomial of the second kind on the unit interval, of order `n`.
+///
+/// `aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor`
+pub fn special_shifted_chebyshev_polynomial_u(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_U,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_shifted_chebyshev_polynomial_u(word, x, n)
+}
+
+/// Chebyshev's polynomial of the third kind on the unit interval, of order `n`.
+///
+/// `aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor`
+pub fn special_shifted_chebyshev_polynomial_v(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_V,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_shifted_chebyshev_polynomial_v(word, x, n)
+}
+
+/// Chebyshev's polynomial of the fourth kind on the unit interval, of order `n`.
+///
+/// `aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor`
+pub fn special_shifted_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_W,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_shifted_chebyshev_polynomial_w(word, x, n)
+}
+
+/// Hermite's polynomial, as physicists define it, of order `n`.
+///
+/// `aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor`
+pub fn special_hermite_polynomial_h(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::SPECIAL_HERMITE_POLYNOMIAL_H, &[x.into(), n.into()]);
+    }
+    below::special_hermite_polynomial_h(word, x, n)
+}
+
+/// Hermite's polynomial, as probabilists define it, of order `n`.
+///
+/// `aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor`
+pub fn special_hermite_polynomial_he(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_HERMITE_POLYNOMIAL_HE,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_hermite_polynomial_he(word, x, n)
+}
+
+/// Laguerre's polynomial, of order `n`.
+///
+/// `aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor`
+pub fn special_laguerre_polynomial_l(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_LAGUERRE_POLYNOMIAL_L,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_laguerre_polynomial_l(word, x, n)
+}
+
+/// Legendre's polynomial, of order `n`.
+///
+/// `aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor`
+pub fn special_legendre_polynomial_p(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SPECIAL_LEGENDRE_POLYNOMIAL_P,
+            &[x.into(), n.into()],
+        );
+    }
+    below::special_legendre_polynomial_p(word, x, n)
+}
+
 /// Whether each element is NaN.
 ///
 /// `aten::isnan(Tensor self) -> Tensor`

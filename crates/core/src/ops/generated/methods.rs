@@ -3911,6 +3911,117 @@ impl Tensor {
     pub fn try_absolute_(&self) -> Result<&Tensor> {
         ops::absolute_(self)
     }
+    /// The modified Bessel function of the first kind, order zero.
+    ///
+    /// `aten::i0(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_i0`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn i0(&self) -> Tensor {
+        expect_ok(self.try_i0())
+    }
+    /// The modified Bessel function of the first kind, order zero.
+    ///
+    /// `aten::i0(Tensor self) -> Tensor`
+    #[inline]
+    pub fn try_i0(&self) -> Result<Tensor> {
+        ops::i0(self)
+    }
+    /// The modified Bessel function of the first kind, order zero. In-place form.
+    ///
+    /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_i0_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn i0_(&self) -> &Tensor {
+        expect_ok(self.try_i0_())
+    }
+    /// The modified Bessel function of the first kind, order zero. In-place form.
+    ///
+    /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
+    pub fn try_i0_(&self) -> Result<&Tensor> {
+        ops::i0_(self)
+    }
+    /// The regularised lower incomplete gamma function of order `self`.
+    ///
+    /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_igamma`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn igamma(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_igamma(other))
+    }
+    /// The regularised lower incomplete gamma function of order `self`.
+    ///
+    /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+    #[inline]
+    pub fn try_igamma(&self, other: &Tensor) -> Result<Tensor> {
+        ops::igamma(self, other)
+    }
+    /// The regularised lower incomplete gamma function of order `self`. In-place form.
+    ///
+    /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_igamma_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn igamma_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_igamma_(other))
+    }
+    /// The regularised lower incomplete gamma function of order `self`. In-place form.
+    ///
+    /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
+    pub fn try_igamma_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::igamma_(self, other)
+    }
+    /// The regularised upper incomplete gamma function of order `self`.
+    ///
+    /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_igammac`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn igammac(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_igammac(other))
+    }
+    /// The regularised upper incomplete gamma function of order `self`.
+    ///
+    /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+    #[inline]
+    pub fn try_igammac(&self, other: &Tensor) -> Result<Tensor> {
+        ops::igammac(self, other)
+    }
+    /// The regularised upper incomplete gamma function of order `self`. In-place form.
+    ///
+    /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_igammac_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn igammac_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_igammac_(other))
+    }
+    /// The regularised upper incomplete gamma function of order `self`. In-place form.
+    ///
+    /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    #[inline]
+    pub fn try_igammac_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::igammac_(self, other)
+    }
     /// Whether each element is NaN.
     ///
     /// `aten::isnan(Tensor self) -> Tensor`
