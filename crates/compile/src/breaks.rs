@@ -60,6 +60,10 @@ kinds! {
     Unsupported = "unsupported call",
         "this call cannot be written down",
         "move it out of the function, or drop fullgraph";
+    /// Something that is about tensors themselves, or about how ops run.
+    Plain = "left to a plain run",
+        "this is about a tensor's history, flags or version, about a hook of another call, or changes how ops run; none of it is in a graph, so the rest of the function runs op by op",
+        "do it around the compiled function, or drop fullgraph";
     /// A side of a conditional that does more than compute.
     ImpureBranch = "a side of cond with effects",
         "the sides of a cond op are part of the graph and may only compute with tensors",

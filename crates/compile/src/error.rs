@@ -55,9 +55,28 @@ impl Error {
     }
 }
 
+impl Error {
+    /// What an op, a hook or a custom function failed with, as it is: that a graph ran it is nobody's business.
+    pub(crate) fn of_the_program(self) -> Error {
+        fn cause(e: firebrand_graph::Error) -> Result<firebrand_core::Error, firebrand_graph::Error> {
+            match e {
+                firebrand_graph::Error::Core(e) => Ok(e),
+                firebrand_graph::Error::Run { node, source } => {
+                    cause(*source).map_err(|source| firebrand_graph::Error::Run { node, source: Box::new(source) })
+                }
+                e => Err(e),
+            }
+        }
+        match self {
+            Error::Graph(e) => cause(e).map_or_else(Error::Graph, Error::Core),
+            e => e,
+        }
+    }
+}
+
 impl From<Error> for firebrand_core::Error {
     fn from(e: Error) -> firebrand_core::Error {
-        match e {
+        match e.of_the_program() {
             Error::Core(e) => e,
             e => firebrand_core::Error::user(e),
         }

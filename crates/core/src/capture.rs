@@ -3,10 +3,15 @@
 //! A compiler runs a function once on meta tensors. Ops reach it through [`dispatch`]; reads of
 //! values, hooks, gradients, cells and custom functions reach it here. Without a tracer nothing is asked: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
+//!
+//! What a graph cannot hold ends the capture ([`leave`]): there is no other way, so nothing can be left out by accident. The
+//! code that goes on then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
+//! are about the tensors of the call, in ops and in methods.
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
 use crate::dispatch::{self, Interpreter, LayerGuard};
 use crate::module::Module;
+use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 use crate::{Error, Result, SymInt, Tensor};
 use std::any::Any;
@@ -59,6 +64,8 @@ pub trait Tracer: Interpreter {
     fn set_grad(&self, t: &Tensor, grad: Option<&Tensor>) -> Result<()>;
     /// A tensor was made from host data. Every call of the function makes its own.
     fn made(&self, t: &Tensor);
+    /// Whether the function made this tensor of host data.
+    fn made_here(&self, t: &Tensor) -> bool;
     /// A cell is read.
     fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor;
     /// A cell is written.
@@ -71,12 +78,19 @@ pub trait Tracer: Interpreter {
     fn apply(&self, function: Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
     /// The size of a tensor with dynamic sizes.
     fn size(&self, t: &Tensor, dim: usize) -> SymInt;
+    /// A size as an operand: a number that is known when the graph runs.
+    fn size_operand(&self, n: SymInt) -> Result<Tensor>;
     /// The sizes of a tensor with dynamic sizes are read as plain integers.
     fn observe_sizes(&self, t: &Tensor);
     /// The value of a host number that may be an input of the graph is read; `number` is its outline.
     fn observe_number(&self, number: &Tensor);
     /// The memory order of such a tensor is looked at.
     fn observe_strides(&self, t: &Tensor);
+    /// Something that no graph can hold is about to happen: the graph so far runs, and the capture ends ([`end`]), so that the
+    /// rest of the function runs plainly; an error where that is not allowed.
+    fn leave(&self, what: &'static str, at: Caller) -> Result<()>;
+    /// Whether the hook of this handle was put in by the function itself.
+    fn owns(&self, handle: &RemovableHandle) -> bool;
     /// The id of a handle that [`Tracer::register_hook`] or another method here returned is requested.
     fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64;
 }
@@ -95,13 +109,122 @@ pub fn is_capturing() -> bool {
     tracer().is_some()
 }
 
+/// Knows which tensors stand-ins stand for: those of the call that runs now.
+pub trait StandIns: Send + Sync {
+    /// The tensor that `t` stands for, if it stands for one.
+    fn real(&self, t: &Tensor) -> Option<Tensor>;
+    /// Whether there are any: without, ops need not be asked.
+    fn is_empty(&self) -> bool;
+    /// Itself, for whoever began the scope and knows its type.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// Who knows them here, if user code that was captured runs.
+static STAND_INS: Slot<Option<Arc<dyn StandIns>>> = Slot::new(|| None);
+
+/// While it lives, ops and methods on stand-ins are about the tensors that they stand for.
+#[must_use = "the scope lasts while the guard lives"]
+pub struct StandInScope {
+    _slot: SlotGuard<Option<Arc<dyn StandIns>>>,
+    _mode: ModeGuard,
+}
+
+impl StandInScope {
+    /// Begins the scope.
+    pub fn new(stand_ins: Arc<dyn StandIns>) -> StandInScope {
+        let on = if stand_ins.is_empty() { 0 } else { state::LAYERS };
+        StandInScope { _slot: STAND_INS.enter(Some(stand_ins)), _mode: ModeGuard::new(on, 0) }
+    }
+}
+
+/// Who knows the stand-ins here: what user code is given to keep runs in a scope of it later.
+#[derive(Clone, Default)]
+pub(crate) struct Bound(Option<Arc<dyn StandIns>>);
+
+impl Bound {
+    pub(crate) fn here() -> Bound {
+        Bound(STAND_INS.get())
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.0.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _scope = self.0.clone().map(StandInScope::new);
+        f()
+    }
+}
+
+/// Who knows the stand-ins here.
+pub fn stand_ins() -> Option<Arc<dyn StandIns>> {
+    STAND_INS.get()
+}
+
+/// Whether stand-ins are about other tensors here.
+pub(crate) fn has_stand_ins() -> bool {
+    STAND_INS.with(|s| s.is_some())
+}
+
+/// The tensor that `t` stands for here; none if it is what it is.
+#[inline]
+pub(crate) fn stands_for(t: &Tensor) -> Option<Tensor> {
+    if !state::is(state::LAYERS) { None } else { STAND_INS.get()?.real(t) }
+}
+
+/// The tensor that `t` stands for here, or `t`.
+pub fn real(t: &Tensor) -> Tensor {
+    stands_for(t).unwrap_or_else(|| t.clone())
+}
+
+/// Something that no graph can hold is about to happen. If a function is being captured, that ends: what it has computed so
+/// far runs, and the rest of it runs plainly. This is the one way out of a capture, so nothing is left out of it silently.
+#[track_caller]
+pub fn leave(what: &'static str) -> Result<()> {
+    match tracer() {
+        Some(tracer) => tracer.leave(what, Location::caller()),
+        None => Ok(()),
+    }
+}
+
+/// The tensor itself, for what is not about its values: its history, its version, its data. None if `t` is it; a capture
+/// ends ([`leave`]).
+#[track_caller]
+pub(crate) fn itself(t: &Tensor, what: &'static str) -> Result<Option<Tensor>> {
+    if !state::is(state::LAYERS) {
+        return Ok(None);
+    }
+    leave(what)?;
+    Ok(stands_for(t))
+}
+
+/// As [`itself`], for a change of the leaf flag: what the function made of host data is made with it at every call.
+#[track_caller]
+pub(crate) fn flagged(t: &Tensor) -> Result<Option<Tensor>> {
+    match tracer() {
+        Some(tracer) if tracer.made_here(t) => Ok(None),
+        _ => itself(t, "requires_grad_"),
+    }
+}
+
+/// What was switched on around a capture.
+#[derive(Clone, Default)]
+struct Outside {
+    saved_hooks: Vec<Arc<SavedHooks>>,
+    disabled: Option<String>,
+}
+
+static OUTSIDE: Slot<Outside> = Slot::new(Outside::default);
+
 /// While it lives, everything this thread does is shown to a tracer.
 #[must_use = "the capture lasts while the guard lives"]
 pub struct CaptureScope {
     before: Option<Arc<dyn Tracer>>,
-    hooks: (Vec<Arc<SavedHooks>>, Option<String>),
     _layer: LayerGuard,
     _mode: ModeGuard,
+    outside: SlotGuard<Outside>,
+    _stand_ins: SlotGuard<Option<Arc<dyn StandIns>>>,
 }
 
 impl CaptureScope {
@@ -111,24 +234,54 @@ impl CaptureScope {
             |_| Ok(()),
             |_: &()| Err(Error::argument("capture", "nodes of a captured function are not run")),
         );
-        let (before, hooks) = state::stacks(|s| {
-            let hooks = (std::mem::replace(&mut s.saved_hooks, vec![Arc::new(nothing)]), s.saved_hooks_disabled.take());
-            (s.tracer.replace(tracer.clone() as Arc<dyn Tracer>), hooks)
+        let (before, outside) = state::stacks(|s| {
+            let saved_hooks = std::mem::replace(&mut s.saved_hooks, vec![Arc::new(nothing)]);
+            let outside = Outside { saved_hooks, disabled: s.saved_hooks_disabled.take() };
+            (s.tracer.replace(tracer.clone() as Arc<dyn Tracer>), outside)
         });
         let _layer = dispatch::push_layer(tracer as Arc<dyn Interpreter>);
-        CaptureScope { before, hooks, _layer, _mode: ModeGuard::new(state::SAVED_HOOKS, 0) }
+        let _mode = ModeGuard::new(state::SAVED_HOOKS, 0);
+        CaptureScope { before, _layer, _mode, outside: OUTSIDE.enter(outside), _stand_ins: STAND_INS.enter(None) }
     }
 }
 
 impl Drop for CaptureScope {
     fn drop(&mut self) {
-        let (hooks, disabled) = std::mem::take(&mut self.hooks);
+        let _ = &self.outside; // restored after this
+        let Outside { saved_hooks, disabled } = OUTSIDE.replace(Outside::default());
         let ended = state::stacks(|s| {
             s.saved_hooks_disabled = disabled;
-            (std::mem::replace(&mut s.saved_hooks, hooks), std::mem::replace(&mut s.tracer, self.before.take()))
+            (std::mem::replace(&mut s.saved_hooks, saved_hooks), std::mem::replace(&mut s.tracer, self.before.take()))
         });
         drop(ended);
     }
+}
+
+/// Ends the capture of this thread before its scope ends: nothing is shown to the tracer any more, and saved tensors pass
+/// through the hooks that are switched on around the function, or in it. The tracer remains a layer, and passes calls on. The
+/// code that goes on holds stand-ins.
+pub fn end(stand_ins: Arc<dyn StandIns>) {
+    drop(STAND_INS.replace(Some(stand_ins)));
+    let outside = OUTSIDE.get();
+    let ended = state::stacks(|s| {
+        let mut hooks = outside.saved_hooks;
+        let nothing: Vec<_> = s.saved_hooks.drain(..1).collect();
+        hooks.append(&mut s.saved_hooks);
+        s.saved_hooks = hooks;
+        if s.saved_hooks_disabled.is_none() {
+            s.saved_hooks_disabled = outside.disabled;
+        }
+        (s.tracer.take(), nothing, s.saved_hooks.is_empty())
+    });
+    let word = state::word();
+    state::set_word(if ended.2 { word & !state::SAVED_HOOKS } else { word | state::SAVED_HOOKS });
+    drop(ended);
+}
+
+/// Runs `f` where no tensor stands for another.
+pub fn without_stand_ins<R>(f: impl FnOnce() -> R) -> R {
+    let _none = STAND_INS.enter(None);
+    f()
 }
 
 /// Runs `f` outside the capture of this thread: plainly, unseen by the tracer.
@@ -157,16 +310,9 @@ fn outside<R>(hooks: Vec<Arc<SavedHooks>>, f: impl FnOnce() -> R) -> R {
     }
     let (on, off) = if hooks.is_empty() { (0, state::SAVED_HOOKS) } else { (state::SAVED_HOOKS, 0) };
     let _off = ModeGuard::new(on, off | state::LAYERS);
+    let _plain = STAND_INS.enter(None);
     let _resume = Resume(state::stacks(|s| std::mem::replace(&mut s.saved_hooks, hooks)));
     f()
-}
-
-/// Identifies the pair of saved-tensor hooks that is active here; zero if there is none.
-pub fn saved_hooks_id() -> usize {
-    if !state::is(state::SAVED_HOOKS) {
-        return 0;
-    }
-    state::stacks(|s| s.saved_hooks.last().map_or(0, |h| Arc::as_ptr(h).addr()))
 }
 
 /// Targets of `backward` and `grad` as the tracer knows them: the real tensors.
@@ -182,4 +328,20 @@ pub(crate) fn real_targets(tracer: &dyn Tracer, targets: &[Target], at: Caller) 
 pub(crate) fn real_seeds(tracer: &dyn Tracer, seeds: &[Option<Tensor>], at: Caller) -> Result<Vec<Option<Tensor>>> {
     let real = |t: &Tensor| tracer.materialize(t, Read::Backward, at);
     seeds.iter().map(|t| t.as_ref().map(real).transpose()).collect()
+}
+
+/// Whether one of these stands for another tensor here.
+pub(crate) fn targets_stand_in(outputs: &[Target], inputs: Option<&[Target]>, seeds: &[Option<Tensor>]) -> bool {
+    let tensor = |t: &Target| matches!(t, Target::Tensor(t) if stands_for(t).is_some());
+    outputs.iter().chain(inputs.unwrap_or_default()).any(tensor)
+        || seeds.iter().flatten().any(|t| stands_for(t).is_some())
+}
+
+/// The targets that these stand for here.
+pub(crate) fn targets_here(targets: &[Target]) -> Vec<Target> {
+    let here = |t: &Target| match t {
+        Target::Tensor(t) => Target::Tensor(real(t)),
+        Target::Edge(e) => Target::Edge(e.clone()),
+    };
+    targets.iter().map(here).collect()
 }

@@ -18,7 +18,10 @@ impl Tensor {
         {
             return tracer.materialize(self, why, at)?.try_to_vec_here();
         }
-        self.try_to_vec_here()
+        match capture::stands_for(self) {
+            Some(real) => real.try_to_vec_here(),
+            None => self.try_to_vec_here(),
+        }
     }
 
     fn try_to_vec_here<T: Element + Default>(&self) -> Result<Vec<T>> {
@@ -83,6 +86,9 @@ impl Tensor {
         if capture::is_capturing() {
             return self.detach(); // the alias becomes a node; its version is the graph's own business
         }
+        if let Some(real) = capture::stands_for(self) {
+            return real.data();
+        }
         let spec = Spec { layout: self.layout().clone(), dtype: self.dtype(), device: self.device() };
         Tensor::from_parts(self.storage().clone(), spec, 0).counting_alone()
     }
@@ -90,7 +96,12 @@ impl Tensor {
     /// Replaces the data with that of another tensor, of any shape and dtype. Flags, hooks and version stay;
     /// earlier views keep the old data and keep counting versions with this tensor. It is an error to set integers on a tensor
     /// that requires grad, or data on another device.
+    #[track_caller]
     pub fn try_set_data(&self, other: &Tensor) -> Result<()> {
+        if let Some(real) = capture::itself(self, "set_data")? {
+            return real.try_set_data(&capture::real(other));
+        }
+        let other = &capture::real(other);
         if self.device() != other.device() {
             return Err(ErrorKind::SetDataDevice { expected: self.device(), found: other.device() }.into());
         }

@@ -242,6 +242,7 @@ impl Tensor {
     // ---- the leaf flag
 
     /// Turns gradients of a leaf on or off.
+    #[track_caller]
     pub fn try_requires_grad_(self, on: bool) -> Result<Tensor> {
         self.try_set_requires_grad(on)?;
         Ok(self)
@@ -266,7 +267,13 @@ impl Tensor {
     }
 
     /// Turns gradients of a leaf on or off, through any of its handles.
+    #[track_caller]
     pub fn try_set_requires_grad(&self, on: bool) -> Result<()> {
+        if on != self.requires_grad()
+            && let Some(real) = capture::flagged(self)?
+        {
+            return real.try_set_requires_grad(on);
+        }
         if on && self.is_inference() && !state::is(state::INFERENCE) {
             return Err(ErrorKind::InferenceRequiresGrad.into());
         }

@@ -3,7 +3,34 @@
 //! `x *= y` is `x.mul_(y)`, as in PyTorch: it writes the memory that other handles and views of `x` see.
 
 pub(crate) use crate::error::expect_ok;
-use crate::{Operand, Result, Scalar, Tensor, ops};
+use crate::{Operand, Result, Scalar, SymInt, Tensor, capture, ops};
+
+/// A number beside a tensor.
+pub trait NumberOperand {
+    /// The 0-dim tensor that it is in an op.
+    fn operand(self) -> Result<Tensor>;
+}
+
+macro_rules! operands {
+    ($($t:ty),*) => {$(
+        impl NumberOperand for $t {
+            #[inline]
+            fn operand(self) -> Result<Tensor> { Tensor::wrapped_number(Scalar::from(self)) }
+        }
+    )*};
+}
+operands!(Scalar, bool, u8, i8, i16, u16, i32, u32, i64, usize, f32, f64, crate::f16, crate::bf16);
+operands!(crate::Complex<f32>, crate::Complex<f64>);
+
+/// Under capture a size stays what it is: the number of each call.
+impl NumberOperand for SymInt {
+    fn operand(self) -> Result<Tensor> {
+        match capture::tracer().filter(|_| self.expression().is_some()) {
+            Some(tracer) => tracer.size_operand(self),
+            None => Tensor::wrapped_number(Scalar::Int(self.int())),
+        }
+    }
+}
 
 macro_rules! binary {
     ($($trait:ident $f:ident |$a:ident, $b:ident| $e:expr;)*) => {$(
@@ -29,12 +56,12 @@ macro_rules! binary {
             fn $f(self, rhs: Tensor) -> Tensor { std::ops::$trait::$f(&self, &rhs) }
         }
         // A number is a 0-dim operand that is weak in type promotion, so `x * 2.0` records what `x * tensor` does.
-        impl<T: Into<Scalar>> std::ops::$trait<T> for &Tensor {
+        impl<T: NumberOperand> std::ops::$trait<T> for &Tensor {
             type Output = Tensor;
             #[track_caller]
-            fn $f(self, rhs: T) -> Tensor { std::ops::$trait::$f(self, &expect_ok(Tensor::wrapped_number(rhs.into()))) }
+            fn $f(self, rhs: T) -> Tensor { std::ops::$trait::$f(self, &expect_ok(rhs.operand())) }
         }
-        impl<T: Into<Scalar>> std::ops::$trait<T> for Tensor {
+        impl<T: NumberOperand> std::ops::$trait<T> for Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $f(self, rhs: T) -> Tensor { std::ops::$trait::$f(&self, rhs) }

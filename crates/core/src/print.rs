@@ -217,7 +217,7 @@ impl Display for Tensor {
                 let real = real.map_err(|_| std::fmt::Error)?;
                 f.write_str(&capture::suspended(|| describe(&real)))
             }
-            None => f.write_str(&describe(self)),
+            None => f.write_str(&describe(&capture::real(self))),
         }
     }
 }

@@ -220,6 +220,7 @@ impl LevelGuard {
     pub(crate) fn new(level: Arc<Level>) -> LevelGuard {
         let word = word();
         assert!(word & DEPTH != DEPTH && word & LEVEL != LEVEL, "function transforms nest 255 deep at most");
+        let stand_ins = crate::capture::has_stand_ins();
         let autocast = stacks(|s| {
             let autocast = s.autocast.clone();
             let disabled = s.saved_hooks_disabled.clone();
@@ -229,7 +230,7 @@ impl LevelGuard {
             s.saved_hooks_disabled = disabled;
             s.replacements = replacements;
             s.level = Some(Box::new(Below { level, word, stacks: below }));
-            if s.autocast.enabled() || s.replacements.is_some() { LAYERS } else { 0 }
+            if s.autocast.enabled() || s.replacements.is_some() || stand_ins { LAYERS } else { 0 }
         });
         let kept = word & !(LAYERS | DUAL | SAVED_HOOKS | CREATION | MUTATION_WATCH | CHECK_NAN);
         set_word((kept | autocast | INNER) + LEVEL_ONE + DEPTH_ONE);

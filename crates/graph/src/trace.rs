@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::schema::{Constant, Schema, SchemaArg};
 use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::capture;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
 use firebrand_core::sym::SymNode;
 use firebrand_core::{DType, Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
@@ -527,7 +528,8 @@ impl Trace {
 /// A meta tensor like `t`, without history; it requires grad if `t` does.
 pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
-    Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad())
+    // The flag of an outline is no act of the function whose capture may run here.
+    capture::suspended(|| Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad()))
 }
 
 /// Whether running the graph uses the random generator.

@@ -3,7 +3,6 @@
 
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
 use crate::error::{Error, Result};
-use firebrand_core::autograd::apply_function;
 use firebrand_core::{Device, Tensor};
 use firebrand_graph::Error as GraphError;
 use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
@@ -84,9 +83,8 @@ impl EagerRunner<'_> {
             (Function::CallHook, [slot, grad]) => self.call.call_hook(slot, grad)?,
             (Function::CallHost, args) => self.call.call_host(args.to_vec())?,
             (Function::ApplyFunction, [slot, inputs @ ..]) => {
-                let function = self.call.function(slot_number(slot)?)?.clone();
                 let inputs = inputs.iter().map(|v| Ok(v.tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
-                let results = apply_function(function, inputs)?;
+                let results = self.call.apply(slot_number(slot)?, inputs)?;
                 Value::List(results.into_iter().map(Value::Tensor).collect())
             }
             _ => return Ok(None),

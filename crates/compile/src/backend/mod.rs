@@ -23,7 +23,8 @@ pub use hook_slot::{HookFn, HookSlot};
 pub use record::{Recorded, Recorder, record};
 
 use crate::error::{Error, Result};
-use firebrand_core::autograd::Function;
+use firebrand_core::autograd::{Function, apply_function};
+use firebrand_core::capture::{StandInScope, StandIns};
 use firebrand_core::{Device, ErrorKind, Layout, Spec, Tensor};
 use firebrand_graph::ir::{self, Argument, GraphModule, TensorMeta};
 use std::sync::Arc;
@@ -112,12 +113,24 @@ pub struct Call {
     hooks: Arc<[Arc<HookSlot>]>,
     functions: Arc<[Arc<dyn Function>]>,
     host: Option<Arc<dyn HostCalls>>,
+    stand_ins: Option<Arc<dyn StandIns>>,
 }
 
 impl Call {
     /// A call with these hooks and functions.
     pub fn new(hooks: impl Into<Arc<[Arc<HookSlot>]>>, functions: Arc<[Arc<dyn Function>]>) -> Call {
-        Call { hooks: hooks.into(), functions, host: None }
+        Call { hooks: hooks.into(), functions, ..Call::default() }
+    }
+
+    /// The call, with what stand-ins that its custom functions hold are about.
+    pub fn within(self, stand_ins: Arc<dyn StandIns>) -> Call {
+        Call { stand_ins: Some(stand_ins), ..self }
+    }
+
+    /// Applies the custom function in a slot.
+    pub fn apply(&self, slot: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let _scope = self.stand_ins.clone().map(StandInScope::new);
+        Ok(apply_function(self.function(slot)?.clone(), inputs)?)
     }
 
     /// A run of a compiled backward pass.

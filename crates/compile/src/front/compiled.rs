@@ -19,13 +19,14 @@ use firebrand_core::Number;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::capture as core_capture;
 use firebrand_core::module::ModuleWatch;
-use firebrand_core::sym;
 use firebrand_core::tree::{Outcome, Rebuild, TensorTree};
 use firebrand_core::{Scalar, SymInt, Tensor};
+use firebrand_core::{func, sym};
 use firebrand_graph::ir::GraphModule;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 type Body_<I, O> = dyn Fn(&I) -> firebrand_core::Result<O> + Send + Sync;
@@ -58,6 +59,8 @@ pub(crate) struct Compiler {
     id: u64,
     segments: Mutex<HashMap<String, Arc<dyn Executable>>>,
     breaks: Mutex<Vec<GraphBreak>>,
+    /// Whether a call has gone on plainly in the middle of the function: then its graphs before that are interpreted.
+    leaves: AtomicBool,
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -105,6 +108,7 @@ where
         id: stats::next_function_id(),
         segments: Mutex::default(),
         breaks: Mutex::default(),
+        leaves: AtomicBool::new(false),
     };
     let inner = Inner {
         entries: RwLock::default(),
@@ -130,10 +134,20 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
 
     /// Calls the function: by a compiled graph that fits, by compiling one, or plainly.
     pub fn try_call(&self, input: &I) -> Result<O> {
-        // Inside another capture the function is a part of that.
-        if self.options().disable || stance() == Stance::ForcePlain || core_capture::is_capturing() {
+        // Inside another capture the function is a part of that. Under forward mode or a transform every op has a rule, and a
+        // compiled graph has none.
+        let plain = self.options().disable || stance() == Stance::ForcePlain;
+        if plain || core_capture::is_capturing() || func::is_transforming() {
             return Ok((self.f)(input)?);
         }
+        if core_capture::stand_ins().is_some() {
+            let real = input.rebuild(&mut Here);
+            return core_capture::without_stand_ins(|| self.call_here(&real));
+        }
+        self.call_here(input)
+    }
+
+    fn call_here(&self, input: &I) -> Result<O> {
         let leaves = Leaves::of(input);
         let ambient = Ambient::now();
         let mut symbols = Symbols::new();
@@ -143,6 +157,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             return match &entry.body {
                 Body::Whole(whole) => whole.run(&leaves, &symbols, self.options().replay_effects, false),
                 Body::Segments => self.capture(input, &leaves, &ambient, Some(&entry)),
+                Body::Plain => Ok((self.f)(input)?),
             };
         }
         let entries = self.inner.entries.read().unwrap_or_else(|e| e.into_inner()).clone();
@@ -242,7 +257,9 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         };
         let binding = Arc::new(Binding::new(&leaves.cells, &leaves.cells));
         let environment = self.inner.environment.clone();
-        let session = Session::new(plan, compiler.options.fullgraph, binding, compiler.clone(), environment);
+        let interpret = segments.is_none() || compiler.leaves.load(Relaxed);
+        let fullgraph = compiler.options.fullgraph;
+        let session = Session::new(plan, fullgraph, binding, compiler.clone(), interpret, environment);
         let global_hooks = ModuleWatch::global_hook_ids();
         let before = is_grad_enabled();
         let captured = || {
@@ -274,6 +291,11 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         let (tensors, blank) = Blank::split(&template)?;
         drop(template);
         let mut recording = session.finish(tensors, &record, after)?;
+        if recording.plain {
+            let guards = guards(&Plan::fixed(leaves), &mut recording, leaves, ambient, global_hooks);
+            self.add(Arc::new(Entry::new(guards, Body::Plain)));
+            return Ok((self.f)(input)?);
+        }
         let guards = guards(&session.plan, &mut recording, leaves, ambient, global_hooks);
         let executable = match recording.graph.take() {
             None => None,
@@ -305,7 +327,10 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         grad_after: bool,
         global_hooks: Vec<u64>,
     ) -> Result<O> {
-        session.flush()?;
+        match session.has_left() {
+            true => self.inner.compiler.leaves.store(true, Relaxed),
+            false => session.flush()?,
+        }
         let mut breaks = lock(&self.inner.compiler.breaks);
         for found in std::mem::take(&mut session.lock().breaks) {
             if !breaks.contains(&found) {
@@ -362,12 +387,22 @@ fn guards(
         numbers: leaves.numbers.iter().enumerate().map(number).collect(),
         sizes: plan.sizes.clone(),
         hosts: leaves.hosts.iter().map(|h| h.to_owned()).collect(),
+        cells: leaves.cells.to_vec(),
         environment: std::mem::take(&mut recording.environment),
         captured: std::mem::take(&mut recording.captured),
         modules: std::mem::take(&mut recording.modules),
         global_hooks,
         relations: std::mem::take(&mut recording.relations),
         symbols: plan.symbols.len(),
+    }
+}
+
+/// Puts the tensors that stand-ins stand for in their place.
+struct Here;
+
+impl Rebuild for Here {
+    fn tensor(&mut self, t: &Tensor) -> Tensor {
+        core_capture::real(t)
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Entry<O> {
 pub(crate) enum Body<O> {
     /// The function itself is run at every call; its graphs are kept apart.
     Segments,
+    /// The function itself is run at every call, op by op.
+    Plain,
     /// One graph, and what is around it.
     Whole(Box<Whole<O>>),
 }
@@ -41,7 +43,6 @@ pub(crate) struct Whole<O> {
     effects: Vec<Effect<Slot>>,
     held: Vec<(Tensor, Slot)>,
     locals: Vec<Tensor>,
-    retained: Vec<(usize, Slot)>,
     hooks: Vec<HookTemplate>,
     functions: Arc<[Arc<dyn Function>]>,
     cells: Vec<SharedRef>,
@@ -57,8 +58,7 @@ impl<O: TensorTree> Whole<O> {
         cells: Vec<SharedRef>,
         autocast: bool,
     ) -> Whole<O> {
-        let Recording { inputs, results, effects, held, locals, retained, hooks, functions, grad_after, .. } =
-            recording;
+        let Recording { inputs, results, effects, held, locals, hooks, functions, grad_after, .. } = recording;
         Whole {
             executable,
             inputs,
@@ -67,7 +67,6 @@ impl<O: TensorTree> Whole<O> {
             effects,
             held,
             locals,
-            retained,
             hooks,
             functions,
             cells,
@@ -78,28 +77,45 @@ impl<O: TensorTree> Whole<O> {
 
     /// Runs one call. `first` says that this is the call that was captured, whose module hooks are in place already.
     pub(crate) fn run(&self, leaves: &Leaves<'_>, symbols: &Symbols, replay: bool, first: bool) -> Result<O> {
-        let bound = !self.hooks.is_empty() || !self.effects.is_empty();
+        let closures = !self.hooks.is_empty() || !self.effects.is_empty() || !self.functions.is_empty();
+        let bound = closures || !self.cells.is_empty();
         let kept = bound.then(|| Arc::new(Binding::new(&self.cells, &leaves.cells)));
         let locals = self.locals.iter().map(own_copy).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
         let outputs = match &self.executable {
             None => Vec::new(),
             Some(executable) => {
                 let call = self.call(kept.as_ref());
+                // Custom functions run in the graph: what they hold of the caller's they find there already.
+                for (captured, slot) in self.held.iter().filter(|_| !self.functions.is_empty()) {
+                    if let (Some(kept), Some(real)) = (&kept, source(slot, leaves, &locals)?) {
+                        kept.bind(captured, real);
+                    }
+                }
                 let mut inputs: SmallVec<[Value; 8]> = SmallVec::with_capacity(self.inputs.len());
-                for source in &self.inputs {
-                    inputs.push(value(source, leaves, symbols, &locals)?);
+                let mut read = || -> Result<()> {
+                    for source in &self.inputs {
+                        inputs.push(value(source, leaves, symbols, &locals)?);
+                    }
+                    Ok(())
+                };
+                // Cells that are read are those of the call.
+                match &kept {
+                    Some(kept) if !self.cells.is_empty() => kept.enter(read)?,
+                    _ => read()?,
                 }
                 // Casts of an autocast region are part of the graph.
                 let _plain = self
                     .autocast
                     .then(|| AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() }));
-                executable.run(&inputs, &call)?
+                executable.run(&inputs, &call).map_err(Error::of_the_program)?
             }
         };
         let tensor = |slot: &Slot| -> Result<Tensor> {
+            if let Some(t) = source(slot, leaves, &locals)? {
+                return Ok(t);
+            }
             match slot {
-                Slot::Source(Source::Local(k)) => Ok(locals[*k].clone()),
-                Slot::Source(source) => source.tensor(leaves).ok_or_else(|| Error::internal("a source is no tensor")),
+                Slot::Source(_) => Err(Error::internal("a source is no tensor")),
                 Slot::Output(k) => match outputs.get(*k) {
                     Some(value) => Ok(value.tensor()?.clone()),
                     None => Err(Error::internal(format!("the graph has no result {k}"))),
@@ -113,9 +129,6 @@ impl<O: TensorTree> Whole<O> {
                 let real = tensor(slot)?;
                 kept.bind(captured, real.clone());
                 full.bind(captured, real);
-            }
-            for (outline, slot) in &self.retained {
-                kept.bind_retained(*outline, &tensor(slot)?);
             }
             full.take_handles(&kept);
             if replay {
@@ -155,7 +168,20 @@ impl<O: TensorTree> Whole<O> {
         if slots.is_empty() && self.functions.is_empty() {
             return Call::default();
         }
-        Call::new(slots, self.functions.clone())
+        let call = Call::new(slots, self.functions.clone());
+        match kept {
+            Some(kept) if !self.functions.is_empty() => call.within(kept.clone()),
+            _ => call,
+        }
+    }
+}
+
+/// The tensor of a slot that is not computed by the graph.
+fn source(slot: &Slot, leaves: &Leaves<'_>, locals: &[Tensor]) -> Result<Option<Tensor>> {
+    match slot {
+        Slot::Source(Source::Local(k)) => Ok(Some(locals[*k].clone())),
+        Slot::Source(source) => source.tensor(leaves).map(Some).ok_or_else(|| Error::internal("a source is no tensor")),
+        Slot::Output(_) => Ok(None),
     }
 }
 

@@ -10,6 +10,7 @@ mod loose;
 pub mod partition;
 mod plan;
 mod runtime;
+mod stages;
 mod trace;
 
 pub use crate::backend::Interpret;
@@ -22,8 +23,10 @@ use crate::joint::partition::PartitionOptions;
 use firebrand_core::Layout;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::layout::Dims;
+use firebrand_core::state::ThreadState;
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
 use plan::Plan;
+use stages::{Piece, Staged};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use trace::Input;
@@ -97,19 +100,41 @@ impl Backend for Aot {
         if calls_host(graph) {
             return self.options.inner.compile(graph, examples); // there is nothing to make pure or to differentiate
         }
-        Ok(Arc::new(self.compile_graph(graph, examples)?))
+        let recording = is_grad_enabled() && examples.iter().any(ExampleInput::requires_grad);
+        match stages::cut(graph).filter(|_| recording) {
+            Some(pieces) => Ok(Arc::new(self.in_stages(graph, examples, pieces))),
+            None => Ok(Arc::new(self.compile_graph(graph, examples)?)),
+        }
     }
 }
 
 impl Aot {
-    /// As [`Backend::compile`], with the graphs to look at.
-    pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<AotExecutable> {
-        let executable = AotExecutable {
+    /// A graph whose plans are made when it is first called.
+    fn unplanned(&self, graph: &GraphModule, is_static: Vec<bool>) -> AotExecutable {
+        AotExecutable {
             options: self.options.clone(),
             graph: Arc::new(graph.clone()),
-            is_static: examples.iter().map(|e| e.is_static).collect(),
+            is_static,
             plans: Mutex::default(),
+        }
+    }
+
+    fn in_stages(&self, graph: &GraphModule, examples: &[ExampleInput], pieces: Vec<Piece>) -> Staged {
+        let is_static: Vec<bool> = examples.iter().map(|e| e.is_static).collect();
+        let stage = |piece: Piece| {
+            let given = stages::places(graph, &piece);
+            let given = given.into_iter().map(|k| k.is_some_and(|k| is_static.get(k).copied().unwrap_or(false)));
+            let run: Arc<dyn Executable> = Arc::new(self.unplanned(&piece.graph, given.collect()));
+            (piece, run)
         };
+        let stages = pieces.into_iter().map(stage).collect();
+        let whole = Arc::new(self.unplanned(graph, is_static.clone()));
+        Staged { whole, graph: Arc::new(graph.clone()), stages }
+    }
+
+    /// As [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.
+    pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<AotExecutable> {
+        let executable = self.unplanned(graph, examples.iter().map(|e| e.is_static).collect());
         let inputs = examples.iter().map(|e| match &e.value {
             ExampleValue::Tensor(meta) => Input::Tensor(known(meta)),
             ExampleValue::Int(i) => Input::Number((*i).into()),
@@ -204,7 +229,9 @@ impl AotExecutable {
         let plan = match g.nodes().any(|n| g[n].target().is_some_and(custom)) {
             true => None,
             false => {
-                let made = Plan::new(&self.graph, key.inputs.clone(), &self.is_static, key.recording, &self.options);
+                let new = || Plan::new(&self.graph, key.inputs.clone(), &self.is_static, key.recording, &self.options);
+                // Nothing that the caller has switched on takes part.
+                let made = ThreadState::isolated(new);
                 made.inspect_err(|e| {
                     tracing::info!(target: "firebrand::compile::joint", "a graph runs node by node: {e}");
                 })

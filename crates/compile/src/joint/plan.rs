@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint, extract};
 use crate::times::{Stage, timed};
 use firebrand_core::Layout;
+use firebrand_core::state::ThreadState;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use firebrand_graph::schema::Schema;
@@ -102,6 +103,8 @@ pub(crate) struct Plan {
     pub(crate) is_random: bool,
     /// Positions of tensors among all inputs.
     pub(crate) tensors: Vec<usize>,
+    /// Tensor inputs in the order in which a plain run reaches them: gradients leave the compiled node in it.
+    pub(crate) order: Vec<usize>,
     /// Whether gradients may be wanted.
     pub(crate) differentiable: bool,
     /// Whether the results of the forward are those of the captured graph, in order, and running it is all there is to do
@@ -295,7 +298,7 @@ impl Plan {
             autocast: None,
         };
         let traced = timed(Stage::Joint, || trace(&request))?;
-        let JointTrace { joint, needs, result_needs, numbers, layouts } = traced;
+        let JointTrace { joint, needs, result_needs, numbers, layouts, met } = traced;
         let differentiable = recording && joint.grads.iter().any(|g| *g != Argument::None);
         let saved = match differentiable {
             true => timed(Stage::Partition, || partition::saved_values(&joint, &options.partition))?,
@@ -342,6 +345,7 @@ impl Plan {
         for w in &mut written {
             w.recorded &= needs[w.output];
         }
+        let order = arrival(&joint, &met);
         static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {
             id: IDS.fetch_add(1, Relaxed),
@@ -358,6 +362,7 @@ impl Plan {
             input_hooks,
             is_random: !draws.is_empty(),
             tensors,
+            order,
             differentiable,
             is_direct,
             reached: joint.grads.iter().map(|g| *g != Argument::None).collect(),
@@ -380,16 +385,6 @@ impl Plan {
         for n in joint.module.graph.nodes() {
             by_key.entry(keys[&n]).or_insert(n);
         }
-        let mut saved = Vec::new();
-        let mut inputs = Vec::new();
-        for (i, key) in self.saved_keys.iter().enumerate() {
-            // With fewer gradients, some values are not needed at all.
-            if let Some(n) = by_key.get(key) {
-                saved.push(i);
-                inputs.push(*n);
-            }
-        }
-        inputs.extend(&joint.tangents);
         let mut results = Vec::new();
         let mut grads = Vec::new();
         for g in &joint.grads {
@@ -398,6 +393,18 @@ impl Plan {
                 results.len() - 1
             }));
         }
+        // With fewer gradients, some values are not needed at all, and may have been written since.
+        let known: Vec<Option<NodeId>> = self.saved_keys.iter().map(|key| by_key.get(key).copied()).collect();
+        let needed = reached(joint, &results, &known);
+        let mut saved = Vec::new();
+        let mut inputs = Vec::new();
+        for (i, n) in known.into_iter().enumerate() {
+            if let Some(n) = n.filter(|n| needed.contains(n)) {
+                saved.push(i);
+                inputs.push(n);
+            }
+        }
+        inputs.extend(&joint.tangents);
         let graph = extract(&joint.module, &inputs, &results, &joint.hooks())?;
         let run = self.options.compile(&graph, &vec![false; inputs.len()])?;
         Ok(BackwardPlan { run, graph, saved, grads })
@@ -405,9 +412,11 @@ impl Plan {
 
     /// The backward for these gradients.
     pub(crate) fn backward(&self, defined: &[bool]) -> Result<Arc<BackwardPlan>> {
-        if let Some(found) = self.backwards.lock().unwrap_or_else(|e| e.into_inner()).get(defined) {
-            return Ok(found.clone());
-        }
+        let known = self.backwards.lock().unwrap_or_else(|e| e.into_inner()).get(defined).cloned();
+        known.map_or_else(|| ThreadState::isolated(|| self.new_backward(defined)), Ok)
+    }
+
+    fn new_backward(&self, defined: &[bool]) -> Result<Arc<BackwardPlan>> {
         let request = Request { defined: Some(defined.to_vec()), ..self.request.clone() };
         let plan = Arc::new(self.build_backward(&timed(Stage::Joint, || trace(&request))?.joint)?);
         self.backwards.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
@@ -416,9 +425,11 @@ impl Plan {
 
     /// The gradients as a function of inputs and tangents.
     pub(crate) fn second(&self, defined: &[bool]) -> Result<Arc<SecondPlan>> {
-        if let Some(found) = self.seconds.lock().unwrap_or_else(|e| e.into_inner()).get(defined) {
-            return Ok(found.clone());
-        }
+        let known = self.seconds.lock().unwrap_or_else(|e| e.into_inner()).get(defined).cloned();
+        known.map_or_else(|| ThreadState::isolated(|| self.new_second(defined)), Ok)
+    }
+
+    fn new_second(&self, defined: &[bool]) -> Result<Arc<SecondPlan>> {
         let request = Request { defined: Some(defined.to_vec()), create_graph: true, ..self.request.clone() };
         let joint = timed(Stage::Joint, || trace(&request))?.joint;
         let inputs: Vec<NodeId> = joint.primals.iter().chain(&joint.tangents).copied().collect();
@@ -453,6 +464,29 @@ impl Plan {
     pub(crate) fn backward_graph(&self) -> Option<Arc<BackwardPlan>> {
         self.backwards.lock().unwrap_or_else(|e| e.into_inner()).get(&self.needs).cloned()
     }
+}
+
+/// What the backward reads, where it does not go on behind these values.
+fn reached(joint: &Joint, results: &[Argument], given: &[Option<NodeId>]) -> HashSet<NodeId> {
+    let given: HashSet<NodeId> = given.iter().flatten().copied().collect();
+    let mut seen = HashSet::new();
+    let mut stack = joint.hooks();
+    results.iter().for_each(|a| a.for_each_node(&mut |n| stack.push(n)));
+    while let Some(n) = stack.pop() {
+        if seen.insert(n) && !given.contains(&n) {
+            stack.extend(joint.module.graph.input_nodes(n));
+        }
+    }
+    seen
+}
+
+/// Tensor inputs in the order in which their gradients are complete; of several at once, in that of the engine's walk.
+fn arrival(joint: &Joint, met: &[usize]) -> Vec<usize> {
+    let place: HashMap<NodeId, usize> = joint.module.graph.nodes().enumerate().map(|(k, n)| (n, k)).collect();
+    let complete = |k: usize| joint.grads[k].node().and_then(|n| place.get(&n).copied()).unwrap_or(usize::MAX);
+    let mut order: Vec<usize> = (0..met.len()).collect();
+    order.sort_by_key(|&k| (complete(k), met[k]));
+    order
 }
 
 /// What is known of the inputs of a traced graph.

@@ -33,7 +33,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             let cut = |k: usize| !plan.reached[k] && !plan.written.iter().any(|w| w.tensor == k);
             let given = tensors.iter().enumerate().map(|(k, t)| if cut(k) { t.detach() } else { t.clone() });
             let given: Vec<Tensor> = given.collect();
-            node.apply(&given.iter().collect::<Vec<_>>())?
+            node.apply(&plan.order.iter().map(|&k| &given[k]).collect::<Vec<_>>())?
         }
         false => no_grad(|| -> Result<Vec<Tensor>> {
             let mut outputs = forward(plan, &tensors, call)?;
@@ -126,21 +126,30 @@ struct CompiledFunction {
 }
 
 impl CompiledFunction {
+    /// Inputs of the node as inputs of the graph.
+    fn in_place(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        let place = |k: usize| self.plan.order.iter().position(|&o| o == k).unwrap_or(k);
+        (0..inputs.len()).map(|k| inputs[place(k)].clone()).collect()
+    }
+
+    /// Gradients of the graph's inputs as those of the node's.
+    fn in_order(&self, grads: Vec<Option<Tensor>>) -> Vec<Option<Tensor>> {
+        self.plan.order.iter().map(|&k| grads[k].clone()).collect()
+    }
+
     fn first_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
         // In the last run they are ours alone, but for what others hold: the back end may write over them.
-        let mut saved = ctx.take_saved_tensors()?;
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
         if !defined.contains(&true) {
             return Ok(vec![None; plan.tensors.len()]);
         }
         let backward = plan.backward(&defined)?;
+        let saved = ctx.take_saved_tensors_at(&backward.saved)?;
         let mut values = Vec::with_capacity(saved.len() + grads.len());
-        for &k in &backward.saved {
-            let t = saved[k].take().ok_or_else(|| Error::internal("a kept value is lost"))?;
-            values.push(Value::Tensor(t));
+        for t in saved {
+            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a kept value is lost"))?));
         }
-        drop(saved);
         for (k, g) in grads.into_iter().enumerate().filter(|(k, _)| defined[*k]) {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
@@ -199,6 +208,7 @@ impl Function for CompiledFunction {
 
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> firebrand_core::Result<Vec<Tensor>> {
         let plan = &self.plan;
+        let inputs = &self.in_place(inputs);
         ctx.set_materialize_grads(false);
         let mut results = forward(plan, inputs, &self.call)?;
         let kept = results.split_off(plan.outputs);
@@ -241,8 +251,8 @@ impl Function for CompiledFunction {
         if is_grad_enabled() {
             // Read them, so that a graph that was freed says so.
             ctx.saved_tensors()?;
-            return Ok(self.higher_order(grads)?);
+            return Ok(self.in_order(self.higher_order(grads)?));
         }
-        Ok(self.first_order(ctx, grads)?)
+        Ok(self.in_order(self.first_order(ctx, grads)?))
     }
 }

@@ -11,7 +11,8 @@ use crate::backend::hook_result;
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint};
 use firebrand_core::autograd::{
-    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
+    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, get_gradient_edge, grad, is_autocast_enabled,
+    iter_graph, set_grad_enabled,
 };
 use firebrand_core::dispatch::Op;
 use firebrand_core::state::ThreadState;
@@ -68,6 +69,8 @@ pub(crate) struct JointTrace {
     pub(crate) numbers: Vec<Option<Value>>,
     /// What tangents look like.
     pub(crate) layouts: Vec<Layout>,
+    /// For each tensor input, when the engine meets it first, walking from the results.
+    pub(crate) met: Vec<usize>,
 }
 
 /// A meta tensor like this.
@@ -148,6 +151,13 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
         }
     }
     let wanted: Vec<Tensor> = leaves.iter().filter(|t| t.requires_grad()).cloned().collect();
+    let walk = iter_graph(roots.iter().map(Tensor::grad_fn));
+    let place = |t: &Tensor| {
+        let end = get_gradient_edge(t).ok()?.node;
+        walk.iter().position(|n| n.is_same(&end))
+    };
+    let met = leaves.iter().map(|t| place(t).unwrap_or(usize::MAX)).collect();
+    drop(walk);
     let mut found = match roots.is_empty() || wanted.is_empty() {
         true => vec![None; wanted.len()].into_iter(),
         false => {
@@ -168,7 +178,7 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
         module = decompose(module)?;
     }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
-    Ok(JointTrace { joint, needs, result_needs, numbers, layouts })
+    Ok(JointTrace { joint, needs, result_needs, numbers, layouts, met })
 }
 
 /// Derivatives and layers made of ops may write what they made; here they do not.

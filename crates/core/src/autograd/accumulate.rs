@@ -74,6 +74,9 @@ impl Tensor {
         if let Some(tracer) = capture::tracer() {
             return tracer.grad(self);
         }
+        if let Some(real) = capture::stands_for(self) {
+            return real.grad();
+        }
         if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf() {
             warn(
                 "the .grad of a tensor that is not a leaf is read; it is not filled during backward. \
@@ -88,6 +91,11 @@ impl Tensor {
         if let Some(tracer) = capture::tracer() {
             return tracer.set_grad(self, grad);
         }
+        if let Some(real) = capture::stands_for(self) {
+            return real.try_set_grad(grad);
+        }
+        let grad = grad.map(capture::real);
+        let grad = grad.as_ref();
         if let Some(g) = grad {
             if g.is_same(self) {
                 return Err(ErrorKind::GradAssignSelf.into());
@@ -125,6 +133,9 @@ impl Tensor {
         if let Some(tracer) = capture::tracer() {
             let _ = tracer.set_grad(self, None); // clearing cannot fail
             return;
+        }
+        if let Some(real) = capture::stands_for(self) {
+            return real.zero_grad();
         }
         if let Some(e) = self.extras_if_any() {
             drop(e.grad.replace(None));
@@ -224,6 +235,9 @@ impl Tensor {
         }
         if let Some(tracer) = capture::tracer() {
             return tracer.retain_grad(self);
+        }
+        if let Some(real) = capture::stands_for(self) {
+            return real.try_retain_grad();
         }
         let Some(edge) = self.grad_fn_edge()? else { return Ok(()) };
         if self.flags() & RETAINS_GRAD == 0 {

@@ -225,6 +225,15 @@ pub fn backward(outputs: impl Targets, options: &BackwardOptions) -> Result<()> 
         return Err(ErrorKind::BackwardInTransform.into());
     }
     let outputs = outputs.into_targets();
+    if capture::has_stand_ins() && capture::targets_stand_in(&outputs, options.inputs.as_deref(), &options.grad_tensors)
+    {
+        let options = BackwardOptions {
+            grad_tensors: options.grad_tensors.iter().map(|t| t.as_ref().map(capture::real)).collect(),
+            inputs: options.inputs.as_deref().map(capture::targets_here),
+            ..options.clone()
+        };
+        return backward(capture::targets_here(&outputs), &options);
+    }
     if options.inputs.as_ref().is_some_and(Vec::is_empty) {
         return Err(ErrorKind::EmptyInputs.into());
     }
@@ -272,6 +281,11 @@ pub fn grad(outputs: impl Targets, inputs: impl Targets, options: &GradOptions) 
         let real = |list: &[Target]| capture::real_targets(&*tracer, list, at);
         let (outputs, inputs) = (real(&outputs)?, real(&inputs)?);
         return capture::suspended(|| grad(outputs, inputs, &options));
+    }
+    if capture::has_stand_ins() && capture::targets_stand_in(&outputs, Some(&inputs), &options.grad_outputs) {
+        let grad_outputs = options.grad_outputs.iter().map(|t| t.as_ref().map(capture::real)).collect();
+        let options = GradOptions { grad_outputs, ..options.clone() };
+        return grad(capture::targets_here(&outputs), capture::targets_here(&inputs), &options);
     }
     if inputs.is_empty() {
         return Err(ErrorKind::EmptyInputs.into());

@@ -76,7 +76,7 @@ impl AutocastGuard {
             let region = Region { enabled, dtype, cache: cache_enabled.then_some(cache) };
             (std::mem::replace(&mut s.autocast, region), !s.layers.is_empty() || s.replacements.is_some())
         });
-        let on = if enabled || layers { state::LAYERS } else { 0 };
+        let on = if enabled || layers || crate::capture::has_stand_ins() { state::LAYERS } else { 0 };
         AutocastGuard { before, _mode: ModeGuard::new(on, state::LAYERS & !on) }
     }
 }

@@ -19,6 +19,7 @@ use super::node::InputMetadata;
 use super::saved::SavedTensor;
 use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
+use crate::capture::Bound;
 use crate::random::{Generator, get_rng_state, with_generator};
 use crate::slot::{Slot, SlotGuard};
 use crate::warnings::warn;
@@ -94,6 +95,7 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         inputs: inputs.iter().map(SavedTensor::input).collect::<Result<_>>()?,
         function: Box::new(f),
         rng: options.preserve_rng_state.then(get_rng_state),
+        bound: Bound::here(),
         determinism_check: options.determinism_check,
         autocast: autocast::current(),
         early_stop: EARLY_STOP.get().unwrap_or(options.early_stop),
@@ -119,6 +121,8 @@ struct Frame {
     function: Box<Closure>,
     inputs: Vec<SavedTensor>,
     rng: Option<Generator>,
+    /// What stand-ins that the function holds are about.
+    bound: Bound,
     autocast: AutocastOptions,
     determinism_check: DeterminismCheck,
     early_stop: bool,
@@ -193,7 +197,7 @@ impl Frame {
             },
             |t: &Tensor| Ok(t.clone()),
         )?;
-        let call = || as_first_run(&self.rng, self.autocast, || (self.function)(&inputs).map(drop));
+        let call = || as_first_run(&self.rng, self.autocast, || self.bound.run(|| (self.function)(&inputs)).map(drop));
         let outcome = catch_unwind(AssertUnwindSafe(call));
         drop(scope);
         let found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
@@ -233,7 +237,7 @@ impl Frame {
 /// The reentrant variant as a custom function.
 struct CheckpointFunction<F> {
     function: F,
-    rng: Option<Generator>,
+    preserve_rng_state: bool,
     autocast: AutocastOptions,
 }
 
@@ -245,6 +249,9 @@ impl<F: Recompute> Function for CheckpointFunction<F> {
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let all: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
         ctx.save_for_backward(&all);
+        if self.preserve_rng_state {
+            ctx.keep_random_state();
+        }
         let _plain = NoGrad::new();
         (self.function)(inputs)
     }
@@ -262,7 +269,7 @@ impl<F: Recompute> Function for CheckpointFunction<F> {
                 t.detach().try_requires_grad_(wanted && t.dtype().is_differentiable())
             })
             .collect::<Result<Vec<_>>>()?;
-        let outputs = as_first_run(&self.rng, self.autocast, || (self.function)(&inputs))?;
+        let outputs = as_first_run(ctx.random_state(), self.autocast, || (self.function)(&inputs))?;
         let (mut roots, mut seeds) = (Vec::new(), Vec::new());
         for (out, g) in outputs.iter().zip(grads) {
             if out.requires_grad() {
@@ -282,8 +289,8 @@ fn reentrant_checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &Checkpo
     if is_grad_enabled() && !inputs.iter().any(|t| t.requires_grad()) {
         warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be none");
     }
-    let rng = options.preserve_rng_state.then(get_rng_state);
-    CheckpointFunction { function: f, rng, autocast: autocast::current() }.apply(inputs)
+    let preserve_rng_state = options.preserve_rng_state;
+    CheckpointFunction { function: f, preserve_rng_state, autocast: autocast::current() }.apply(inputs)
 }
 
 /// Runs a chain of functions, the first `segments - 1` parts of it checkpointed.

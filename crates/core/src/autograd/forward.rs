@@ -8,10 +8,12 @@ use crate::func::level;
 use crate::state::{self, ModeGuard};
 use crate::tensor::WeakTensor;
 use crate::tensor::{TANGENT, WRAPPED};
-use crate::{Error, ErrorKind, Result, Tensor, ops};
+use crate::{Error, ErrorKind, Result, Tensor, capture, ops};
 
 /// Enters the dual level; an error if one is active.
+#[track_caller]
 pub fn enter_dual_level() -> Result<u32> {
+    capture::leave("a dual level")?;
     state::stacks(|s| match &s.dual {
         Some(_) => Err(Error::from(ErrorKind::NestedDualLevel)),
         None => {
@@ -61,6 +63,7 @@ pub(crate) fn level_active() -> bool {
 
 /// An alias of `primal` that carries `tangent`.
 pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
+    let (primal, tangent) = (&capture::real(primal), &capture::real(tangent));
     if !level_active() {
         return Err(ErrorKind::NoDualLevel.into());
     }
@@ -110,6 +113,7 @@ fn like_primal(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
 
 /// The primal (without tangent) and the tangent of a tensor; no tangent outside a level.
 pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    let t = &capture::real(t);
     if !level_active() {
         return Ok((t.clone(), None));
     }

@@ -236,7 +236,14 @@ impl RemovableHandle {
 
     /// Removes the hook and drops what it captured (once it has returned, if it is running); does nothing if it or
     /// its owner is gone.
+    #[track_caller]
     pub fn remove(&self) {
+        if let Some(tracer) = crate::capture::tracer()
+            && !tracer.owns(self)
+        {
+            // Which hook that is differs from call to call.
+            crate::error::expect_ok(crate::capture::leave("remove"));
+        }
         if let Some(t) = self.table.upgrade() {
             t.remove(self.id)
         }

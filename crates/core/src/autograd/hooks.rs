@@ -4,7 +4,7 @@
 
 use super::hook_table::{HookTable, RemovableHandle};
 use super::node::{Edge, Gradients, Node};
-use crate::capture::{self, PostAccumulateFn, TensorHookFn};
+use crate::capture::{self, Bound, PostAccumulateFn, TensorHookFn};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
 use smallvec::SmallVec;
@@ -160,6 +160,14 @@ impl Tensor {
     }
 
     fn add_hook(&self, run: TensorHookFn, pure: Option<PureHook>) -> Result<RemovableHandle> {
+        if let Some(real) = capture::stands_for(self) {
+            return real.add_hook(run, pure);
+        }
+        let bound = Bound::here();
+        let run: TensorHookFn = match bound.is_plain() {
+            true => run,
+            false => StdArc::new(move |g| bound.run(|| Ok(run(g)?.map(|t| capture::real(&t))))),
+        };
         Ok(match self.grad_fn_edge()? {
             Some(Edge { node, slot }) => {
                 node.extras().hooks.tensor.get_or_init(Default::default).add(TensorHook { slot, run, pure })
@@ -183,8 +191,10 @@ impl Tensor {
         if let Some(tracer) = capture::tracer() {
             return tracer.register_post_accumulate_hook(self, hook);
         }
-        let table = self.extras().post_accumulate_hooks.get_or_init(Default::default);
-        Ok(table.add(hook))
+        let real = capture::real(self);
+        let bound = Bound::here();
+        let table = real.extras().post_accumulate_hooks.get_or_init(Default::default);
+        Ok(table.add(if bound.is_plain() { hook } else { StdArc::new(move |t| bound.run(|| hook(t))) }))
     }
 }
 
@@ -207,6 +217,8 @@ impl Node {
         &self,
         hook: impl Fn(&[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync + 'static,
     ) -> RemovableHandle {
+        let bound = Bound::here();
+        let hook = move |grads: &[Option<Tensor>]| bound.run(|| Ok(hook(grads)?.map(real_all)));
         self.extras().hooks.pre.get_or_init(Default::default).add(StdArc::new(hook))
     }
 
@@ -215,8 +227,17 @@ impl Node {
         &self,
         hook: impl Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync + 'static,
     ) -> RemovableHandle {
+        let bound = Bound::here();
+        let hook = move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
+            bound.run(|| Ok(hook(outgoing, incoming)?.map(real_all)))
+        };
         self.extras().hooks.post.get_or_init(Default::default).add(StdArc::new(hook))
     }
+}
+
+/// Gradients that a hook returns, where it may have captured stand-ins.
+fn real_all(grads: Vec<Option<Tensor>>) -> Vec<Option<Tensor>> {
+    if !state::is(state::LAYERS) { grads } else { grads.iter().map(|g| g.as_ref().map(capture::real)).collect() }
 }
 
 /// A hook's result replaces the gradient and must match it; an undefined gradient cannot be replaced.

@@ -6,6 +6,7 @@ use super::arrivals::{Arrivals, FirstArrival};
 use super::engine::{self, will_engine_execute_node};
 use super::hook_table::RemovableHandle;
 use super::node::{Node, WeakNode};
+use crate::capture;
 use crate::tensor::WeakTensor;
 use crate::{Error, ErrorKind, Result, Tensor};
 use std::sync::Arc;
@@ -77,11 +78,15 @@ fn expected(members: &[Member]) -> Result<usize> {
 
 /// Calls `f` once per backward run, when the gradients of all tensors that the run computes have arrived; `None` is passed
 /// for members that are off the graph or pruned.
+#[track_caller]
 pub fn register_multi_grad_hook(
     tensors: &[&Tensor],
     f: impl Fn(&[Option<Tensor>]) -> Result<()> + Send + Sync + 'static,
 ) -> Result<MultiHandle> {
-    let members = tensors.iter().map(|t| Member::of(t)).collect::<Result<Vec<_>>>()?;
+    // Which members a run computes is asked of their nodes.
+    capture::leave("register_multi_grad_hook")?;
+    let tensors: Vec<Tensor> = tensors.iter().map(|t| capture::real(t)).collect();
+    let members = tensors.iter().map(Member::of).collect::<Result<Vec<_>>>()?;
     let shared = Arc::new((Arrivals::new(members.len()), members, f));
     let mut handles = Vec::with_capacity(tensors.len());
     for (k, t) in tensors.iter().enumerate() {

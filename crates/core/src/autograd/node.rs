@@ -457,7 +457,10 @@ pub struct GradientEdge {
 }
 
 /// The edge of a tensor that requires grad: its node, or the accumulate node of a leaf.
+#[track_caller]
 pub fn get_gradient_edge(t: &Tensor) -> Result<GradientEdge> {
+    let real = crate::capture::itself(t, "get_gradient_edge")?;
+    let t = real.as_ref().unwrap_or(t);
     if !t.requires_grad() {
         return Err(ErrorKind::EdgeNoGrad.into());
     }

@@ -156,12 +156,15 @@ impl Tensor {
     /// If the tensor is a view whose history cannot be rebuilt; see [`Tensor::grad_fn_edge`].
     #[track_caller]
     pub fn grad_fn(&self) -> Option<Node> {
-        self.grad_fn_edge().unwrap_or_else(|e| e.raise()).map(|e| e.node)
+        let real = crate::capture::itself(self, "grad_fn").unwrap_or_else(|e| e.raise());
+        real.as_ref().unwrap_or(self).grad_fn_edge().unwrap_or_else(|e| e.raise()).map(|e| e.node)
     }
 
     /// Which output of its node this tensor is; 0 for leaves.
+    #[track_caller]
     pub fn output_nr(&self) -> usize {
-        self.grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
+        let real = crate::capture::itself(self, "output_nr").unwrap_or_else(|e| e.raise());
+        real.as_ref().unwrap_or(self).grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
     }
 
     fn stored_history(&self) -> Option<Edge> {

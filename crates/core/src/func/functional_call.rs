@@ -4,6 +4,7 @@
 //! thread that is given a replaced tensor gets its replacement instead. The module's own tensors and their gradients
 //! stay untouched, also if the call fails, and other threads see nothing.
 
+use crate::capture;
 use crate::dispatch::Value;
 use crate::module::{Buffer, Forward, Module, ModuleVisitor, Parameter, TensorTree};
 use crate::state::{self, ModeGuard};
@@ -127,10 +128,16 @@ impl Drop for Scope {
     }
 }
 
-/// The arguments of a call with replacements applied; `None` if there are none.
+/// The arguments of a call with replaced tensors and stand-ins replaced; `None` if there are none.
 pub(crate) fn replaced(args: &[Value]) -> Option<SmallVec<[Value; 8]>> {
-    let map = state::stacks(|s| s.replacements.clone())?;
-    let swap = |t: &Tensor| map.get(&t.id()).map_or_else(|| t.clone(), |(_, new)| new.clone());
+    let map = state::stacks(|s| s.replacements.clone());
+    if map.is_none() && !capture::has_stand_ins() {
+        return None;
+    }
+    let swap = |t: &Tensor| {
+        let t = capture::real(t);
+        map.as_ref().and_then(|map| map.get(&t.id())).map_or(t, |(_, new)| new.clone())
+    };
     let value = |v: &Value| match v {
         Value::Tensor(t) => Value::Tensor(swap(t)),
         Value::Tensors(list) => Value::Tensors(list.iter().map(swap).collect()),

@@ -8,7 +8,7 @@ use super::level::{self, TransformGuard};
 use crate::autograd::node::Node;
 use crate::autograd::{EnableGrad, GradOptions, Target, forward, record};
 use crate::tree::{Outcome, TensorTree};
-use crate::{ErrorKind, Result, Tensor, ops, state};
+use crate::{ErrorKind, Result, Tensor, capture, ops, state};
 
 const NO_HOOKS: &str =
     "saved-tensor hooks do not work inside grad, vjp or jacrev: remove them, or use autograd::grad without a transform";
@@ -65,9 +65,12 @@ struct Recorded<O> {
     connected: bool,
 }
 
+#[track_caller]
 fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<Recorded<R::Tree>> {
+    capture::leave("a function transform")?;
+    let args = &args.replace(&mut |t| Ok(capture::real(t)))?;
     let outer = state::is(state::GRAD);
-    if state::is(state::SAVED_HOOKS) {
+    if state::is(state::SAVED_HOOKS) && state::stacks(|s| !s.saved_hooks.is_empty()) {
         return Err(ErrorKind::SavedHooksDisabled { message: NO_HOOKS.to_string() }.into());
     }
     let wanted_outside = outer && args.leaves().iter().any(record::wants_grad);
@@ -190,7 +193,7 @@ pub struct Vjp<A, O> {
 impl<A: TensorTree, O: TensorTree> Vjp<A, O> {
     /// The cotangents of the arguments from those of the outputs. May be called any number of times.
     pub fn call(&self, cotangents: &O) -> Result<A> {
-        let cotangents = cotangents.leaves();
+        let cotangents: Vec<Tensor> = cotangents.leaves().iter().map(capture::real).collect();
         if cotangents.len() != self.outputs.len() {
             let message = format!("{} cotangents for {} outputs", cotangents.len(), self.outputs.len());
             return Err(ErrorKind::Functional { function: "vjp", message }.into());

@@ -7,7 +7,7 @@ use super::grad::vjp;
 use super::level::{self, TransformGuard};
 use crate::autograd::{EnableGrad, GradOptions, Target, forward};
 use crate::tree::{Outcome, TensorTree};
-use crate::{ErrorKind, Result, Tensor, ops, state};
+use crate::{ErrorKind, Result, Tensor, capture, ops, state};
 
 /// Runs `f` at `primals`; returns its output and the directional derivative along `tangents`.
 pub fn jvp<A: TensorTree, R: Outcome>(
@@ -34,7 +34,9 @@ fn pushed<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
     tangents: &A,
     split: impl FnOnce(R::Tree) -> Result<(O, X)>,
 ) -> Result<(O, O, X)> {
-    let directions = tangents.leaves();
+    capture::leave("a function transform")?;
+    let primals = &primals.replace(&mut |t| Ok(capture::real(t)))?;
+    let directions: Vec<Tensor> = tangents.leaves().iter().map(capture::real).collect();
     let count = primals.leaves().len();
     if directions.len() != count {
         let message = format!("{} tangents for {count} primals", directions.len());
@@ -86,7 +88,7 @@ pub struct Linear<A, O> {
 impl<A: TensorTree, O: TensorTree> Linear<A, O> {
     /// The directional derivative along `tangents`. `f` is not run again.
     pub fn call(&self, tangents: &A) -> Result<O> {
-        let tangents = tangents.leaves();
+        let tangents: Vec<Tensor> = tangents.leaves().iter().map(capture::real).collect();
         if tangents.len() != self.pulled.len() {
             let message = format!("{} tangents for {} arguments", tangents.len(), self.pulled.len());
             return Err(ErrorKind::Functional { function: "linearize", message }.into());

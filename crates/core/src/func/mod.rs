@@ -34,3 +34,8 @@ pub use jacobian::{hessian, jacfwd, jacrev, jacrev_with_aux};
 pub use jvp::{Linear, jvp, jvp_with_aux, linearize};
 pub use rules::Batching;
 pub use vmap::{BatchDims, Randomness, Vmap, vmap};
+
+/// Whether a function transform or a dual level is active here.
+pub fn is_transforming() -> bool {
+    crate::state::is(crate::state::DEPTH | crate::state::LEVEL | crate::state::DUAL)
+}

@@ -4,7 +4,7 @@ use super::level::{self, Batch};
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::tree::{Outcome, TensorTree};
-use crate::{ErrorKind, Result, Tensor, ops};
+use crate::{ErrorKind, Result, Tensor, capture, ops};
 
 /// What random operations do inside `vmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,7 +103,8 @@ impl<F> Vmap<F> {
     where
         F: Fn(&A) -> R,
     {
-        let leaves = args.leaves();
+        capture::leave("vmap")?;
+        let leaves: Vec<Tensor> = args.leaves().iter().map(capture::real).collect();
         let (dims, size) = self.batch(&leaves)?;
         let Some(chunk) = self.chunk_size else { return self.run(args, leaves, &dims, size) };
         if chunk == 0 {

@@ -117,7 +117,7 @@ impl Buffer {
     pub fn set(&self, t: Tensor) {
         match capture::tracer() {
             Some(tracer) => tracer.store(&(self.cell.clone() as Arc<dyn TensorCell>), t),
-            None => self.cell.store(t),
+            None => self.cell.store(capture::real(&t)),
         }
     }
 }

@@ -165,9 +165,8 @@ impl Session {
         let mut state = self.lock();
         match state.body() {
             Body::Function => {}
-            Body::PureHook => return size.into(),
-            Body::Branch => {
-                // A side has no inputs for sizes: it holds for those of this call.
+            Body::PureHook | Body::Branch => {
+                // They have no inputs for sizes: they hold for those of this call.
                 for (k, symbol) in self.plan.symbols.iter().enumerate() {
                     SymInt::symbol(k as u32, symbol.hint).int();
                 }

@@ -13,7 +13,7 @@ use crate::backend::{Call, ExampleInput, ExampleValue};
 use crate::error::Result;
 use crate::front::guard::{EnvironmentGuard, ModuleGuard, SizeGuard, TensorGuard};
 use crate::front::source::Source;
-use firebrand_core::autograd::Function;
+use firebrand_core::autograd::{Function, RemovableHandle};
 use firebrand_core::capture::TensorHookFn;
 use firebrand_core::sym::SymRecord;
 use firebrand_core::{Scalar, Tensor, WeakTensor};
@@ -52,7 +52,6 @@ pub(crate) struct Recording {
     pub(crate) held: Vec<(Tensor, Slot)>,
     /// What every call makes a copy of.
     pub(crate) locals: Vec<Tensor>,
-    pub(crate) retained: Vec<(usize, Slot)>,
     pub(crate) hooks: Vec<HookTemplate>,
     pub(crate) functions: Arc<[Arc<dyn Function>]>,
     pub(crate) captured: Vec<(Source, TensorGuard)>,
@@ -62,6 +61,8 @@ pub(crate) struct Recording {
     /// Numbers that are inputs but were asked for their value: these are tied to it.
     pub(crate) fixed_numbers: Vec<(usize, Scalar)>,
     pub(crate) grad_after: Option<bool>,
+    /// Whether no graph stands for the function: it runs plainly at every call.
+    pub(crate) plain: bool,
 }
 
 impl Recording {
@@ -86,17 +87,26 @@ impl Session {
         let mut state = self.lock();
         let mut places = Places::new(&mut state)?;
         let result_slots = results.iter().map(|t| places.slot(t)).collect::<Result<Vec<_>>>()?;
-        let mut retained = Vec::new();
-        for t in std::mem::take(&mut state.retained).iter().filter_map(WeakTensor::upgrade) {
-            retained.push((t.id(), places.slot(&t)?));
-        }
         // A hook in a module's table that is gone again needs no repetition; one that stays is in place for this call.
         let stays = |e: &Effect| !matches!(e, Effect::Register { handle, .. } if !handle.is_registered());
         let effects = std::mem::take(&mut state.effects).into_iter().filter(stays);
-        let effects = effects.map(|e| e.refer(&mut |t| places.slot(t))).collect::<Result<Vec<_>>>()?;
+        let mut effects = effects.map(|e| e.refer(&mut |t| places.slot(t))).collect::<Result<Vec<_>>>()?;
+        for t in std::mem::take(&mut state.retained).iter().filter_map(WeakTensor::upgrade) {
+            effects.push(Effect::RetainGrad { target: places.slot(&t)? });
+        }
         drop(results);
-        let runs_closures = !effects.is_empty() || !state.hooks.is_empty();
+        let runs_closures = !effects.is_empty() || !state.hooks.is_empty() || !state.functions.is_empty();
         let held = if runs_closures { places.held() } else { Vec::new() };
+
+        if !state.functions.is_empty() && held.iter().any(|(_, slot)| matches!(slot, Slot::Output(_))) {
+            // A custom function runs in the graph and may hold a value that is known only behind it.
+            let registered = effects
+                .iter()
+                .filter_map(|e| if let Effect::Register { handle, .. } = e { Some(handle) } else { None });
+            registered.for_each(RemovableHandle::remove);
+            let (environment, modules) = (std::mem::take(&mut state.environment), std::mem::take(&mut state.modules));
+            return Ok(Recording { plain: true, environment, modules, ..Recording::default() });
+        }
 
         let hooks = number_hooks(&mut state);
         let ambient = state.trace.ambient();
@@ -118,7 +128,6 @@ impl Session {
             results: result_slots,
             effects,
             held,
-            retained,
             hooks,
             functions,
             captured: places.guarded(),
@@ -128,6 +137,7 @@ impl Session {
             relations,
             fixed_numbers: fixed_numbers(&state),
             grad_after: (grad_after != self.ambient_grad).then_some(grad_after),
+            plain: false,
         })
     }
 

@@ -18,6 +18,7 @@ pub(crate) use dynamic::{Dynamics, Plan};
 pub(crate) use effect::{Blank, Effect, FromBinding, bound_hook};
 pub(crate) use finish::{HookTemplate, Recording, Slot, with_regions};
 pub(crate) use pure::register_pure_hook;
+use segment::Segment;
 pub(crate) use segment::SegmentRunner;
 
 use crate::breaks::{BreakKind, GraphBreak};
@@ -34,6 +35,7 @@ use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, TraceStack, outline};
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The session of this thread, if a function is currently being captured.
@@ -145,6 +147,10 @@ pub(crate) struct Session {
     pub(crate) ambient_grad: bool,
     pub(crate) binding: Arc<Binding>,
     runner: Arc<dyn SegmentRunner>,
+    /// Whether graphs in the middle of the function are interpreted.
+    interpret: bool,
+    /// Whether the rest of the function runs plainly.
+    left: AtomicBool,
     /// Which numbers in cells have been seen to vary.
     environment: Arc<Mutex<HashMap<(usize, usize), SeenNumber>>>,
 }
@@ -179,6 +185,7 @@ impl Session {
         fullgraph: bool,
         binding: Arc<Binding>,
         runner: Arc<dyn SegmentRunner>,
+        interpret: bool,
         environment: EnvironmentNumbers,
     ) -> Arc<Session> {
         let ambient_grad = is_grad_enabled();
@@ -206,7 +213,8 @@ impl Session {
             breaks: Vec::new(),
             error: None,
         };
-        Arc::new(Session { state: Mutex::new(state), plan, fullgraph, ambient_grad, binding, runner, environment })
+        let (state, left) = (Mutex::new(state), AtomicBool::new(false));
+        Arc::new(Session { state, plan, fullgraph, ambient_grad, binding, runner, interpret, left, environment })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -243,6 +251,24 @@ impl Session {
     pub(crate) fn break_here(&self, kind: BreakKind, what: impl Into<String>, at: Option<Caller>) -> Result<()> {
         self.note_break(kind, what, at)?;
         self.flush().map_err(|e| self.fail(e))
+    }
+
+    /// Whether the rest of the function runs plainly.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Relaxed)
+    }
+
+    /// Ends the capture: the graph so far runs, op by op, so that every tensor has the history of a plain run, and the
+    /// function goes on without being captured.
+    pub(crate) fn go_on_plainly(&self, what: &'static str, at: Caller) -> Result<()> {
+        self.note_break(BreakKind::Plain, what, Some(at))?;
+        self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
+        for (outline, value, _) in &self.lock().numbers {
+            self.binding.bind(outline, Number::new(*value).tensor().clone());
+        }
+        self.left.store(true, Relaxed);
+        core_capture::end(self.binding.clone());
+        Ok(())
     }
 
     /// Remembers an error so that the caller of the function gets it as it is.

@@ -2,15 +2,27 @@
 
 use super::Session;
 use super::effect::bound_hook;
+use super::finish::with_regions;
 use crate::backend::HookSlot;
+use crate::backend::Interpreted;
 use crate::backend::{Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::front::source::Source;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
-use firebrand_core::{Scalar, Tensor, capture as core_capture};
+use firebrand_core::{Scalar, Tensor, WeakTensor, capture as core_capture};
 use firebrand_graph::ir::{Argument, GraphModule, Kind, NodeId, TensorMeta};
 use firebrand_graph::trace::{Free, Trace};
 use std::sync::Arc;
+
+/// How a graph in the middle of a function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    Compiled,
+    /// Op by op, and compiled for later calls: whether the function will ask for the histories of its values is not known yet.
+    Interpreted,
+    /// Op by op.
+    Plain,
+}
 
 /// Compiles the graphs of a function that is cut into several.
 pub(crate) trait SegmentRunner: Send + Sync {
@@ -53,6 +65,10 @@ impl Session {
 
     /// Ends the graph so far, runs it, and repeats the effects up to here. Everything alive gets its real tensor.
     pub(crate) fn flush(&self) -> Result<()> {
+        self.flush_as(if self.interpret { Segment::Interpreted } else { Segment::Compiled })
+    }
+
+    pub(super) fn flush_as(&self, how: Segment) -> Result<()> {
         let mut state = self.lock();
         let grad_mode = is_grad_enabled();
         let captured: Vec<(Tensor, NodeId)> = state.trace.captured().to_vec();
@@ -64,6 +80,7 @@ impl Session {
                 wanted.push((t, node));
             }
         }
+        let retained = std::mem::take(&mut state.retained);
         let hooks = std::mem::take(&mut state.hooks);
         for (slot, hook) in hooks.iter().enumerate() {
             let graph = &mut state.trace.module_mut().graph;
@@ -113,15 +130,15 @@ impl Session {
                 slot
             })
             .collect();
-        let call = Call::new(slots, functions.into());
+        let call = Call::new(slots, functions.into()).within(self.binding.clone());
         let examples: Vec<ExampleInput> = values.iter().map(example).collect();
         // Compiling calls ops too, and they belong to no graph.
         let run = || -> Result<()> {
             if has_calls(&graph) {
-                let executable = self.runner.executable(graph, ambient, &examples)?;
+                let executable = self.segment(how, graph, ambient, &examples)?;
                 let results = {
                     let _mode = set_grad_enabled(ambient).scoped();
-                    executable.run(&values, &call)?
+                    executable.run(&values, &call).map_err(Error::of_the_program)?
                 };
                 let mut state = self.lock();
                 for ((stand_in, _), value) in wanted.iter().zip(results) {
@@ -132,9 +149,33 @@ impl Session {
             }
             let tensor = |t: &Tensor| Ok(self.binding.tensor(t));
             effects.iter().try_for_each(|e| e.run(&tensor, &self.binding, &self.binding))?;
+            for t in retained.iter().filter_map(WeakTensor::upgrade) {
+                self.binding.tensor(&t).try_retain_grad()?;
+            }
             Ok(())
         };
         core_capture::suspended(run)
+    }
+
+    /// What runs a graph in the middle of the function.
+    fn segment(
+        &self,
+        how: Segment,
+        graph: GraphModule,
+        ambient: bool,
+        examples: &[ExampleInput],
+    ) -> Result<Arc<dyn Executable>> {
+        let interpreted = match how {
+            Segment::Compiled => None,
+            Segment::Interpreted | Segment::Plain => Some(with_regions(graph.clone(), ambient)?),
+        };
+        let compiled = match how {
+            Segment::Plain => None,
+            _ => Some(self.runner.executable(graph, ambient, examples)?),
+        };
+        let interpreted =
+            interpreted.map(|graph| Arc::new(Interpreted { graph: Arc::new(graph) }) as Arc<dyn Executable>);
+        interpreted.or(compiled).ok_or_else(|| Error::internal("a graph is either compiled or interpreted"))
     }
 
     /// The number that an input is in the call that is captured.

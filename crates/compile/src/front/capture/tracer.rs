@@ -9,7 +9,7 @@ use firebrand_core::autograd::{Function, Removable, RemovableHandle, autocast, i
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::Module;
-use firebrand_core::{DType, ErrorKind, Result, SymInt, Tensor};
+use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
 use firebrand_graph::record_cond;
 use std::any::Any;
@@ -33,6 +33,9 @@ impl Removable for HandleProxy {
 
 impl Interpreter for Session {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs> {
+        if self.has_left() {
+            return next.call(op, args);
+        }
         if is_autocast_enabled() {
             // Casts become ops of the graph; this comes back with the region off.
             return autocast::call_traced(op, args);
@@ -61,7 +64,7 @@ impl Interpreter for Session {
 
     fn cond(&self, call: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
         // Inside a pure hook ops go to the hook's trace, which takes no conditional: the read of the predicate says so.
-        if self.lock().body() == Body::PureHook {
+        if self.has_left() || self.lock().body() == Body::PureHook {
             return None;
         }
         let prepare = |stand_in: &Tensor| {
@@ -197,7 +200,9 @@ impl Tracer for Session {
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
         let proxy = session.proxy_handle();
         let handle = proxy.key();
-        if self.is_source(t) {
+        // A leaf has one history; that of another tensor changes where the function writes it, so its hook has a place in the
+        // graph.
+        if self.is_source(t) && t.is_leaf() {
             self.push_effect(Effect::Hook { target: t.clone(), hook, handle });
         } else {
             let node = self.hook_node(t, vec![Argument::Int(0)])?;
@@ -216,20 +221,11 @@ impl Tracer for Session {
     fn retain_grad(&self, t: &Tensor) -> Result<()> {
         if self.is_source(t) {
             self.push_effect(Effect::RetainGrad { target: t.clone() });
-            return Ok(());
+        } else {
+            // What is kept is the gradient behind all hooks, of the last version: known when the graph ends. Nobody can read
+            // that of a tensor that is gone by then.
+            self.lock().retained.push(t.downgrade());
         }
-        // A hook that keeps what passes: the gradient may flow inside a compiled node, where `t` itself is not.
-        let kept = t.id();
-        let hook: TensorHookFn = Arc::new(move |grad| {
-            if let (Some(grad), Some(t)) = (grad, crate::front::binding::retained(kept)) {
-                t.keep_grad(grad)?;
-            }
-            Ok(None)
-        });
-        let node = self.hook_node(t, vec![Argument::Int(0)])?;
-        let mut state = self.lock();
-        state.hooks.push(HookNode { node, hook, handle: 0 });
-        state.retained.push(t.downgrade());
         Ok(())
     }
 
@@ -316,11 +312,28 @@ impl Tracer for Session {
             args.push(state.trace.node(t).map_err(firebrand_core::Error::user)?.into());
         }
         state.trace.record_function(GraphFunction::ApplyFunction, args, &results);
+        if self.plan.varies() {
+            results.iter().for_each(Tensor::mark_symbolic);
+        }
         Ok(results)
     }
 
     fn size(&self, t: &Tensor, dim: usize) -> SymInt {
         self.symbolic_size(t, dim)
+    }
+
+    fn size_operand(&self, n: SymInt) -> Result<Tensor> {
+        let mut state = self.lock();
+        if state.body() != Body::Function {
+            return Ok(Number::new(n.int()).tensor().clone());
+        }
+        let number = Number::outline(n.hint().into())?;
+        let given = state.trace.arguments(&[Value::Int(n)]).map_err(firebrand_core::Error::user)?;
+        match given[0].node() {
+            Some(node) => state.trace.bind(number.tensor(), node),
+            None => return Ok(Number::new(n.int()).tensor().clone()),
+        }
+        Ok(number.tensor().clone())
     }
 
     fn observe_sizes(&self, t: &Tensor) {
@@ -337,6 +350,20 @@ impl Tracer for Session {
         if self.lock().body() == Body::PureHook {
             let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
         }
+    }
+
+    fn leave(&self, what: &'static str, at: Caller) -> Result<()> {
+        self.go_on_plainly(what, at)
+    }
+
+    fn made_here(&self, t: &Tensor) -> bool {
+        self.lock().made.iter().any(|m| m.is_same(t))
+    }
+
+    fn owns(&self, handle: &RemovableHandle) -> bool {
+        let state = self.lock();
+        let registered = |e: &Effect| matches!(e, Effect::Register { handle: h, .. } if h.key() == handle.key());
+        state.handles.iter().any(|p| handle.belongs_to(p)) || state.effects.iter().any(registered)
     }
 
     fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64 {

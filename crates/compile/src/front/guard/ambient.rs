@@ -3,7 +3,6 @@
 
 use firebrand_core::DType;
 use firebrand_core::autograd::{autocast_dtype, is_autocast_enabled, is_grad_enabled, is_inference_mode_enabled};
-use firebrand_core::capture::saved_hooks_id;
 use firebrand_core::dtype::default_dtype;
 use std::fmt;
 
@@ -15,7 +14,6 @@ pub(crate) struct Ambient {
     /// The dtype of products, inside an autocast region.
     pub(crate) autocast: Option<DType>,
     default_dtype: DType,
-    saved_hooks: usize,
 }
 
 impl Ambient {
@@ -26,23 +24,21 @@ impl Ambient {
             inference: is_inference_mode_enabled(),
             autocast: is_autocast_enabled().then(autocast_dtype),
             default_dtype: default_dtype(),
-            saved_hooks: saved_hooks_id(),
         }
     }
 
     /// What differs, in words.
     pub(crate) fn difference(&self, actual: &Ambient) -> String {
-        let parts: [(&str, String, String); 5] = [
+        let parts: [(&str, String, String); 4] = [
             ("gradient mode", self.grad.to_string(), actual.grad.to_string()),
             ("inference mode", self.inference.to_string(), actual.inference.to_string()),
             ("autocast", shown(self.autocast), shown(actual.autocast)),
             ("default dtype", self.default_dtype.to_string(), actual.default_dtype.to_string()),
-            ("saved-tensor hooks", pair(self.saved_hooks), pair(actual.saved_hooks)),
         ];
         let differing = parts.iter().find(|(_, e, a)| e != a);
         match differing {
             Some((what, expected, actual)) => format!("{what}: expected {expected}, actual {actual}"),
-            None => "saved-tensor hooks: another pair is active".to_string(),
+            None => "nothing".to_string(),
         }
     }
 }
@@ -51,14 +47,10 @@ fn shown(dtype: Option<DType>) -> String {
     dtype.map_or_else(|| "off".to_string(), |d| d.to_string())
 }
 
-fn pair(id: usize) -> String {
-    if id == 0 { "none" } else { "a pair" }.to_string()
-}
-
 impl fmt::Display for Ambient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ambient { grad, inference, autocast, default_dtype, saved_hooks } = self;
+        let Ambient { grad, inference, autocast, default_dtype } = self;
         write!(f, "gradient mode {grad}, inference mode {inference}, autocast {}, ", shown(*autocast))?;
-        write!(f, "default dtype {default_dtype}, saved-tensor hooks {}", pair(*saved_hooks))
+        write!(f, "default dtype {default_dtype}")
     }
 }

@@ -12,11 +12,12 @@ pub(crate) use ambient::Ambient;
 pub(crate) use size::{SizeGuard, SymbolSource};
 pub(crate) use tensor::{Dim, TensorGuard};
 
+use crate::front::binding::Binding;
 use crate::front::leaves::Leaves;
 use crate::front::source::Source;
 use firebrand_core::Number;
 use firebrand_core::module::ModuleWatch;
-use firebrand_core::tree::Host;
+use firebrand_core::tree::{Host, SharedRef};
 use firebrand_core::{Scalar, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub(crate) struct Guards {
     pub(crate) numbers: Vec<Option<Scalar>>,
     pub(crate) sizes: Vec<Dim>,
     pub(crate) hosts: Vec<Host<'static>>,
+    /// Cells among the arguments: those of the call that was captured.
+    pub(crate) cells: Vec<SharedRef>,
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) captured: Vec<(Source, TensorGuard)>,
     pub(crate) modules: Vec<ModuleGuard>,
@@ -86,6 +89,12 @@ fn other_object(tensors: &[&Tensor], same: &[usize]) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether there are as many cells, and which of them are one cell is as it was.
+fn same_cells(captured: &[SharedRef], given: &[SharedRef]) -> bool {
+    let first = |cells: &[SharedRef], k: usize| cells.iter().position(|c| c.address == cells[k].address);
+    captured.len() == given.len() && (0..given.len()).all(|k| first(captured, k) == first(given, k))
 }
 
 /// Which guard did not hold.
@@ -138,6 +147,18 @@ impl Guards {
         if let Some(i) = self.numbers.iter().zip(&leaves.numbers).position(differs) {
             return Some(Failure::Number(i));
         }
+        if !self.cells.is_empty() || !leaves.cells.is_empty() {
+            if !same_cells(&self.cells, &leaves.cells) {
+                return Some(Failure::Structure);
+            }
+            // What is read of cells is read of those of the call.
+            return Arc::new(Binding::new(&self.cells, &leaves.cells)).enter(|| self.outside(leaves, symbols));
+        }
+        self.outside(leaves, symbols)
+    }
+
+    /// The first guard on what is not an argument that does not hold.
+    fn outside(&self, leaves: &Leaves<'_>, symbols: &mut Symbols) -> Option<Failure> {
         if let Some(i) = self.environment.iter().position(|g| (g.read)() != g.expected) {
             return Some(Failure::Environment(i));
         }

@@ -78,7 +78,7 @@ impl Backward for FunctionNode {
             }
         }
         self.ctx.last_run.store(needs.is_last_run(), Relaxed);
-        let mut outs = self.run(grads.into_vec())?;
+        let mut outs = self.ctx.bound.run(|| self.run(grads.into_vec()))?;
         if needs.is_last_run() {
             self.release();
         }
@@ -138,6 +138,8 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
     if let Some(tracer) = capture::tracer() {
         return tracer.apply(function, &inputs);
     }
+    let inputs: Vec<Tensor> =
+        if state::is(state::LAYERS) { inputs.iter().map(capture::real).collect() } else { inputs };
     let word = state::word();
     if word & state::DEPTH != 0 && !function.has_setup_context() {
         return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());

@@ -2,6 +2,8 @@
 
 use crate::autograd::node::{InputMetadata, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
+use crate::capture::Bound;
+use crate::random::{Generator, get_rng_state};
 use crate::slot::{Slot, SlotGuard};
 use crate::{DType, ErrorKind, Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,6 +28,10 @@ pub struct Context {
     /// Whether the run that is under way is the last one, and may take what is saved.
     pub(super) last_run: AtomicBool,
     pub(super) node: OnceLock<WeakNode>,
+    /// The random state when `forward` began.
+    random: Option<Generator>,
+    /// What stand-ins that the function holds are about.
+    pub(super) bound: Bound,
 }
 
 impl Context {
@@ -45,12 +51,24 @@ impl Context {
             was_read: AtomicBool::new(false),
             last_run: AtomicBool::new(false),
             node: OnceLock::new(),
+            random: None,
+            bound: Bound::here(),
         }
     }
 
     /// Saves tensors for `backward`; they are version-checked when read.
     pub fn save_for_backward(&mut self, tensors: &[Option<&Tensor>]) {
         self.to_save = tensors.iter().map(|t| t.cloned()).collect();
+    }
+
+    /// Keeps the random state, to draw the same numbers again later.
+    pub(crate) fn keep_random_state(&mut self) {
+        self.random = Some(get_rng_state());
+    }
+
+    /// The random state that was kept.
+    pub(crate) fn random_state(&self) -> &Option<Generator> {
+        &self.random
     }
 
     /// Saves tensors for `jvp`.
@@ -113,6 +131,21 @@ impl Context {
             }
             _ => self.saved_tensors(),
         }
+    }
+
+    /// As [`take_saved_tensors`](Context::take_saved_tensors), of those at these places only: what is not asked for is
+    /// neither unpacked nor version-checked.
+    pub fn take_saved_tensors_at(&self, places: &[usize]) -> Result<Vec<Option<Tensor>>> {
+        let (Some(saved), Some(node)) = (&self.saved, self.node.get().and_then(|w| w.upgrade())) else {
+            return Ok(places.iter().map(|&k| self.to_save[k].clone()).collect());
+        };
+        let list = if self.last_run.load(Relaxed) { saved.take(&node)? } else { saved.copy(&node)? };
+        let mut list: Vec<Option<SavedTensor>> = list.into_iter().map(Some).collect();
+        let one = |&k: &usize| match list[k].take() {
+            Some(t) => t.unpack_for_function(&node),
+            None => Ok(None),
+        };
+        places.iter().map(one).collect()
     }
 
     /// The tensors saved for `jvp`.

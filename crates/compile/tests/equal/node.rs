@@ -1,0 +1,183 @@
+//! The compiled node in the caller's graph, and errors.
+
+use crate::{Case, How, check, leaf_of};
+use firebrand_compile::graph_break;
+use firebrand_core::autograd::{BackwardOptions, GradOptions, grad, no_grad};
+use firebrand_core::{Error, Tensor};
+
+/// The gradient of one result with respect to another.
+fn gradient_of_a_returned_value(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let h = x.sin();
+        (h.clone(), (&h * &h).exp())
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let (h, y) = f(&x).unwrap();
+        let options = GradOptions { retain_graph: Some(true), ..GradOptions::default() };
+        match grad(&y.sum(), vec![h.clone(), x.clone()], &options) {
+            Ok(g) => g.iter().for_each(|g| how.log.see_opt("grad", g.as_ref())),
+            Err(e) => how.log.push(e.to_string()),
+        }
+    }
+}
+
+/// A hook on a result sees what flows through the other.
+fn hook_on_a_returned_value(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let h = x.sin();
+        (h.clone(), (&h * &h).exp())
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let (h, y) = f(&x).unwrap();
+        let log = how.log.clone();
+        h.register_hook(move |g: &Tensor| {
+            log.see("hook", g);
+            g * 2.0
+        });
+        (y.sum() + h.sum()).backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// Three results, each computed from the one before, and second derivatives through them.
+fn chain_of_returned_values(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let a = x * 2.0;
+        let b = a.sin() + x;
+        let c = &b * &a;
+        (a, b, c)
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let (a, b, c) = f(&x).unwrap();
+        let create = GradOptions { create_graph: true, ..GradOptions::default() };
+        let first = grad(&c.sum(), vec![a.clone(), b.clone(), x.clone()], &create).unwrap();
+        first.iter().for_each(|g| how.log.see_opt("first", g.as_ref()));
+        let total = first.iter().flatten().map(|g| (g * g).sum()).reduce(|a, b| a + b).unwrap();
+        let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
+        let second = grad(&total, vec![x.clone()], &unused).unwrap();
+        how.log.see_opt("second", second[0].as_ref());
+    }
+}
+
+/// Hooks inside run between accumulations outside as in a plain run.
+fn order_of_hooks_and_accumulation(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |(x, w): &(Tensor, Tensor)| {
+        let y = x * 2.0;
+        let log = log.clone();
+        y.register_hook(move |g: &Tensor| log.see("inside", g));
+        y * w
+    });
+    for k in 0..3 {
+        let (x, w) = (leaf_of(k), leaf_of(k + 1));
+        for (name, t) in [("x", &x), ("w", &w)] {
+            let log = how.log.clone();
+            t.register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
+        }
+        f(&(x.clone(), w.clone())).unwrap().sum().backward();
+    }
+}
+
+/// Leaves are reached in the order of a plain run.
+fn order_of_accumulation(how: &How) {
+    let f = how.compile(|(x, w, v): &(Tensor, Tensor, Tensor)| (x * v).sin() * w);
+    for k in 0..3 {
+        let (x, w, v) = (leaf_of(k), leaf_of(k + 1), leaf_of(k + 2));
+        for (name, t) in [("x", &x), ("w", &w), ("v", &v)] {
+            let log = how.log.clone();
+            t.register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
+        }
+        f(&(x.clone(), w.clone(), v.clone())).unwrap().sum().backward();
+    }
+}
+
+/// A write behind a break, to what only another value needs.
+fn write_behind_a_break(how: &How) {
+    let f = how.compile(|(x, w): &(Tensor, Tensor)| {
+        let a = x * w;
+        let b = x.sin();
+        graph_break();
+        no_grad(|| w.add_scalar_(1.0, 1).clone());
+        (b * 2.0, a)
+    });
+    for k in 0..3 {
+        let (x, w) = (leaf_of(k), leaf_of(k + 1).detach());
+        let (b, a) = f(&(x.clone(), w.clone())).unwrap();
+        how.log.see("w", &w);
+        let keep = BackwardOptions { retain_graph: Some(true), ..BackwardOptions::default() };
+        how.log.push(format!("{:?}", b.sum().try_backward(&keep).map_err(|e| e.to_string())));
+        how.log.grad("x", &x);
+        how.log.push(format!("{}", a.sum().try_backward(&keep).is_err()));
+    }
+}
+
+/// The error of a hook is the caller's.
+fn error_of_a_hook(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let y = x.sin();
+        y.register_hook(|_: &Tensor| -> Result<(), Error> { Err(Error::argument("hook", "no more of this")) });
+        let z = &y * 2.0;
+        z.exp()
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let failed = f(&x).unwrap().sum().try_backward(&BackwardOptions::default());
+        how.log.push(format!("{:?}", failed.map_err(|e| e.to_string())));
+        how.log.grad("x", &x);
+    }
+}
+
+/// A hook that gives a gradient of another size or dtype.
+fn hook_with_another_size(how: &How) {
+    for dtype in [false, true] {
+        let f = how.compile(move |x: &Tensor| {
+            let y = x.sin();
+            y.register_hook(move |g: &Tensor| match dtype {
+                true => g.to_dtype(firebrand_core::DType::F32),
+                false => g.sum(),
+            });
+            (&y * 2.0).exp()
+        });
+        let x = leaf_of(1);
+        let failed = f(&x).unwrap().sum().try_backward(&BackwardOptions::default());
+        how.log.push(format!("{:?}", failed.map_err(|e| e.to_string())));
+    }
+}
+
+/// An error of an op, of the function and of a write.
+fn errors_of_the_function(how: &How) {
+    let f = how.compile(|x: &Tensor| x.try_reshape([5i64]));
+    how.log.push(format!("{:?}", f(&leaf_of(0)).map(|_| ())));
+    let f = how.compile(|x: &Tensor| x.try_add_scalar_(1.0, 1).map(|t| t * 2.0));
+    how.log.push(format!("{:?}", f(&leaf_of(0)).map(|_| ())));
+    let f = how.compile(|x: &Tensor| x.detach().try_register_hook(|g: &Tensor| g * 2.0).map(|_| x * 2.0));
+    how.log.push(format!("{:?}", f(&leaf_of(0)).map(|_| ())));
+    let f = how.compile(|x: &Tensor| {
+        let y = x * 2.0;
+        y.register_post_accumulate_grad_hook(|_: &Tensor| ()).map(|_| y)
+    });
+    how.log.push(format!("{:?}", f(&leaf_of(0)).map(|_| ())));
+    let f = how.compile(|x: &Tensor| x.sum().try_backward(&BackwardOptions::default()).map(|()| x * 2.0));
+    let x = leaf_of(0);
+    how.log.push(format!("{:?}", f(&x).map(|_| ())));
+    how.log.grad("x", &x);
+}
+
+#[test]
+fn the_compiled_node() {
+    const CASES: &[Case] = &[
+        ("X-60", gradient_of_a_returned_value),
+        ("X-61", hook_on_a_returned_value),
+        ("X-62", chain_of_returned_values),
+        ("X-63", order_of_hooks_and_accumulation),
+        ("X-64", order_of_accumulation),
+        ("X-65", write_behind_a_break),
+        ("X-70", error_of_a_hook),
+        ("X-71", hook_with_another_size),
+        ("X-72", errors_of_the_function),
+    ];
+    check(CASES);
+}

@@ -1,0 +1,151 @@
+//! Meta tensors, and sizes where they are read.
+
+use crate::{Case, How, check, leaf, ramp};
+use firebrand_compile::hooks::register_pure_hook;
+use firebrand_compile::{Options, backends, compile_with};
+use firebrand_core::{DType, Device, Tensor, TensorOptions};
+
+fn meta(sizes: [i64; 1]) -> Tensor {
+    Tensor::full(
+        sizes,
+        1.0,
+        TensorOptions { dtype: Some(DType::F64), device: Some(Device::Meta), ..Default::default() },
+    )
+}
+
+/// Meta in, meta out.
+fn meta_argument(how: &How) {
+    let f = how.compile(|x: &Tensor| (x.sin() * 2.0, x.sum()));
+    for n in [3, 4] {
+        let (y, s) = f(&meta([n])).unwrap();
+        how.log.see("y", &y);
+        how.log.see("s", &s);
+    }
+}
+
+/// With gradients.
+fn meta_argument_with_gradient(how: &How) {
+    let f = how.compile(|x: &Tensor| (x * x).sin().sum());
+    let x = meta([3]).requires_grad_();
+    let y = f(&x).unwrap();
+    how.log.see("y", &y);
+    y.backward();
+    how.log.see_opt("grad", x.grad().as_ref());
+}
+
+/// A meta tensor beside real ones.
+fn meta_captured(how: &How) {
+    let m = meta([3]);
+    let f = how.compile(move |x: &Tensor| (m.sin() * 2.0, x * 3.0));
+    let x = leaf(&[1.0, 2.0, 3.0]);
+    for _ in 0..2 {
+        let (a, b) = f(&x).unwrap();
+        how.log.see("a", &a);
+        how.log.see("b", &b);
+        b.sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// Mixed with a real one it is refused as plainly.
+fn meta_mixed(how: &How) {
+    let m = meta([3]);
+    let f = how.compile(move |x: &Tensor| x.try_mul(&m));
+    how.log.push(format!("{:?}", f(&leaf(&[1.0, 2.0, 3.0])).map(|t| t.is_meta())));
+}
+
+/// Reading one is refused as plainly.
+fn meta_read(how: &How) {
+    let f = how.compile(|x: &Tensor| x.try_to_vec::<f64>().map(|v| x * v[0]));
+    how.log.push(format!("{:?}", f(&meta([3])).map(|t| t.is_meta())));
+}
+
+/// A pure hook that multiplies by a size.
+fn pure_hook_reads_a_size(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let y = x * 2.0;
+        register_pure_hook(&y, |g: &Tensor| g * i64::from(g.size(0)) as f64).unwrap();
+        y.sin()
+    });
+    for n in [3, 4, 5, 6] {
+        let x = ramp(n);
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// A pure hook that branches on one.
+fn pure_hook_branches_on_a_size(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let y = x * 2.0;
+        register_pure_hook(&y, |g: &Tensor| if g.size(0) > 4 { g * 10.0 } else { g * 1.0 }).unwrap();
+        y.sin()
+    });
+    for n in [3, 4, 5, 6] {
+        let x = ramp(n);
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// A pure hook that asks a captured value for its size.
+fn pure_hook_reads_the_size_of_a_value(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let y = x * 2.0;
+        let held = y.clone();
+        register_pure_hook(&y, move |g: &Tensor| g * held.shape()[0] as f64).unwrap();
+        y.sin()
+    });
+    for n in [3, 4, 5, 6] {
+        let x = ramp(n);
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// A size as an operand.
+fn tensor_plus_size(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        let n = x.size(0);
+        (x + n, x * n, x - n, x / n, (x + n * 2 + 1).sum())
+    });
+    for n in [3, 4, 5, 6, 1, 2] {
+        let x = ramp(n);
+        let (a, b, c, d, e) = f(&x).unwrap();
+        for (name, t) in [("a", &a), ("b", &b), ("c", &c), ("d", &d), ("e", &e)] {
+            how.log.see(name, t);
+        }
+        (a + b + c + d).sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+#[test]
+fn meta_tensors_and_sizes() {
+    const CASES: &[Case] = &[
+        ("X-1", meta_argument),
+        ("X-2", meta_argument_with_gradient),
+        ("X-3", meta_captured),
+        ("X-4", meta_mixed),
+        ("X-5", meta_read),
+        ("X-6", pure_hook_reads_a_size),
+        ("X-7", pure_hook_branches_on_a_size),
+        ("X-8", pure_hook_reads_the_size_of_a_value),
+        ("X-9", tensor_plus_size),
+    ];
+    check(CASES);
+}
+
+/// a size as an operand ties the graph to nothing: two graphs for all sizes but one, a third for that.
+#[test]
+fn a_size_as_an_operand_does_not_recompile() {
+    for name in ["eager", "aot_eager", "firebrand"] {
+        let counter = backends::counter(backends::backend(name).unwrap());
+        let f = compile_with(|x: &Tensor| x * x.size(0) + x.size(0), Options::with_backend(counter.clone()));
+        for (n, frames) in [(3, 1), (4, 2), (5, 2), (6, 2), (7, 2), (1, 3), (9, 3)] {
+            let y = f.call(&ramp(n));
+            assert_eq!(y.to_vec::<f64>()[0], 2.0 * n as f64, "{name}, size {n}");
+            assert_eq!(counter.frames(), frames, "{name}, size {n}");
+        }
+    }
+}
