@@ -113,6 +113,8 @@ pub fn is_capturing() -> bool {
 pub trait StandIns: Send + Sync {
     /// The tensor that `t` stands for, if it stands for one.
     fn real(&self, t: &Tensor) -> Option<Tensor>;
+    /// From now on, `t` stands for `real`.
+    fn bind(&self, t: &Tensor, real: Tensor);
     /// Whether there are any: without, ops need not be asked.
     fn is_empty(&self) -> bool;
     /// Itself, for whoever began the scope and knows its type.
@@ -163,8 +165,9 @@ pub fn stand_ins() -> Option<Arc<dyn StandIns>> {
 }
 
 /// Whether stand-ins are about other tensors here.
-pub(crate) fn has_stand_ins() -> bool {
-    STAND_INS.with(|s| s.is_some())
+#[inline]
+pub fn has_stand_ins() -> bool {
+    state::is(state::LAYERS) && STAND_INS.with(|s| s.is_some())
 }
 
 /// The tensor that `t` stands for here; none if it is what it is.
@@ -223,7 +226,7 @@ pub struct CaptureScope {
     before: Option<Arc<dyn Tracer>>,
     _layer: LayerGuard,
     _mode: ModeGuard,
-    outside: SlotGuard<Outside>,
+    _outside: SlotGuard<Outside>,
     _stand_ins: SlotGuard<Option<Arc<dyn StandIns>>>,
 }
 
@@ -241,14 +244,13 @@ impl CaptureScope {
         });
         let _layer = dispatch::push_layer(tracer as Arc<dyn Interpreter>);
         let _mode = ModeGuard::new(state::SAVED_HOOKS, 0);
-        CaptureScope { before, _layer, _mode, outside: OUTSIDE.enter(outside), _stand_ins: STAND_INS.enter(None) }
+        CaptureScope { before, _layer, _mode, _outside: OUTSIDE.enter(outside), _stand_ins: STAND_INS.enter(None) }
     }
 }
 
 impl Drop for CaptureScope {
     fn drop(&mut self) {
-        let _ = &self.outside; // restored after this
-        let Outside { saved_hooks, disabled } = OUTSIDE.replace(Outside::default());
+        let Outside { saved_hooks, disabled } = OUTSIDE.get();
         let ended = state::stacks(|s| {
             s.saved_hooks_disabled = disabled;
             (std::mem::replace(&mut s.saved_hooks, saved_hooks), std::mem::replace(&mut s.tracer, self.before.take()))
@@ -301,17 +303,27 @@ pub fn has_own_saved_hooks() -> bool {
 }
 
 fn outside<R>(hooks: Vec<Arc<SavedHooks>>, f: impl FnOnce() -> R) -> R {
-    struct Resume(Vec<Arc<SavedHooks>>);
+    /// The capture that waits: the tracer and all layers too, since a scope inside may switch layers on.
+    struct Resume(Vec<Arc<SavedHooks>>, Vec<Arc<dyn Interpreter>>, Option<Arc<dyn Tracer>>);
+    impl Resume {
+        fn swap(&mut self) {
+            state::stacks(|s| {
+                std::mem::swap(&mut s.saved_hooks, &mut self.0);
+                std::mem::swap(&mut s.layers, &mut self.1);
+                std::mem::swap(&mut s.tracer, &mut self.2);
+            });
+        }
+    }
     impl Drop for Resume {
         fn drop(&mut self) {
-            let hooks = std::mem::take(&mut self.0);
-            drop(state::stacks(|s| std::mem::replace(&mut s.saved_hooks, hooks)));
+            self.swap();
         }
     }
     let (on, off) = if hooks.is_empty() { (0, state::SAVED_HOOKS) } else { (state::SAVED_HOOKS, 0) };
     let _off = ModeGuard::new(on, off | state::LAYERS);
     let _plain = STAND_INS.enter(None);
-    let _resume = Resume(state::stacks(|s| std::mem::replace(&mut s.saved_hooks, hooks)));
+    let mut resume = Resume(hooks, Vec::new(), None);
+    resume.swap();
     f()
 }
 

@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use firebrand_core::{Device, Tensor};
 use firebrand_graph::Error as GraphError;
 use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
-use firebrand_graph::ir::{Function, GraphModule, Kind, Target};
+use firebrand_graph::ir::{Argument, Function, GraphModule, Kind, NodeId, Target};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The back end of plain runs.
@@ -35,10 +36,52 @@ pub(crate) struct Interpreted {
 
 impl Executable for Interpreted {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
-        match run_module(&mut EagerRunner { call, device: None }, &self.graph, inputs)? {
+        let runner = EagerRunner { call, device: None };
+        let results = match call.held.is_empty() {
+            true => run_module(&mut { runner }, &self.graph, inputs)?,
+            false => run_module(&mut Binding::new(runner, &self.graph), &self.graph, inputs)?,
+        };
+        match results {
             Value::List(results) => Ok(results),
             one => Ok(vec![one]),
         }
+    }
+}
+
+/// Binds results that custom functions may hold as soon as they are computed.
+struct Binding<'a> {
+    runner: EagerRunner<'a>,
+    graph: &'a GraphModule,
+    held: HashMap<NodeId, Vec<&'a Tensor>>,
+}
+
+impl<'a> Binding<'a> {
+    fn new(runner: EagerRunner<'a>, graph: &'a GraphModule) -> Binding<'a> {
+        let results = graph.graph.result().and_then(Argument::items).unwrap_or(&[]);
+        let mut held: HashMap<NodeId, Vec<&'a Tensor>> = HashMap::new();
+        for (place, stand_in) in runner.call.held.iter() {
+            if let Some(node) = results.get(*place).and_then(Argument::node) {
+                held.entry(node).or_default().push(stand_in);
+            }
+        }
+        Binding { runner, graph, held }
+    }
+}
+
+impl NodeRunner for Binding<'_> {
+    fn run_node(&mut self, call: &interpret::Call<'_>) -> Result<Value, GraphError> {
+        let value = self.runner.run_node(call)?;
+        if std::ptr::eq(call.module, self.graph)
+            && let (Some(held), Value::Tensor(t), Some(known)) =
+                (self.held.get(&call.node), &value, &self.runner.call.stand_ins)
+        {
+            held.iter().for_each(|stand_in| known.bind(stand_in, t.clone()));
+        }
+        Ok(value)
+    }
+
+    fn device(&self) -> Option<Device> {
+        self.runner.device()
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Call {
     functions: Arc<[Arc<dyn Function>]>,
     host: Option<Arc<dyn HostCalls>>,
     stand_ins: Option<Arc<dyn StandIns>>,
+    /// Results that custom functions may hold: the place of each, and what stands for it.
+    held: Arc<[(usize, Tensor)]>,
 }
 
 impl Call {
@@ -122,9 +124,10 @@ impl Call {
         Call { hooks: hooks.into(), functions, ..Call::default() }
     }
 
-    /// The call, with what stand-ins that its custom functions hold are about.
-    pub fn within(self, stand_ins: Arc<dyn StandIns>) -> Call {
-        Call { stand_ins: Some(stand_ins), ..self }
+    /// The call, with what stand-ins that its custom functions hold are about. Those of `held` are results of the graph, by
+    /// their places: a function finds them as soon as they are computed.
+    pub fn within(self, stand_ins: Arc<dyn StandIns>, held: impl Into<Arc<[(usize, Tensor)]>>) -> Call {
+        Call { stand_ins: Some(stand_ins), held: held.into(), ..self }
     }
 
     /// Applies the custom function in a slot.

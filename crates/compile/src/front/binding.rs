@@ -39,10 +39,6 @@ impl Binding {
         Binding { cells, ..Binding::default() }
     }
 
-    pub(crate) fn bind(&self, captured: &Tensor, real: Tensor) {
-        lock(&self.tensors).insert(captured.id(), (captured.downgrade(), real));
-    }
-
     pub(crate) fn handle_by_key(&self, captured: u64) -> Option<RemovableHandle> {
         lock(&self.handles).get(&captured).cloned()
     }
@@ -75,6 +71,10 @@ impl Binding {
 impl StandIns for Binding {
     fn real(&self, t: &Tensor) -> Option<Tensor> {
         lock(&self.tensors).get(&t.id()).map(|(_, real)| real.clone())
+    }
+
+    fn bind(&self, captured: &Tensor, real: Tensor) {
+        lock(&self.tensors).insert(captured.id(), (captured.downgrade(), real));
     }
 
     fn is_empty(&self) -> bool {

@@ -140,7 +140,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         if plain || core_capture::is_capturing() || func::is_transforming() {
             return Ok((self.f)(input)?);
         }
-        if core_capture::stand_ins().is_some() {
+        if core_capture::has_stand_ins() {
             let real = input.rebuild(&mut Here);
             return core_capture::without_stand_ins(|| self.call_here(&real));
         }
@@ -157,7 +157,6 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             return match &entry.body {
                 Body::Whole(whole) => whole.run(&leaves, &symbols, self.options().replay_effects, false),
                 Body::Segments => self.capture(input, &leaves, &ambient, Some(&entry)),
-                Body::Plain => Ok((self.f)(input)?),
             };
         }
         let entries = self.inner.entries.read().unwrap_or_else(|e| e.into_inner()).clone();
@@ -291,11 +290,6 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         let (tensors, blank) = Blank::split(&template)?;
         drop(template);
         let mut recording = session.finish(tensors, &record, after)?;
-        if recording.plain {
-            let guards = guards(&Plan::fixed(leaves), &mut recording, leaves, ambient, global_hooks);
-            self.add(Arc::new(Entry::new(guards, Body::Plain)));
-            return Ok((self.f)(input)?);
-        }
         let guards = guards(&session.plan, &mut recording, leaves, ambient, global_hooks);
         let executable = match recording.graph.take() {
             None => None,

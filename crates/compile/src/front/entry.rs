@@ -9,6 +9,7 @@ use crate::front::guard::{Guards, Symbols};
 use crate::front::leaves::Leaves;
 use crate::front::source::Source;
 use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Function, RemovableHandle, no_grad, set_grad_enabled};
+use firebrand_core::capture::StandIns;
 use firebrand_core::tree::SharedRef;
 use firebrand_core::tree::{Rebuild, TensorTree};
 use firebrand_core::{SymInt, Tensor};
@@ -27,8 +28,6 @@ pub(crate) struct Entry<O> {
 pub(crate) enum Body<O> {
     /// The function itself is run at every call; its graphs are kept apart.
     Segments,
-    /// The function itself is run at every call, op by op.
-    Plain,
     /// One graph, and what is around it.
     Whole(Box<Whole<O>>),
 }
@@ -170,7 +169,13 @@ impl<O: TensorTree> Whole<O> {
         }
         let call = Call::new(slots, self.functions.clone());
         match kept {
-            Some(kept) if !self.functions.is_empty() => call.within(kept.clone()),
+            Some(kept) if !self.functions.is_empty() => {
+                let computed = self.held.iter().filter_map(|(t, slot)| match slot {
+                    Slot::Output(k) => Some((*k, t.clone())),
+                    Slot::Source(_) => None,
+                });
+                call.within(kept.clone(), computed.collect::<Vec<_>>())
+            }
             _ => call,
         }
     }

@@ -73,7 +73,9 @@ fn cuts(graph: &GraphModule) -> HashSet<NodeId> {
 pub(super) fn cut(graph: &GraphModule) -> Option<Vec<Piece>> {
     let g = &graph.graph;
     let cuts = cuts(graph);
-    let whole = g.nodes().any(|n| g[n].target().is_some_and(|t| t.is_function(&Function::SetGradEnabled)));
+    // With a custom function in it the graph is interpreted, and has no need of stages.
+    let whole = [Function::SetGradEnabled, Function::ApplyFunction];
+    let whole = g.nodes().any(|n| g[n].target().is_some_and(|t| whole.iter().any(|f| t.is_function(f))));
     if cuts.is_empty() || whole {
         return None;
     }

@@ -8,6 +8,7 @@
 //! `FIREBRAND_DIFFERENTIAL_SEED` takes the place of the new one.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+mod closures;
 mod ways;
 
 use firebrand_compile::backward::{CompiledBackward, Options};
@@ -419,11 +420,15 @@ fn programs_of_a_fixed_seed() {
     check(0x5EED, count());
 }
 
-#[test]
-fn programs_of_a_new_seed() {
+fn new_seed() -> u64 {
     let given = std::env::var("FIREBRAND_DIFFERENTIAL_SEED").ok().and_then(|v| v.parse().ok());
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    check(given.unwrap_or(now.as_nanos() as u64 | 1), count());
+    given.unwrap_or(now.as_nanos() as u64 | 1)
+}
+
+#[test]
+fn programs_of_a_new_seed() {
+    check(new_seed(), count());
 }
 
 /// The dtype the programs compute in.

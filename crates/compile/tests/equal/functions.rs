@@ -1,6 +1,7 @@
 //! Custom functions and checkpoint inside compiled functions.
 
 use crate::{Case, How, check, leaf_of, ramp};
+use firebrand_compile::graph_break;
 use firebrand_core::autograd::{CheckpointOptions, Context, Function, checkpoint};
 use firebrand_core::{Result, Tensor};
 
@@ -119,6 +120,25 @@ fn checkpoint_that_captures_a_value(how: &How) {
     }
 }
 
+/// Custom functions before and behind a break, one of which holds a value.
+fn custom_functions_around_a_break(how: &How) {
+    let f = how.compile(|x: &Tensor| -> Result<Tensor> {
+        let y = Double.apply(&[x])?.remove(0);
+        let held = (&y * 3.0).detach();
+        let run = move |i: &[Tensor]| Ok(vec![&i[0] * &held]);
+        let z = checkpoint(run, &[&y], &reentrant())?.remove(0);
+        graph_break();
+        Ok(Double.apply(&[&z])?.remove(0) + y)
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let y = f(&x).unwrap();
+        y.sum().backward();
+        how.log.see("y", &y);
+        how.log.grad("x", &x);
+    }
+}
+
 #[test]
 fn custom_functions_and_checkpoint() {
     const CASES: &[Case] = &[
@@ -128,6 +148,7 @@ fn custom_functions_and_checkpoint() {
         ("X-23", checkpoint_with_dropout),
         ("X-24", checkpoint_that_captures_an_argument),
         ("X-25", checkpoint_that_captures_a_value),
+        ("X-26", custom_functions_around_a_break),
     ];
     check(CASES);
 }

@@ -221,13 +221,6 @@ impl Tensor {
         }
     }
 
-    /// Adds to the kept gradient of a computed tensor; for nodes that stand for several ops and know the gradient of a
-    /// value inside them.
-    pub fn keep_grad(&self, grad: &Tensor) -> Result<()> {
-        self.set_flag(RETAINS_GRAD);
-        self.accumulate_retained(grad)
-    }
-
     /// Retains the gradient of a computed tensor in its `.grad`. Does nothing on leaves, which store theirs anyway.
     pub fn try_retain_grad(&self) -> Result<()> {
         if !self.requires_grad() {

@@ -13,7 +13,7 @@ use crate::backend::{Call, ExampleInput, ExampleValue};
 use crate::error::Result;
 use crate::front::guard::{EnvironmentGuard, ModuleGuard, SizeGuard, TensorGuard};
 use crate::front::source::Source;
-use firebrand_core::autograd::{Function, RemovableHandle};
+use firebrand_core::autograd::Function;
 use firebrand_core::capture::TensorHookFn;
 use firebrand_core::sym::SymRecord;
 use firebrand_core::{Scalar, Tensor, WeakTensor};
@@ -61,8 +61,6 @@ pub(crate) struct Recording {
     /// Numbers that are inputs but were asked for their value: these are tied to it.
     pub(crate) fixed_numbers: Vec<(usize, Scalar)>,
     pub(crate) grad_after: Option<bool>,
-    /// Whether no graph stands for the function: it runs plainly at every call.
-    pub(crate) plain: bool,
 }
 
 impl Recording {
@@ -98,16 +96,6 @@ impl Session {
         let runs_closures = !effects.is_empty() || !state.hooks.is_empty() || !state.functions.is_empty();
         let held = if runs_closures { places.held() } else { Vec::new() };
 
-        if !state.functions.is_empty() && held.iter().any(|(_, slot)| matches!(slot, Slot::Output(_))) {
-            // A custom function runs in the graph and may hold a value that is known only behind it.
-            let registered = effects
-                .iter()
-                .filter_map(|e| if let Effect::Register { handle, .. } = e { Some(handle) } else { None });
-            registered.for_each(RemovableHandle::remove);
-            let (environment, modules) = (std::mem::take(&mut state.environment), std::mem::take(&mut state.modules));
-            return Ok(Recording { plain: true, environment, modules, ..Recording::default() });
-        }
-
         let hooks = number_hooks(&mut state);
         let ambient = state.trace.ambient();
         let mut graph = state.trace.finish(places.outputs());
@@ -137,7 +125,6 @@ impl Session {
             relations,
             fixed_numbers: fixed_numbers(&state),
             grad_after: (grad_after != self.ambient_grad).then_some(grad_after),
-            plain: false,
         })
     }
 

@@ -28,7 +28,7 @@ use crate::front::guard::{EnvironmentGuard, ModuleGuard};
 use crate::front::source::Source;
 use firebrand_core::Number;
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
-use firebrand_core::capture::{self as core_capture, Caller, TensorCell, TensorHookFn};
+use firebrand_core::capture::{self as core_capture, Caller, StandIns, TensorCell, TensorHookFn};
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
 use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
 use firebrand_graph::ir::{NodeId, Val};

@@ -9,6 +9,7 @@ use crate::backend::{Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::front::source::Source;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
+use firebrand_core::capture::StandIns;
 use firebrand_core::{Scalar, Tensor, WeakTensor, capture as core_capture};
 use firebrand_graph::ir::{Argument, GraphModule, Kind, NodeId, TensorMeta};
 use firebrand_graph::trace::{Free, Trace};
@@ -130,7 +131,12 @@ impl Session {
                 slot
             })
             .collect();
-        let call = Call::new(slots, functions.into()).within(self.binding.clone());
+        // A custom function runs in the graph and may hold any value of it that is alive.
+        let held: Vec<(usize, Tensor)> = match functions.is_empty() {
+            true => Vec::new(),
+            false => wanted.iter().enumerate().map(|(k, (t, _))| (k, t.clone())).collect(),
+        };
+        let call = Call::new(slots, functions.into()).within(self.binding.clone(), held);
         let examples: Vec<ExampleInput> = values.iter().map(example).collect();
         // Compiling calls ops too, and they belong to no graph.
         let run = || -> Result<()> {
