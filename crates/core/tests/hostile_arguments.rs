@@ -247,8 +247,7 @@ fn operands_without_elements_and_odd_dtypes() {
     // The gradient of an inverse transform of nothing, to more elements than memory has.
     let spectrum = empty(&[0, 3], DType::C64).try_to_device(Device::Meta).unwrap().requires_grad_();
     let signal = ops::fft_irfft(&spectrum, Some(i64::from(i32::MAX).into()), -1, None).unwrap();
-    let ones = Tensor::ones(signal.shape(), (signal.dtype(), Device::Meta));
-    signal.backward_with(&ones);
+    signal.backward_with(&Tensor::ones(signal.shape(), (signal.dtype(), Device::Meta)));
     assert_eq!(spectrum.grad().unwrap().shape(), [0, 3]);
     // An empty out= that is an operand too keeps its shape until it was read.
     let (matrix, vector) = (empty(&[0, 3], DType::F32), Tensor::ones([3], DType::F32));

@@ -217,7 +217,7 @@ fn run(program: &Program, (x, y, w, cell): &Arguments, log: &Log) -> Result<Vec<
                 let n = t.size(0);
                 values.push(match op {
                     0 => (&t * n).try_sin()?,
-                    1 => t.reshape([n, 1.into()]).expand([n, n]).sum_dim(Some(&[1]), false).try_tanh()?,
+                    1 => t.reshape([n, 1.into()]).expand([n, n]).sum_dim(1, false).try_tanh()?,
                     _ if n > 3 => &t * 2.0,
                     _ => &t * 0.5,
                 });

@@ -41,7 +41,7 @@ fn sizes_of_a_custom_result_as_arguments(how: &How) {
     let f = how.compile(|x: &Tensor| -> Result<Tensor> {
         let y = Double.apply(&[x])?.remove(0);
         let n = y.size(0);
-        Ok(y.reshape([n, 1.into()]).expand([n, n + 1]).sum_dim(Some(&[1]), false))
+        Ok(y.reshape([n, 1.into()]).expand([n, n + 1]).sum_dim(1, false))
     });
     for n in [3, 4, 5, 7, 2] {
         let x = ramp(n);
