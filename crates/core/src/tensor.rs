@@ -290,7 +290,7 @@ impl Drop for Inner {
 ///
 /// # Names
 /// Methods have PyTorch's names. Where PyTorch overloads a name, each overload has its own method, with the overload's name as
-/// a suffix: `sum` and `sum_dim`, `max` and `max_dim`, `mul` (a tensor) and `mul_scalar` (a number). A trailing underscore means
+/// a suffix: `sum` and `sum_dim`, `max` and `max_dim`. The other operand may be a tensor or a number. A trailing underscore means
 /// in place. A method takes the positional arguments of PyTorch's op, without defaults, and leaves out the keyword arguments;
 /// the functions of [`ops`](crate::ops) take all of them.
 ///
