@@ -71,7 +71,7 @@ impl<T: Number> Factors<T> {
             kernel::solve_factored(lu, pivots, n, adjoint, x, k);
             0
         };
-        if sources.len() == 1 && k > CHUNK && n > CHUNK && k % CHUNK == 0 {
+        if sources.len() == 1 && k > CHUNK && n > CHUNK && k.is_multiple_of(CHUNK) {
             batched::<T, T, 0, 1, 0>(k / CHUNK, [], [(x, n * CHUNK)], [], |_, [], [x], []| solve(sources[0], x, CHUNK));
         } else {
             batched::<T, T, 0, 1, 0>(sources.len(), [], [(x, n * k)], [], |i, [], [x], []| solve(sources[i], x, k));
@@ -335,7 +335,7 @@ pub(crate) fn solve_triangular(
         let (_, n, k) = extents(&target);
         // X A = B is Aᵀ Xᵀ = Bᵀ.
         let triangle = Triangle { upper: upper == left, unit: unitriangular, transposed: !left, conjugated: false };
-        if from.len() == 1 && k > CHUNK && n > CHUNK && k % CHUNK == 0 {
+        if from.len() == 1 && k > CHUNK && n > CHUNK && k.is_multiple_of(CHUNK) {
             batched::<T, T, 0, 1, 0>(k / CHUNK, [], [(&mut x, n * CHUNK)], [], |_, [], [x], []| {
                 kernel::solve_triangular(&matrices, n, triangle, x, CHUNK);
                 0
