@@ -5,7 +5,7 @@ use super::tables::{AIRY_COS, AIRY_DECAY, AIRY_SIN};
 use std::f64::consts::{FRAC_PI_4, PI};
 
 /// Ai(0) and -Ai'(0).
-const AT_ZERO: [f64; 2] = [0.355_028_053_887_817_24, 0.258_819_403_792_806_8];
+const AT_ZERO: [f64; 2] = [0.355_028_053_887_817_2, 0.258_819_403_792_806_8];
 
 /// Beyond it the function is taken for zero, as PyTorch does.
 const FAR: f64 = 103.892;
