@@ -23,9 +23,12 @@ fn wrong(op: Op) -> Vec<String> {
     need((info.kind == Kind::Out) == info.schema.args.iter().any(|a| a.is_out()), "only out= forms have out arguments");
     for (form, kind) in [(info.in_place, Kind::InPlace), (info.out, Kind::Out)] {
         let Some(form) = form else { continue };
-        need(form.info().functional == Some(op), "a form does not lead back to it");
+        // A factory's out= form takes dtype and device from the tensor given, so no call takes its place.
+        let options = kind == Kind::Out && info.schema.position("dtype").is_some();
+        let of_factory = options && form.info().functional.is_none();
+        need(of_factory || form.info().functional == Some(op), "a form does not lead back to it");
         need(form.info().kind == kind, "a form is of another kind");
-        need(given(form.schema()) == given(&info.schema), "a form takes other arguments");
+        need(of_factory || given(form.schema()) == given(&info.schema), "a form takes other arguments");
     }
     if let Some(functional) = info.functional {
         let of = functional.info();
