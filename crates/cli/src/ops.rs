@@ -135,8 +135,11 @@ pub(crate) fn run(options: &Options) -> Done {
     let coverage = options.coverage.then(firebrand_opinfo::recorded_coverage);
     let mut unchecked = Vec::new();
     for op in Op::all() {
-        let checks = coverage.as_ref().map(|c| c.get(op.name()));
-        let listed = !firebrand_opinfo::UNLISTED.iter().any(|(name, _)| *name == op.name());
+        // A second name, and the forms of one, are checked with the rows of the op they stand for.
+        let second = op.info().alias.or_else(|| op.info().functional.and_then(|f| f.info().alias));
+        let rows = second.unwrap_or(op).name();
+        let checks = coverage.as_ref().map(|c| c.get(rows));
+        let listed = !firebrand_opinfo::UNLISTED.iter().any(|(name, _)| *name == rows || *name == op.name());
         if listed && checks.is_some_and(|c| total(c) == 0) {
             unchecked.push(op.name());
         }

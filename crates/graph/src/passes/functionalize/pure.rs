@@ -41,7 +41,7 @@ mod tests {
             .map(Op::name)
             .filter(|n| !n.contains("foreach") && !n.contains("_fused_"))
             // A factory takes its options from the tensor given.
-            .filter(|n| !Op::from_name(n).is_some_and(|op| op.has(Tags::FACTORY) && op.info().kind == OpKind::Out))
+            .filter(|n| !Op::from_name(n).is_some_and(|op| op.info().kind == OpKind::Out))
             .collect();
         let known = [
             "aten::_native_batch_norm_legit",
