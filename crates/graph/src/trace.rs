@@ -12,6 +12,7 @@ use crate::schema::{Constant, Schema, SchemaArg};
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::capture;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
+use firebrand_core::state::ThreadState;
 use firebrand_core::sym::SymNode;
 use firebrand_core::{DType, Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
 use std::collections::HashMap;
@@ -263,7 +264,7 @@ impl Trace {
         if let Some((_, outline)) = self.outlines.iter().find(|(real, _)| real.is_same(t)) {
             return Ok(outline.clone());
         }
-        let outline = outline(t)?;
+        let outline = outline_like(t)?;
         self.outlines.push((t.clone(), outline.clone()));
         Ok(outline)
     }
@@ -530,6 +531,16 @@ pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
     // The flag of an outline is no act of the function whose capture may run here.
     capture::suspended(|| Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad()))
+}
+
+/// As [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
+pub fn outline_like(t: &Tensor) -> firebrand_core::Result<Tensor> {
+    let stand_in = outline(t)?;
+    if !t.requires_grad() || t.is_leaf() {
+        return Ok(stand_in);
+    }
+    // No layer, above autograd or below, sees how it is made.
+    ThreadState::isolated(|| stand_in.try_clone_tensor())
 }
 
 /// Whether running the graph uses the random generator.

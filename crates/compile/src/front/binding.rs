@@ -39,6 +39,18 @@ impl Binding {
         Binding { cells, ..Binding::default() }
     }
 
+    /// Lets go of tensors whose stand-ins nobody holds any more.
+    pub(crate) fn prune(&self) {
+        let gone = {
+            let mut tensors = lock(&self.tensors);
+            let (kept, gone) = std::mem::take(&mut *tensors).into_iter().partition(|(_, (t, _))| t.upgrade().is_some());
+            *tensors = kept;
+            gone
+        };
+        let gone: HashMap<usize, (WeakTensor, Tensor)> = gone; // dropped without the lock
+        drop(gone);
+    }
+
     pub(crate) fn handle_by_key(&self, captured: u64) -> Option<RemovableHandle> {
         lock(&self.handles).get(&captured).cloned()
     }

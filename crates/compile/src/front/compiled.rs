@@ -338,6 +338,8 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             self.add(Arc::new(Entry::new(guards, Body::Segments)));
         }
         let result = template.rebuild(&mut FromBinding(&session.binding));
+        drop(template);
+        session.release();
         if grad_after != is_grad_enabled() {
             let _ = firebrand_core::autograd::set_grad_enabled(grad_after);
         }

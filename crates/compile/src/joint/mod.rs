@@ -101,9 +101,12 @@ impl Backend for Aot {
             return self.options.inner.compile(graph, examples); // there is nothing to make pure or to differentiate
         }
         let recording = is_grad_enabled() && examples.iter().any(ExampleInput::requires_grad);
-        match stages::cut(graph).filter(|_| recording) {
-            Some(pieces) => Ok(Arc::new(self.in_stages(graph, examples, pieces))),
-            None => Ok(Arc::new(self.compile_graph(graph, examples)?)),
+        let pieces = stages::cut(graph);
+        let interpret = stages::writes_recorded(graph, pieces.is_some());
+        match pieces.filter(|_| !interpret) {
+            _ if !recording => Ok(Arc::new(self.compile_graph(graph, examples)?)),
+            None if !interpret => Ok(Arc::new(self.compile_graph(graph, examples)?)),
+            pieces => Ok(Arc::new(self.in_stages(graph, examples, pieces))),
         }
     }
 }
@@ -119,7 +122,7 @@ impl Aot {
         }
     }
 
-    fn in_stages(&self, graph: &GraphModule, examples: &[ExampleInput], pieces: Vec<Piece>) -> Staged {
+    fn in_stages(&self, graph: &GraphModule, examples: &[ExampleInput], pieces: Option<Vec<Piece>>) -> Staged {
         let is_static: Vec<bool> = examples.iter().map(|e| e.is_static).collect();
         let stage = |piece: Piece| {
             let given = stages::places(graph, &piece);
@@ -127,7 +130,7 @@ impl Aot {
             let run: Arc<dyn Executable> = Arc::new(self.unplanned(&piece.graph, given.collect()));
             (piece, run)
         };
-        let stages = pieces.into_iter().map(stage).collect();
+        let stages = pieces.map(|pieces| pieces.into_iter().map(stage).collect());
         let whole = Arc::new(self.unplanned(graph, is_static.clone()));
         Staged { whole, graph: Arc::new(graph.clone()), stages }
     }

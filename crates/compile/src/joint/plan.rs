@@ -7,7 +7,7 @@
 use super::AotOptions;
 use super::loose::goes_on_from_loose_view;
 use super::trace::{Input, JointTrace, Request, trace};
-use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
+use crate::backend::{ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint, extract};
 use crate::times::{Stage, timed};
@@ -451,7 +451,8 @@ impl Plan {
         let run: Arc<dyn Executable> = match hooks.is_empty() {
             true => {
                 let examples = examples(&graph, &vec![false; inputs.len()]);
-                super::Aot::new(self.options.clone()).compile(&graph, &examples)?
+                // Nobody sees into it: it needs no stages.
+                Arc::new(super::Aot::new(self.options.clone()).compile_graph(&graph, &examples)?)
             }
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };

@@ -32,7 +32,7 @@ use firebrand_core::capture::{self as core_capture, Caller, StandIns, TensorCell
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
 use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
 use firebrand_graph::ir::{NodeId, Val};
-use firebrand_graph::trace::{Free, Trace, TraceStack, outline};
+use firebrand_graph::trace::{Free, Trace, TraceStack, outline_like};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -271,6 +271,26 @@ impl Session {
         Ok(())
     }
 
+    /// Lets go of everything the capture holds: from now on a tensor of the call lives only if the caller or a closure of the
+    /// function holds it or its stand-in.
+    pub(crate) fn release(&self) {
+        let held = {
+            let mut state = self.lock();
+            let trace = TraceStack::new(Trace::new(self.ambient_grad, Free::Input));
+            (
+                std::mem::take(&mut state.reals),
+                std::mem::take(&mut state.sources),
+                std::mem::take(&mut state.placeholder_values),
+                std::mem::take(&mut state.cells),
+                std::mem::take(&mut state.tensor_cells),
+                std::mem::take(&mut state.made),
+                std::mem::replace(&mut state.trace, trace),
+            )
+        };
+        drop(held);
+        self.binding.prune();
+    }
+
     /// Remembers an error so that the caller of the function gets it as it is.
     pub(crate) fn fail(&self, error: Error) -> firebrand_core::Error {
         let told = firebrand_core::Error::user(error.to_string());
@@ -300,7 +320,7 @@ impl Session {
 
     /// Adds a source: its outline is an input of the graph that uses it.
     pub(crate) fn source(&self, state: &mut State, name: &str, real: &Tensor, source: Source) -> Result<Tensor> {
-        let stand_in = self.outline_of(real)?;
+        let stand_in = outline_like(real)?;
         let node = state.function_trace().input(name, &stand_in);
         state.inputs.push((node, source.clone()));
         state.placeholder_values.push((node, real.clone()));
@@ -308,16 +328,6 @@ impl Session {
         state.reals.insert(stand_in.id(), (stand_in.clone(), real.clone()));
         self.binding.bind(&stand_in, real.clone());
         Ok(stand_in)
-    }
-
-    /// An outline that is a leaf exactly if the tensor is one, so that writing it in place is allowed alike.
-    fn outline_of(&self, real: &Tensor) -> Result<Tensor> {
-        let stand_in = outline(real)?;
-        if !real.requires_grad() || real.is_leaf() {
-            return Ok(stand_in);
-        }
-        let _on = firebrand_core::autograd::EnableGrad::new();
-        core_capture::suspended(|| stand_in.try_clone_tensor())
     }
 
     /// Adds a number that is an input.
