@@ -132,7 +132,7 @@ fn program(r: &mut Random) -> Program {
 
 /// What a run shows.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(String, Option<Vec<f64>>)>>>);
+struct Log(Arc<Mutex<Shown>>);
 
 impl Log {
     fn see(&self, what: impl Into<String>, t: Option<&Tensor>) {
@@ -436,8 +436,7 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
             }
         }
     });
-    let shown = log.0.lock().unwrap().clone();
-    shown
+    std::mem::take(&mut *log.0.lock().unwrap())
 }
 
 fn close(a: &Option<Vec<f64>>, b: &Option<Vec<f64>>) -> bool {

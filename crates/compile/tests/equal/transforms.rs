@@ -1,6 +1,6 @@
 //! Forward mode and function transforms, around and inside compiled functions.
 
-use crate::{Case, How, check, leaf_of};
+use crate::{Callable, Case, How, check, leaf_of};
 use firebrand_core::autograd::{dual_level, make_dual, unpack_dual};
 use firebrand_core::{Result, Tensor, func};
 
@@ -20,9 +20,7 @@ fn see(how: &How, name: &str, t: Result<Tensor>) {
 }
 
 /// What a compiled function is to a transform: an ordinary function.
-fn wrapped<O: 'static>(
-    f: Box<dyn Fn(&Tensor) -> std::result::Result<O, String> + Send + Sync>,
-) -> impl Fn(&Tensor) -> Result<O> {
+fn wrapped<O: 'static>(f: Callable<Tensor, O>) -> impl Fn(&Tensor) -> Result<O> {
     move |x| f(x).map_err(firebrand_core::Error::user)
 }
 
