@@ -75,7 +75,9 @@ fn cuts(graph: &GraphModule, visible: &[NodeId]) -> HashSet<NodeId> {
 fn reached_by(graph: &GraphModule, visible: &[NodeId]) -> Option<HashMap<NodeId, u64>> {
     let g = &graph.graph;
     let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(|o| o.schema());
-    if visible.len() > 64 || g.nodes().any(|n| schema(n).is_some_and(|s| s.mutates())) {
+    // Random numbers are drawn in the order of the program.
+    let fixed = |n: NodeId| schema(n).is_some_and(|s| s.mutates()) || g[n].draws();
+    if visible.len() > 64 || g.nodes().any(fixed) {
         return None;
     }
     let order: Vec<NodeId> = g.nodes().collect();
