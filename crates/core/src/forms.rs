@@ -188,6 +188,15 @@ fn in_place(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> 
     Ok(info.schema.returns.iter().zip(targets).map(|(_, target)| Value::Tensor(target)).collect())
 }
 
+/// Whether a value holds a tensor on another device than `t`.
+fn is_elsewhere(value: &Value, t: &Tensor) -> bool {
+    let differs = |other: &Tensor| other.device() != t.device();
+    match value {
+        Value::OptTensors(list) => list.iter().flatten().any(differs),
+        value => tensors(value).iter().any(differs),
+    }
+}
+
 /// The tensors of a value.
 fn tensors(value: &Value) -> &[Tensor] {
     match value {
@@ -221,6 +230,13 @@ fn out(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
         return Err(ErrorKind::Vmap { message }.into());
     }
     let targets: Vec<&Tensor> = values[first..].iter().flat_map(tensors).collect();
+    // What is computed from other operands says nothing about the tensors that take it.
+    if op.info().devices != Devices::Any
+        && targets.iter().any(|t| t.device() != targets[0].device() || values.iter().any(|v| is_elsewhere(v, t)))
+        && let Some(form) = Op::from_name(info.name)
+    {
+        ops::devices::refuse(form, values)?;
+    }
     let results = {
         let _unrecorded = NoGrad::new();
         dispatch::call(op, &without_outs(schema, op.schema(), values, targets.first()))?

@@ -65,6 +65,8 @@ fn verdict(op: Op, result: std::thread::Result<Result<Outputs>>) -> Option<Strin
         // What cannot be computed on meta at all says so.
         Ok(Err(e)) => match e.kind() {
             ErrorKind::DeviceMismatch { .. } | ErrorKind::MetaData { .. } => None,
+            // A target that is too small is refused before its device.
+            ErrorKind::InplaceShape { .. } => None,
             _ if BY_ELEMENT.contains(&base) => None,
             _ => Some(e.to_string()),
         },
@@ -93,7 +95,9 @@ fn every_op_refuses_a_mix_or_answers_on_meta() {
             .filter_map(|o| if let Argument::Tensor(t) = o { t.tensor(Place::AsListed).ok() } else { None })
             .map(Value::Tensor)
             .collect();
-        calls.extend(op.info().out.map(|op| (op, [call.args.clone(), outs].concat())));
+        // Only where the row knows every result: others have no tensors that could take them.
+        let form = op.info().out.filter(|form| form.schema().args.len() == call.args.len() + outs.len());
+        calls.extend(form.map(|op| (op, [call.args.clone(), outs].concat())));
         for (op, args) in calls {
             let count = moved(&args, |_| false).1;
             for k in 0..count.min(6) {

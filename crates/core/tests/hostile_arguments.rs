@@ -243,7 +243,7 @@ fn operands_without_elements_and_odd_dtypes() {
         ops::pad(&meta(&[1, 1, 1 << 33]), &[5.into(), 0.into()], "circular", None).unwrap().numel(),
         (1 << 33) + 5
     );
-    assert_eq!(ops::mvlgamma(&meta(&[2]), i64::MAX / 8).unwrap().shape(), [2]);
+    assert_eq!(ops::mvlgamma(&meta(&[2]), 1 << 40).unwrap().shape(), [2]);
     // The gradient of an inverse transform of nothing, to more elements than memory has.
     let spectrum = empty(&[0, 3], DType::C64).try_to_device(Device::Meta).unwrap().requires_grad_();
     let signal = ops::fft_irfft(&spectrum, Some(i64::from(i32::MAX).into()), -1, None).unwrap();

@@ -53,6 +53,7 @@ fn users_get_methods() {
                 ///
                 /// # Panics
                 /// If [`Tensor::try_blend`] returns an error.
+                #[must_use]
                 #[inline]
                 #[track_caller]
                 pub fn blend(&self, other: &Tensor) -> Tensor {
@@ -81,6 +82,7 @@ fn users_get_methods() {
                 ///
                 /// # Panics
                 /// If [`Tensor::try_best`] returns an error.
+                #[must_use]
                 #[inline]
                 #[track_caller]
                 pub fn best(&self, dim: i64) -> (Tensor, Tensor) {
@@ -95,6 +97,7 @@ fn users_get_methods() {
                 ///
                 /// # Panics
                 /// If [`Tensor::try_pieces`] returns an error.
+                #[must_use]
                 #[inline]
                 #[track_caller]
                 pub fn pieces(&self, size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {

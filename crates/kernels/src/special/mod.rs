@@ -183,7 +183,7 @@ mod tests {
     /// Values in thirty digits, rounded; where PyTorch's own are not exact.
     #[test]
     fn values() {
-        let near = |a: f64, b: f64, what: &str| assert!((a - b).abs() <= 4e-15 * b.abs(), "{what}: {a} instead of {b}");
+        let near = |a: f64, b: f64, what: &str| assert!((a - b).abs() <= 5e-15 * b.abs(), "{what}: {a} instead of {b}");
         #[rustfmt::skip]
         let one = [
             (Unary::J0, 4.9, -0.20973832758532632), (Unary::J0, 50.0, 0.055812327669251816),

@@ -14,12 +14,11 @@ pub(crate) fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::cat(tensors, dim)
 }
 
-/// `n` positions, on the device of the tensor they are used with: a meta tensor's have no values, so none is computed.
-fn positions(n: usize, values: impl Iterator<Item = i64>, like: &Tensor) -> Result<Tensor> {
-    if like.is_meta() {
-        return ops::new_empty(like, &[n.into()], Some(DType::I64), None);
-    }
-    Tensor::try_from_vec(lists::collected(n, values)?, [n])
+/// Positions made here, on the device of the tensor they are used with.
+fn positions(list: Vec<i64>, like: &Tensor) -> Result<Tensor> {
+    let n = list.len();
+    let t = Tensor::try_from_vec(list, [n])?;
+    if like.is_meta() { ops::to_copy(&t, None, Some(like.device()), false, None) } else { Ok(t) }
 }
 
 fn each(tensors: &[Tensor], f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
@@ -101,7 +100,7 @@ pub(crate) fn repeat_interleave_tensor(
         return Err(Error::argument(OP, format!("the repeats add up to {total}, output_size says {expected}")));
     }
     let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize));
-    ops::index_select(&input, d as i64, &positions(total as usize, repeated, self_)?)
+    ops::index_select(&input, d as i64, &positions(lists::collected(total as usize, repeated)?, self_)?)
 }
 
 pub(crate) fn fliplr(self_: &Tensor) -> Result<Tensor> {
@@ -148,9 +147,12 @@ pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
         if before == 0 && after == 0 {
             continue;
         }
-        let wrapped = (-before.max(0)..left + after.max(0)).map(|p| p.rem_euclid(left) - cut);
-        let count = (before.max(0) + left + after.max(0)) as usize;
-        out = ops::index_select(&out, d as i64, &positions(count, wrapped, self_)?)?;
+        // By ops: a list would have to exist on the host, also where a meta tensor needs none.
+        let (from, to) = (Scalar::Int(-before.max(0)), Scalar::Int(left + after.max(0)));
+        let along = ops::arange_start(from, to, Some(DType::I64), Some(self_.device()))?;
+        let wrapped = ops::remainder_scalar(&along, Scalar::Int(left.max(1)))?;
+        let at = ops::sub_scalar(&wrapped, Scalar::Int(cut), Scalar::Int(1))?;
+        out = ops::index_select(&out, d as i64, &at)?;
     }
     Ok(out)
 }

@@ -160,11 +160,9 @@ pub(crate) fn mvlgamma(a: &Tensor, p: i64) -> Result<Tensor> {
         return Err(Error::argument("mvlgamma", format!("the dimension must be positive, found {p}")));
     }
     let constant = p as f64 * (p - 1) as f64 / 4.0 * std::f64::consts::PI.ln();
-    // Where there are no values to add up, one term has the shape of all.
-    let p = if a.is_meta() || a.numel() == 0 { 1 } else { p };
-    let shifts = lists::collected(p as usize, (0..p).map(|j| -0.5 * j as f64))?;
     let float = if a.is_floating_point() { a.dtype() } else { DType::F32 };
-    let shifts = ops::to_copy(&Tensor::try_from_vec(shifts, [p])?, Some(float), Some(a.device()), false, None)?;
+    let order = ops::arange(Scalar::Int(p), Some(DType::F64), Some(a.device()))?;
+    let shifts = ops::to_dtype(&ops::mul_scalar(&order, Scalar::Float(-0.5))?, float, false, false, None)?;
     let terms = ops::lgamma(&ops::add(&ops::unsqueeze(a, -1)?, &shifts, Scalar::Int(1))?)?;
     ops::add_scalar(&ops::sum_dim(&terms, Some(&[-1]), false, None)?, Scalar::Float(constant), Scalar::Int(1))
 }

@@ -19,11 +19,19 @@ pub(super) fn apply(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Tensor>
         }
         Op::LOGIT => {
             let x = match a.opt_float(1, "eps")? {
-                Some(eps) => {
+                // Above one half the bounds cross; then what is not below the lower one becomes the upper one.
+                Some(eps) if eps > 0.5 => {
+                    let x = x()?;
+                    let below = e.compare(Op::LT_SCALAR, x, eps)?;
+                    let [low, high] = [eps, 1.0 - eps].map(Scalar::Float);
+                    let least = e.op(Op::CLAMP_MAX, &[x.into(), high.into()])?;
+                    e.choose(&below, &e.scalar_tensor(low, &least)?, &least)?
+                }
+                Some(eps) if eps >= 0.0 => {
                     let ends = [eps, 1.0 - eps].map(|v| Value::from(Scalar::Float(v)));
                     e.op(Op::CLAMP, &[x()?.into(), ends[0].clone(), ends[1].clone()])?
                 }
-                None => x()?.clone(),
+                _ => x()?.clone(),
             };
             e.unary(Op::LOG, &e.div(&x, &e.rsub(1, &x)?)?)?
         }
