@@ -12,10 +12,11 @@ mod typed;
 
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
+use crate::library;
+use crate::ops::forms;
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
-use crate::{forms, library};
 use std::sync::Arc;
 
 pub(crate) use crate::record::Run;

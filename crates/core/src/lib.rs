@@ -19,7 +19,6 @@ pub mod dispatch;
 pub mod dtype;
 mod error;
 mod factories;
-mod forms;
 pub mod func;
 pub mod functional;
 pub mod fusion;

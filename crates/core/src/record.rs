@@ -6,9 +6,9 @@
 
 use crate::DType;
 use crate::dispatch::Given;
-use crate::forms::{self, Way};
 use crate::func::rules::Rule;
 use crate::library;
+use crate::ops::forms::{self, Way};
 use crate::ops::generated::{boxed, schema::FORMS, schema::TABLE};
 use crate::schema::Schema;
 use std::collections::HashMap;

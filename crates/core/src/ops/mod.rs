@@ -6,6 +6,7 @@ pub(crate) mod composite;
 pub(crate) mod cpu;
 pub(crate) mod devices;
 pub(crate) mod foreach;
+pub(crate) mod forms;
 pub(crate) mod formulas;
 pub(crate) mod fused_optim;
 #[allow(non_snake_case)] // ATen calls sizes N, C and HxW

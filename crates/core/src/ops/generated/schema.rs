@@ -6,7 +6,7 @@ use super::{below, boxed, functions};
 use crate::dispatch::{Given, MemoryFormat, Run};
 use crate::func::rules::{self, Rule};
 use crate::ops::composite;
-use crate::forms::{FormRow, Way};
+use crate::ops::forms::{FormRow, Way};
 use crate::record::{Autocast, Cost, Decomposition, Derivative, Devices, Kind, OpInfo, PLAIN, Tags};
 use crate::schema::{Constant, Schema, SchemaArg, Type, arg};
 use crate::DType;
