@@ -160,7 +160,7 @@ fn pixel_unshuffle() {
         let f = compile_with(
             |x: &Tensor| {
                 let (b, ch, h, w) = (x.size(0), x.size(1), x.size(2), x.size(3));
-                let y = x.reshape([b, ch, h / 2, 2.into(), w / 2, 2.into()]).permute(&[0, 2, 4, 1, 3, 5]);
+                let y = x.reshape([b, ch, h / 2, 2.into(), w / 2, 2.into()]).permute([0, 2, 4, 1, 3, 5]);
                 y.reshape([b, (h / 2) * (w / 2), ch * 4]).sum_dim(2, false)
             },
             full(&c),

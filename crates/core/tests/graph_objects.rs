@@ -61,7 +61,7 @@ fn node_names() {
         (x.view([2, 1]), "View0"),
         (m.t(), "T0"),
         (m.transpose(0, 1), "Transpose0"),
-        (m.permute(&[1, 0]), "Permute0"),
+        (m.permute([1, 0]), "Permute0"),
         (ops::cat(&[x.clone(), x.clone()], 0).unwrap(), "Cat0"),
         (ops::stack(&[x.clone(), x.clone()], 0).unwrap(), "Stack0"),
         (x.expand([3, 2]), "Expand0"),

@@ -70,7 +70,7 @@ fn negative_powers_of_integers() {
 
 #[test]
 fn results_keep_the_memory_order_of_their_operands() {
-    let t = Tensor::zeros([2, 3, 4], DType::F32).permute(&[2, 0, 1]);
+    let t = Tensor::zeros([2, 3, 4], DType::F32).permute([2, 0, 1]);
     assert_eq!(t.neg().strides(), t.strides());
     assert_eq!(t.add(&t).strides(), t.strides());
     assert_eq!(t.add(&Tensor::zeros([3], DType::F32)).strides(), t.strides(), "a row has no opinion");

@@ -123,7 +123,7 @@ fn one_thread_may_use_memory_as_it_likes() {
     let t = x();
     let _use = Use::new("mine", Role::Writes, &[t.clone(), t.view([6]), t.select(0, 1)]).unwrap();
     ops::add_(&t, &t, 1.into()).unwrap();
-    ops::copy_(&t, &t.flip(&[0]), false).unwrap();
+    ops::copy_(&t, &t.flip([0]), false).unwrap();
     ops::add_out(&t, &t.data(), 1.into(), &t).unwrap();
     ops::mul_(&t.select(0, 0), &t.select(0, 1)).unwrap();
     assert_eq!(t.numel(), 6);

@@ -56,7 +56,7 @@ pub(crate) fn run(episodes: usize) -> Result<(f64, bool)> {
         let column = |f: &dyn Fn(&Memory) -> f32| Tensor::new(&batch.iter().map(f).collect::<Vec<f32>>());
         let actions = Tensor::new(&batch.iter().map(|m| m.1 as i64).collect::<Vec<i64>>()).unsqueeze(1);
         let goal = no_grad(|| {
-            let ahead = target.try_call(&rows(batch.iter().map(|m| m.3.unwrap_or(0))))?.amax(&[1], false);
+            let ahead = target.try_call(&rows(batch.iter().map(|m| m.3.unwrap_or(0))))?.amax([1], false);
             let goes_on = column(&|m| f32::from(u8::from(m.3.is_some())));
             Ok::<_, Error>(column(&|m| m.2) + ahead * goes_on * DISCOUNT)
         })?;

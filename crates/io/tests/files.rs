@@ -166,7 +166,7 @@ fn large_arrays_come_back() {
     for dtype in [DType::F32, DType::I64, DType::Bool] {
         let numbers: Vec<f32> = (0..3 * 43_700).map(|i| (i % 2) as f32).collect();
         let t = Tensor::new(&numbers).try_to_dtype(dtype).unwrap();
-        let t = t.try_reshape([3, -1]).unwrap().try_permute(&[1, 0]).unwrap();
+        let t = t.try_reshape([3, -1]).unwrap().try_permute([1, 0]).unwrap();
         let again = npy::from_bytes(&npy::to_bytes(&t).unwrap()).unwrap();
         assert_eq!((again.shape(), again.dtype()), (t.shape(), dtype));
         let bits = |t: &Tensor| t.try_to_dtype(DType::F32).unwrap().to_vec::<f32>();

@@ -381,7 +381,7 @@ fn attention_by_blocks() -> Result<()> {
             let seen = Tensor::ones([150, keys], DType::Bool);
             let seen = if causal { seen.tril(0) } else { seen };
             let attend = |mask: Option<&Tensor>| -> Result<Tensor> {
-                let parts = both.permute(&[2, 0, 3, 1, 4]);
+                let parts = both.permute([2, 0, 3, 1, 4]);
                 let (q, k, v) = (query.transpose(1, 2), parts.i(0), parts.i(1));
                 let out =
                     scaled_dot_product_attention(&q, &k, &v, mask, 0.0, causal && mask.is_none(), Some(0.7), false)?;

@@ -225,7 +225,7 @@ fn cube_op(name: &str) -> Definition {
 
 /// A batch whose samples have changed places.
 fn mixed(x: &Tensor, dim: Option<usize>) -> Tensor {
-    dim.map_or(x.clone(), |d| x.flip(&[d as i64][..]))
+    dim.map_or(x.clone(), |d| x.flip(d))
 }
 
 /// Every check sees what it is there for: it accepts an op that is right, and refuses one that is wrong in one respect.

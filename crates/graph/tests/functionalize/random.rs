@@ -69,7 +69,7 @@ fn interpret(steps: &[Step], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
                     6 => values.push(a.try_detach()?),
                     7 if wide => values.extend(a.try_split(1, 0)?.into_iter().take(2)),
                     8 if wide => values.extend(a.try_unbind(last)?.into_iter().take(2)),
-                    9 if a.ndim() == 2 => values.push(a.try_permute(&[1, 0])?),
+                    9 if a.ndim() == 2 => values.push(a.try_permute([1, 0])?),
                     10 if a.ndim() > 0 => values.push(a.try_squeeze_dim(0)?),
                     _ => {}
                 }

@@ -44,7 +44,7 @@ pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
         ColorType::Indexed => return Err(refused("the palette of the image is missing")),
     };
     let image = Tensor::try_from_vec(pixels, [frame.height as usize, frame.width as usize, found])?;
-    image.try_narrow(2, 0, channels)?.try_permute(&[2, 0, 1])?.try_contiguous()
+    image.try_narrow(2, 0, channels)?.try_permute([2, 0, 1])?.try_contiguous()
 }
 
 /// The decoder takes a palette and its alphas at their word, and panics if they are not whole.

@@ -51,5 +51,5 @@ pub fn parse_pnm(bytes: &[u8]) -> Result<Tensor> {
         return Err(refused(format!("{width} by {height} pixels are more than the file holds")));
     };
     let image = Tensor::try_from_slice(pixels, [height, width, channels])?;
-    image.try_permute(&[2, 0, 1])?.try_contiguous()
+    image.try_permute([2, 0, 1])?.try_contiguous()
 }

@@ -1,6 +1,6 @@
 //! Pointwise ops that are others by another name, or a short combination of them.
 
-use crate::ops::{self, lists};
+use crate::ops;
 use crate::{DType, Error, ErrorKind, Result, Scalar, SymInt, Tensor};
 
 /// `div.Tensor`.
