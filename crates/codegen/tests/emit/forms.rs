@@ -20,6 +20,7 @@ fn rows(ops: &str) -> String {
     schema
         .text
         .lines()
+        .map(str::trim_start)
         .filter(|line| line.contains("FormRow(") || line.contains("Some(Op("))
         .collect::<Vec<_>>()
         .join("\n")
@@ -29,15 +30,15 @@ fn rows(ops: &str) -> String {
 fn a_row_follows_from_its_name() {
     let listed = "  forms: [mix.out, mix_, blur, blur.out, 'mix.numbers[by]', mix.numbers_out, '_foreach_mix.ScalarList[amount=amounts]', _foreach_mix_.ScalarList]\n";
     expect![[r#"
-                in_place: Some(Op(2)), out: Some(Op(1)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
-            FormRow(Way::Out, Op::MIX, "aten::mix.out(Tensor self, Tensor by, Scalar amount=1, *, Tensor(a!) out) -> Tensor(a!)"),
-            FormRow(Way::InPlace, Op::MIX, "aten::mix_(Tensor(a!) self, Tensor by, Scalar amount=1) -> Tensor(a!)"),
-            FormRow(Way::Alias, Op::MIX, "aten::blur(Tensor self, Tensor by, Scalar amount=1) -> Tensor"),
-            FormRow(Way::Out, Op(3), "aten::blur.out(Tensor self, Tensor by, Scalar amount=1, *, Tensor(a!) out) -> Tensor(a!)"),
-            FormRow(Way::Numbers, Op::MIX, "aten::mix.numbers(Tensor self, Scalar by, Scalar amount=1) -> Tensor"),
-            FormRow(Way::Out, Op(5), "aten::mix.numbers_out(Tensor self, Scalar by, Scalar amount=1, *, Tensor(a!) out) -> Tensor(a!)"),
-            FormRow(Way::Foreach, Op::MIX, "aten::_foreach_mix.ScalarList(Tensor[] self, Tensor[] by, Scalar[] amounts=1) -> Tensor[]"),
-            FormRow(Way::InPlace, Op(7), "aten::_foreach_mix_.ScalarList(Tensor(a!)[] self, Tensor[] by, Scalar[] amounts=1) -> ()"),"#]]
+        in_place: Some(Op(2)), out: Some(Op(1)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        FormRow(Way::Out, Op::MIX, "aten::mix.out(Tensor self, Tensor by, Scalar amount=1, *, Tensor(a!) out) -> Tensor(a!)"),
+        FormRow(Way::InPlace, Op::MIX, "aten::mix_(Tensor(a!) self, Tensor by, Scalar amount=1) -> Tensor(a!)"),
+        FormRow(Way::Alias, Op::MIX, "aten::blur(Tensor self, Tensor by, Scalar amount=1) -> Tensor"),
+        FormRow(Way::Out, Op(3), "aten::blur.out(Tensor self, Tensor by, Scalar amount=1, *, Tensor(a!) out) -> Tensor(a!)"),
+        FormRow(Way::Numbers, Op::MIX, "aten::mix.numbers(Tensor self, Scalar by, Scalar amount=1) -> Tensor"),
+        FormRow(Way::Out, Op(5), "aten::mix.numbers_out(Tensor self, Scalar by, Scalar amount=1, *, Tensor(a!) out) -> Tensor(a!)"),
+        FormRow(Way::Foreach, Op::MIX, "aten::_foreach_mix.ScalarList(Tensor[] self, Tensor[] by, Scalar[] amounts=1) -> Tensor[]"),
+        FormRow(Way::InPlace, Op(7), "aten::_foreach_mix_.ScalarList(Tensor(a!)[] self, Tensor[] by, Scalar[] amounts=1) -> ()"),"#]]
     .assert_eq(&rows(&(MIX.to_owned() + listed)));
 }
 
