@@ -52,8 +52,8 @@ fn a_factory_takes_its_options_from_the_tensor_given() {
   decomposition: kept
 ";
     expect![[r#"
-                out: Some(Op(1)), tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
-            FormRow(Way::Out, Op::FRESH, "aten::fresh.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),"#]]
+        out: Some(Op(1)), tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        FormRow(Way::Out, Op::FRESH, "aten::fresh.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),"#]]
     .assert_eq(&rows(fresh));
 }
 
