@@ -19,7 +19,7 @@ from check_opinfo import NAME, flat, value
 
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLES = 2
-MATRIX_CALLS = ["fft_hfft", "fft_fft2", "fft_ifft2", "fft_irfft2", "fft_irfftn", "svd", "linalg_eigh", "linalg_svd"]
+MATRIX_CALLS = ["fft_hfft", "fft_fft2", "fft_ifft2", "fft_irfft2", "fft_irfftn", "svd", "linalg_eig", "linalg_eigh", "linalg_svd"]
 SKIPPED = {"dtype", "promote", "noncontiguous", "random"}
 VARIANTS = {"f32": (torch.float32, torch.float32), "bf16": (torch.bfloat16, torch.bfloat16), "mixed": (torch.float32, torch.bfloat16)}
 
