@@ -78,7 +78,8 @@ def main():
             if op is None or row.get("error") or SKIPPED & set(row.get("tags", [])) or mutates(op):
                 continue
             found = {k: results(op, row, *v) for k, v in VARIANTS.items()}
-            if found["f32"] == "same" or seen.get(row["op"], 0) == SAMPLES:
+            # Without results there is nothing to compare.
+            if found["f32"] in ("same", []) or seen.get(row["op"], 0) == SAMPLES:
                 continue
             seen[row["op"]] = seen.get(row["op"], 0) + 1
             rows[f"{path.stem}:{n + 2}"] = {"op": row["op"]} | {k: v for k, v in found.items() if v != "same"}

@@ -79,6 +79,7 @@ dims! {
 }
 
 /// The other operand of an op that takes a tensor or a number.
+#[derive(Debug)]
 pub enum Operand<'a> {
     /// A tensor.
     Tensor(&'a Tensor),

@@ -111,7 +111,7 @@ impl Tensor {
 
     /// A scalar as an operand: a 0-dim tensor that is weak in type promotion.
     #[inline]
-    pub fn wrapped_number(value: Scalar) -> Result<Tensor> {
+    pub fn try_wrapped_number(value: Scalar) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(&[], value.dtype_of_kind(), Device::Cpu)?)?;
         fill(t.write()?.view_mut(), value.into());
         t.set_flag(WRAPPED_NUMBER);
@@ -119,7 +119,7 @@ impl Tensor {
     }
 
     /// A meta tensor for a scalar of this kind while a function is captured; weak in type promotion.
-    pub fn wrapped_number_outline(like: Scalar) -> Result<Tensor> {
+    pub fn try_wrapped_number_outline(like: Scalar) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(&[], like.dtype_of_kind(), Device::Meta)?)?;
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
@@ -277,7 +277,7 @@ impl Tensor {
         if on && self.is_inference() && !state::is(state::INFERENCE) {
             return Err(ErrorKind::InferenceRequiresGrad.into());
         }
-        if self.grad_fn_edge()?.is_some() {
+        if self.try_grad_fn_edge()?.is_some() {
             return if on { Ok(()) } else { Err(ErrorKind::NonLeafFlag.into()) };
         }
         if !on {

@@ -2,6 +2,7 @@
 
 /// Where a tensor's data is. `Meta` tensors have shape and dtype but no data: shape functions run, kernels do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Device {
     /// Host memory.
     #[default]

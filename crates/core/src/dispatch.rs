@@ -13,7 +13,7 @@ mod typed;
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
 use crate::library;
-use crate::ops::forms;
+use crate::ops::{devices, forms};
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
@@ -147,6 +147,7 @@ boxes! {
 pub type Outputs = smallvec::SmallVec<[Value; 1]>;
 
 /// The arguments of a boxed call, one per argument of the schema; omitted trailing ones count as their defaults.
+#[derive(Debug)]
 pub struct Args<'a> {
     op: &'static str,
     values: &'a [Value],
@@ -504,6 +505,7 @@ pub fn push_inner_layer(layer: Arc<dyn Interpreter>) -> LayerGuard {
 }
 
 /// Removes its layer when dropped.
+#[derive(Debug)]
 #[must_use = "the layer lasts while the guard lives"]
 pub struct LayerGuard {
     inner: bool,
@@ -521,6 +523,10 @@ impl OpInfo {
     pub(crate) fn call(&'static self, values: &[Value]) -> Result<Outputs> {
         match &self.run {
             Run::Typed(typed, defaults) => typed.call(&Args { op: self.name, values, defaults }, false),
+            Run::Boxed(typed, defaults) => {
+                devices::check_boxed(self, values)?;
+                typed.call(&Args { op: self.name, values, defaults }, false)
+            }
             Run::Form(way, op) => forms::call(self, *way, *op, values),
             Run::Library => library::call(&Args::new(self.name, values)),
         }
@@ -529,7 +535,9 @@ impl OpInfo {
     /// Call below autograd.
     pub(crate) fn below(&'static self, values: &[Value]) -> Result<Outputs> {
         match &self.run {
-            Run::Typed(typed, defaults) => typed.call(&Args { op: self.name, values, defaults }, true),
+            Run::Typed(typed, defaults) | Run::Boxed(typed, defaults) => {
+                typed.call(&Args { op: self.name, values, defaults }, true)
+            }
             Run::Form(way, op) => forms::call(self, *way, *op, values),
             Run::Library => library::below(&Args::new(self.name, values)),
         }

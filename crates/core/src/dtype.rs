@@ -68,7 +68,7 @@ pub trait Operand {
 }
 
 /// Promotion state over the operands of an op.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Promotion {
     dims: Option<DType>,
     zero_dim: Option<DType>,

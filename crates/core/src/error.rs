@@ -201,7 +201,7 @@ pub enum ErrorKind {
     InferenceViewInplace { indirect: bool },
     #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
     CustomFnViewInplace { indirect: bool },
-    #[error("{}", view_inplace("is a real view of a complex tensor, or the other way round", *.indirect))]
+    #[error("{}", view_inplace("shows the bytes of its base as another dtype", *.indirect))]
     OtherDtypeViewInplace { indirect: bool },
     #[error("detach_ on a view would cut its base off as well; use detach() instead")]
     DetachViewInplace,

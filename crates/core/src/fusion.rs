@@ -96,7 +96,7 @@ fn address(t: &Tensor) -> usize {
 }
 
 /// Some elements of a tensor: a layout whose offset counts from the tensor's own first element.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// Whose memory.
     pub tensor: &'a Tensor,
@@ -105,7 +105,7 @@ pub struct Part<'a> {
 }
 
 /// What a program reads.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// Elements.
     Part(Part<'a>),

@@ -14,6 +14,7 @@ pub mod backends;
 pub mod capture;
 mod convert;
 mod create;
+mod debug;
 mod device;
 pub mod dispatch;
 pub mod dtype;
@@ -50,6 +51,8 @@ pub use create::{Literal, TensorOptions};
 pub use device::Device;
 pub use error::{Class, Error, ErrorKind, JvpRule, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
+#[doc(hidden)]
+pub use firebrand_kernels::opaque_debug;
 pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
 pub use firebrand_kernels::{
     Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,

@@ -17,12 +17,12 @@ impl Number {
     /// This number.
     pub fn new(value: impl Into<Scalar>) -> Number {
         let value = value.into();
-        Number { value, tensor: Tensor::wrapped_number(value).expect("one number fits in memory") }
+        Number { value, tensor: Tensor::try_wrapped_number(value).expect("one number fits in memory") }
     }
 
     /// One whose value is known only at run time, for a capture; `value` is that of the captured call.
     pub fn outline(value: Scalar) -> crate::Result<Number> {
-        Ok(Number { value, tensor: Tensor::wrapped_number_outline(value)? })
+        Ok(Number { value, tensor: Tensor::try_wrapped_number_outline(value)? })
     }
 
     /// The value. Inside a captured function, reading it specializes the graph to this value.

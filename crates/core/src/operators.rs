@@ -15,7 +15,7 @@ macro_rules! operands {
     ($($t:ty),*) => {$(
         impl NumberOperand for $t {
             #[inline]
-            fn operand(self) -> Result<Tensor> { Tensor::wrapped_number(Scalar::from(self)) }
+            fn operand(self) -> Result<Tensor> { Tensor::try_wrapped_number(Scalar::from(self)) }
         }
     )*};
 }
@@ -27,7 +27,7 @@ impl NumberOperand for SymInt {
     fn operand(self) -> Result<Tensor> {
         match capture::tracer().filter(|_| self.expression().is_some()) {
             Some(tracer) => tracer.size_operand(self),
-            None => Tensor::wrapped_number(Scalar::Int(self.int())),
+            None => Tensor::try_wrapped_number(Scalar::Int(self.int())),
         }
     }
 }
@@ -76,7 +76,7 @@ macro_rules! numbers {
         impl std::ops::$trait<&Tensor> for $t {
             type Output = Tensor;
             #[track_caller]
-            fn $f(self, rhs: &Tensor) -> Tensor { std::ops::$trait::$f(&expect_ok(Tensor::wrapped_number(Scalar::from(self))), rhs) }
+            fn $f(self, rhs: &Tensor) -> Tensor { std::ops::$trait::$f(&expect_ok(Tensor::try_wrapped_number(Scalar::from(self))), rhs) }
         }
         impl std::ops::$trait<Tensor> for $t {
             type Output = Tensor;

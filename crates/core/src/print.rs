@@ -182,7 +182,7 @@ fn describe(t: &Tensor) -> String {
     if if t.numel() == 0 { dtype != crate::dtype::default_dtype() } else { !common } {
         suffixes.push(format!("dtype={dtype}"));
     }
-    match t.grad_fn_edge() {
+    match t.try_grad_fn_edge() {
         Ok(Some(e)) => {
             let name = e.node.name().rsplit("::").next().unwrap_or_default().to_string();
             suffixes.push(format!("grad_fn=<{name}>"));

@@ -79,6 +79,8 @@ pub(crate) const PLAIN: OpInfo = OpInfo {
 pub(crate) enum Run {
     /// By the typed functions of a generated op; with defaults by position.
     Typed(boxed::Typed, &'static [(u8, Given)]),
+    /// As above, by a function that has tested nothing: a composite op without a typed function.
+    Boxed(boxed::Typed, &'static [(u8, Given)]),
     /// By way of another op: a form that is only data.
     Form(Way, Op),
     /// By what `library` registered.

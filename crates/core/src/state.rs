@@ -162,6 +162,7 @@ pub(crate) fn stacks<R>(f: impl FnOnce(&mut Stacks) -> R) -> R {
 }
 
 /// Restores the word when dropped, also on unwind.
+#[derive(Debug)]
 #[must_use = "the mode lasts while the guard lives"]
 pub struct ModeGuard {
     mask: u32,

@@ -6,7 +6,7 @@
 
 use crate::layout::{Dims, Layout};
 use crate::{DType, Device, Error, Result, Spec, Tensor};
-use firebrand_kernels::{Storage, mapped};
+use firebrand_kernels::{Flat, Storage, mapped};
 
 impl Tensor {
     /// A tensor over `storage` with this layout. It shares the memory with every other tensor over it.
@@ -46,6 +46,16 @@ impl Tensor {
         Tensor::from_parts(self.storage().clone(), spec, 0).to_vec()
     }
 
+    /// The address of the first element, for foreign code; null on the meta device. It is valid as long as the tensor, and
+    /// the caller orders accesses through it as between threads.
+    pub fn data_ptr(&self) -> *mut u8 {
+        if self.is_meta() {
+            return std::ptr::null_mut();
+        }
+        let (storage, l) = (self.storage(), self.layout());
+        Flat { storage: &storage, offset: l.offset(), len: l.numel().min(1) }.as_ptr(self.dtype())
+    }
+
     /// The memory behind the tensor, which others may share.
     pub fn untyped_storage(&self) -> Storage {
         self.storage().clone()
@@ -71,6 +81,14 @@ impl Fork {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_elements() {
+        let t = Tensor::zeros([4, 3], DType::F32);
+        let row = t.narrow(0, 1, 1);
+        assert_eq!(row.data_ptr().addr() - t.data_ptr().addr(), 12);
+        assert!(Tensor::zeros([3], DType::F32).try_to_device(Device::Meta).unwrap().data_ptr().is_null());
+    }
 
     #[test]
     fn tensors_stay_inside_their_storage() {

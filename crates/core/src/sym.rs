@@ -288,6 +288,16 @@ macro_rules! comparisons {
             fn gt(&self, o: &$t) -> bool { *self > SymInt::from(*o) }
             fn ge(&self, o: &$t) -> bool { *self >= SymInt::from(*o) }
         }
+        impl PartialEq<SymInt> for $t {
+            fn eq(&self, o: &SymInt) -> bool { SymInt::from(*self) == *o }
+        }
+        impl PartialOrd<SymInt> for $t {
+            fn partial_cmp(&self, o: &SymInt) -> Option<Ordering> { Some(SymInt::from(*self).cmp(o)) }
+            fn lt(&self, o: &SymInt) -> bool { SymInt::from(*self) < *o }
+            fn le(&self, o: &SymInt) -> bool { SymInt::from(*self) <= *o }
+            fn gt(&self, o: &SymInt) -> bool { SymInt::from(*self) > *o }
+            fn ge(&self, o: &SymInt) -> bool { SymInt::from(*self) >= *o }
+        }
     )*};
 }
 comparisons!(i32, u32, i64, usize);
@@ -339,14 +349,33 @@ impl From<SymInt> for crate::Scalar {
 }
 
 macro_rules! arithmetic {
-    ($($trait:ident $f:ident),*) => {$(
+    ($($trait:ident $f:ident $assign:ident $g:ident),*) => {$(
         impl<T: Into<SymInt>> std::ops::$trait<T> for SymInt {
             type Output = SymInt;
             fn $f(self, o: T) -> SymInt { self.combine(SymOp::$trait, o.into()) }
         }
+        impl<T: Into<SymInt>> std::ops::$assign<T> for SymInt {
+            fn $g(&mut self, o: T) { *self = self.combine(SymOp::$trait, o.into()) }
+        }
+        arithmetic!(@ $trait $f: i32 u32 i64 usize);
+    )*};
+    // With the size on the right.
+    (@ $trait:ident $f:ident: $($t:ty)*) => {$(
+        impl std::ops::$trait<SymInt> for $t {
+            type Output = SymInt;
+            fn $f(self, o: SymInt) -> SymInt { SymInt::from(self).combine(SymOp::$trait, o) }
+        }
     )*};
 }
-arithmetic!(Add add, Sub sub, Mul mul, Div div, Rem rem);
+arithmetic!(Add add AddAssign add_assign, Sub sub SubAssign sub_assign, Mul mul MulAssign mul_assign,
+    Div div DivAssign div_assign, Rem rem RemAssign rem_assign);
+
+/// As a number to compute with: `x.size(0)` is a count in `1.0 / f64::from(x.size(0))`.
+impl From<SymInt> for f64 {
+    fn from(v: SymInt) -> f64 {
+        v.int() as f64
+    }
+}
 
 impl std::ops::Neg for SymInt {
     type Output = SymInt;
@@ -443,6 +472,18 @@ mod tests {
         assert!(n > 5 && n < 7usize);
         assert_eq!([1, 2, 3, 4, 5, 6, 7][usize::from(n)], 7);
         assert_eq!((n, -1).into_sizes().as_slice(), &[SymInt::from(6), SymInt::from(-1)]);
+    }
+
+    /// On either side of an operator, whatever the integer's type.
+    #[test]
+    fn mixes_with_integers() {
+        let mut n = SymInt::from(6);
+        assert_eq!((2i64 * n, 10usize - n, 13i32 / n, 8u32 % n), (12.into(), 4.into(), 2.into(), 2.into()));
+        assert!(5 < n && 6usize == n && 7i64 >= n);
+        n += 2;
+        n *= 3usize;
+        assert_eq!(n, 24);
+        assert_eq!(1.0 / f64::from(n / 6), 0.25);
     }
 
     /// The lowest quarter of the range once stood for expressions.

@@ -16,6 +16,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 /// A leaf of a tree.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Leaf<'a> {
     /// A tensor.

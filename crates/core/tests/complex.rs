@@ -145,10 +145,117 @@ fn parts_share_memory() {
     assert!(!z.conj().shares_storage(&z), "there is no lazy conjugate");
     let x = Tensor::new(&[1.0f64, 2.0]);
     assert!(x.conj().is_same(&x) && x.real().is_same(&x) && x.try_imag().is_err());
-    // Writing through a view of another dtype is not recorded: refused where it would have to be.
-    let w = &Tensor::new(&[c(1.0, 2.0)]).requires_grad_() * 1.0;
-    let e = ops::mul_scalar_(&w.real(), 2.0.into()).unwrap_err();
+    // Bytes of another dtype have no derivative: a write through them is refused where it would have to be recorded.
+    let w = &Tensor::new(&[1.0f64, 2.0]).requires_grad_() * 1.0;
+    let bits = w.view_dtype(DType::I64);
+    assert!(!bits.requires_grad() && bits.is_leaf());
+    let e = ops::fill_(&bits, Scalar::Int(0)).unwrap_err();
     assert!(matches!(e.kind(), ErrorKind::OtherDtypeViewInplace { .. }), "{e}");
+    no_grad(|| ops::fill_(&bits, Scalar::Int(0)).map(drop)).unwrap();
+    assert_eq!(w.detach().to_vec::<f64>(), [0.0, 0.0]);
+}
+
+/// Writes through real and imaginary parts, pairs and complex numbers made of pairs: values, histories of views and base
+/// that were there before, and derivatives of every order, as if the parts had been assembled without writing.
+#[test]
+fn writes_through_parts_are_recorded() {
+    let z = Tensor::new(&[c(1.0, 2.0), c(-0.5, 0.25)]).requires_grad_();
+    let x = Tensor::new(&[1.5f64, -0.75]).requires_grad_();
+    type Case = (&'static str, fn(&[Tensor]) -> Result<Vec<Tensor>>, fn(&[Tensor]) -> Result<Vec<Tensor>>);
+    let cases: [Case; 6] = [
+        (
+            "real part scaled",
+            |a| {
+                let w = ops::mul_scalar(&a[0], 1.0.into())?;
+                ops::mul_(&w.real(), &a[1])?;
+                Ok(vec![ops::mul(&w, &w)?])
+            },
+            |a| {
+                let w = ops::complex(&ops::mul(&a[0].real(), &a[1])?, &a[0].imag())?;
+                Ok(vec![ops::mul(&w, &w)?])
+            },
+        ),
+        (
+            "imaginary part replaced",
+            |a| {
+                let w = ops::mul_scalar(&a[0], 1.0.into())?;
+                ops::copy_(&w.imag(), &a[1], false)?;
+                Ok(vec![ops::mul(&w, &w)?])
+            },
+            |a| {
+                let w = ops::complex(&a[0].real(), &a[1])?;
+                Ok(vec![ops::mul(&w, &w)?])
+            },
+        ),
+        (
+            "a view from before the write",
+            |a| {
+                let w = ops::mul_scalar(&a[0], 1.0.into())?;
+                let pairs = w.view_as_real();
+                ops::mul_(&w.imag(), &a[1])?;
+                Ok(vec![ops::mul(&pairs, &pairs)?])
+            },
+            |a| {
+                let w = ops::complex(&a[0].real(), &ops::mul(&a[0].imag(), &a[1])?)?;
+                let pairs = w.view_as_real();
+                Ok(vec![ops::mul(&pairs, &pairs)?])
+            },
+        ),
+        (
+            "a part from before a write to the base",
+            |a| {
+                let w = ops::mul_scalar(&a[0], 1.0.into())?;
+                let real = w.real();
+                ops::mul_(&w, &a[0])?;
+                Ok(vec![ops::mul(&real, &a[1])?])
+            },
+            |a| Ok(vec![ops::mul(&ops::mul(&a[0], &a[0])?.real(), &a[1])?]),
+        ),
+        (
+            "complex numbers of pairs",
+            |a| {
+                let pairs = ops::mul_scalar(&a[1].reshape([1, 2]), 1.0.into())?;
+                ops::mul_(&pairs.view_as_complex(), &a[0].narrow(0, 0, 1))?;
+                Ok(vec![ops::mul(&pairs, &pairs)?])
+            },
+            |a| {
+                let product = ops::mul(&a[1].reshape([1, 2]).view_as_complex(), &a[0].narrow(0, 0, 1))?;
+                let pairs = product.view_as_real();
+                Ok(vec![ops::mul(&pairs, &pairs)?])
+            },
+        ),
+        (
+            "one part of one element",
+            |a| {
+                let w = ops::mul_scalar(&a[0], 1.0.into())?;
+                ops::fill_(&w.view_as_real().select(0, 1).select(0, 0), Scalar::Int(3))?;
+                Ok(vec![ops::mul(&w, &ops::complex(&a[1], &a[1])?)?])
+            },
+            |a| {
+                let real = ops::cat(&[a[0].real().narrow(0, 0, 1), Tensor::new(&[3.0f64])], 0)?;
+                let w = ops::complex(&real, &a[0].imag())?;
+                Ok(vec![ops::mul(&w, &ops::complex(&a[1], &a[1])?)?])
+            },
+        ),
+    ];
+    for (name, written, assembled) in cases {
+        let inputs = [z.detach().requires_grad_(), x.detach().requires_grad_()];
+        let (a, b) = (written(&inputs).unwrap().remove(0), assembled(&inputs).unwrap().remove(0));
+        let parts = |t: &Tensor| if t.is_complex() { t.view_as_real().contiguous() } else { t.contiguous() };
+        assert_eq!(parts(&a.detach()).to_vec::<f64>(), parts(&b.detach()).to_vec::<f64>(), "{name}");
+        let options = GradcheckOptions { check_forward_ad: true, ..Default::default() };
+        assert!(gradcheck(written, &inputs, &options).unwrap(), "{name}");
+        assert!(gradgradcheck(written, &inputs, None, &GradcheckOptions::default()).unwrap(), "{name}");
+        let gradients = |y: &Tensor| {
+            let options = GradOptions { allow_unused: Some(true), ..Default::default() };
+            grad(&parts(y).sum(), &inputs[..], &options).unwrap()
+        };
+        for (k, (a, b)) in gradients(&a).iter().zip(&gradients(&b)).enumerate() {
+            let (Some(a), Some(b)) = (a, b) else { panic!("{name}: gradient {k} is there or not on both sides") };
+            let apart = parts(&(a - b)).abs().sum().item::<f64>();
+            assert!(apart < 1e-12, "{name}: gradient {k} differs by {apart}");
+        }
+    }
 }
 
 #[test]

@@ -293,7 +293,7 @@ fn views_from_custom_functions() {
     assert_err!(ops::mul_scalar_(&v, 2.0.into()), CustomFnViewInplace { indirect: false });
     let v = viewing().apply(&[&b]).unwrap().remove(0);
     ops::mul_scalar_(&b, 2.0.into()).unwrap();
-    assert_err!(v.grad_fn_edge(), CustomFnViewInplace { indirect: true });
+    assert_err!(v.try_grad_fn_edge(), CustomFnViewInplace { indirect: true });
 }
 
 /// G-14

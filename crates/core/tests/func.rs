@@ -337,3 +337,28 @@ fn a_module_as_a_function_of_its_parameters() {
         &functional_call(&linear, &IndexMap::from([("none".to_string(), x.clone())]), &x).unwrap_err().to_string(),
     );
 }
+
+/// Transforms with respect to some of the arguments; the others are constants, and nested transforms see the same function.
+#[test]
+fn argnums_choose_arguments() {
+    use firebrand_core::func::{
+        Arg, grad_and_value_argnums, grad_argnums, hessian_argnums, jacfwd_argnums, jacrev_argnums,
+    };
+    let loss = |(w, x, y): &(Tensor, Tensor, Tensor)| ((w * x - y) * (w * x - y)).sum();
+    let args = (Tensor::new(&[1.0f64]), Tensor::new(&[2.0f64]), Tensor::new(&[5.0f64]));
+    let list = |t: &Tensor| t.to_vec::<f64>();
+    assert_eq!(list(&grad_argnums(loss, Arg::<0>)(&args).unwrap()), [-12.0], "one");
+    let (w, y) = grad_argnums(loss, (Arg::<0>, Arg::<2>))(&args).unwrap();
+    assert_eq!((list(&w), list(&y)), (vec![-12.0], vec![6.0]), "two");
+    let (x, value) = grad_and_value_argnums(loss, Arg::<1>)(&args).unwrap();
+    assert_eq!((list(&x), value.item::<f64>()), (vec![-6.0], 9.0), "with the value");
+    let rows = |(w, x): &(Tensor, Tensor)| w * x;
+    let pair = (Tensor::new(&[3.0f64, 4.0]), Tensor::new(&[5.0f64, 6.0]));
+    assert_eq!(list(&jacrev_argnums(rows, Arg::<0>)(&pair).unwrap()), [5.0, 0.0, 0.0, 6.0], "jacrev");
+    assert_eq!(list(&jacfwd_argnums(rows, Arg::<1>)(&pair).unwrap()), [3.0, 0.0, 0.0, 4.0], "jacfwd");
+    assert_eq!(list(&hessian_argnums(loss, Arg::<0>)(&args).unwrap()), [8.0], "hessian");
+    // An integer argument that is not chosen is no obstacle.
+    let at = (Tensor::new(&[2.0f64, 3.0]), Tensor::new(&[1i64]));
+    let picked = grad_argnums(|(x, i): &(Tensor, Tensor)| x.index_select(0, i).sum(), Arg::<0>)(&at).unwrap();
+    assert_eq!(list(&picked), [0.0, 1.0], "an integer argument");
+}

@@ -4,7 +4,7 @@
 use expect_test::expect;
 use firebrand_core::autograd::{dual_level, make_dual, unpack_dual};
 use firebrand_core::dispatch::{Op, call};
-use firebrand_core::{Result, Scalar, Tensor, ops};
+use firebrand_core::{DType, Result, Scalar, Tensor, ops};
 
 fn leaf(values: &[f64]) -> Tensor {
     Tensor::new(values).requires_grad_()
@@ -105,6 +105,24 @@ fn ops_can_be_called_by_name_with_defaults() -> Result<()> {
     assert_eq!(numbers(sum), [2.0, 4.0]);
     expect!["aten::add.Tensor: argument 1 ('other') should be a tensor, found a string"]
         .assert_eq(&call(add, &[(&x).into(), "text".into()]).unwrap_err().to_string());
+    Ok(())
+}
+
+/// A call that is refused leaves every target as it was, also those that come before the one that does not fit.
+#[test]
+fn refused_out_forms_resize_nothing() -> Result<()> {
+    let op = Op::from_name("aten::max.dim_max").expect("a form");
+    let x = Tensor::from_slice(&[1.0f64, 4.0, 3.0, 2.0], [2, 2]);
+    let (values, indices) = (Tensor::zeros([0], DType::F64), Tensor::zeros([3], DType::I64));
+    let run = |indices: &Tensor| {
+        let given = [x.clone().into(), 1i64.into(), false.into(), values.clone().into(), indices.clone().into()];
+        call(op, &given)
+    };
+    let error = run(&indices).expect_err("the second target has another shape").to_string();
+    assert!(error.contains("[3]"), "{error}");
+    assert_eq!((values.shape(), values.version()), (&[0][..], 0), "the first target");
+    run(&Tensor::zeros([0], DType::I64))?;
+    assert_eq!(values.to_vec::<f64>(), [4.0, 3.0]);
     Ok(())
 }
 

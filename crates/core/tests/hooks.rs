@@ -92,14 +92,14 @@ fn order_of_kinds() {
         o.lock().unwrap().push(format!("q {} {} {grad:?}", gi.len(), show(&go[0])));
         Ok(None)
     });
-    x.register_post_accumulate_grad_hook(note(&order, "a1")).unwrap();
+    x.try_register_post_accumulate_grad_hook(note(&order, "a1")).unwrap();
     let (o, w) = (order.clone(), x.downgrade());
     acc.register_prehook(move |_| {
         o.lock().unwrap().push(format!("p {}", w.upgrade().and_then(|x| x.grad()).is_none()));
         Ok(None)
     });
     x.register_hook(note(&order, "t"));
-    x.register_post_accumulate_grad_hook(note(&order, "a2")).unwrap();
+    x.try_register_post_accumulate_grad_hook(note(&order, "a2")).unwrap();
     y.backward();
     assert_eq!(entries(&order), ["t", "p true", "a1", "a2", "q 0 3 Some(3.0)"]);
 }
@@ -132,7 +132,7 @@ fn retention_and_capture() {
     let acc = get_gradient_edge(&x).unwrap().node;
     acc.register_prehook(scaled(2.0));
     acc.register_hook(note_post(&order, "post"));
-    x.register_post_accumulate_grad_hook(note(&order, "after")).unwrap();
+    x.try_register_post_accumulate_grad_hook(note(&order, "after")).unwrap();
     let g = gradient(&z, &x, &GradOptions::default()).unwrap();
     assert_eq!(show(&g[0]), "50");
     assert!(entries(&order).is_empty());
@@ -239,7 +239,7 @@ fn node_hooks() {
 fn hooks_define_no_gradient() {
     let x = leaves(&[1.0, 2.0]);
     let parts = x.unbind(0);
-    parts[1].register_hook_any(|_| Tensor::scalar(1.0)).unwrap();
+    parts[1].try_register_hook_any(|_| Tensor::scalar(1.0)).unwrap();
     assert_err!(parts[0].try_backward(&plain()), HookUndefined { .. });
     let parts = x.unbind(0);
     let define = |g: &[Option<Tensor>]| Ok(Some(g.iter().map(|_| Some(Tensor::scalar(1.0))).collect()));
@@ -346,8 +346,8 @@ fn handles_and_refusals() {
     assert_eq!(entries(&order), ["scoped"]);
 
     assert_err!(con(&[1.0]).try_register_hook(|_| ()), HookNoGrad);
-    assert_err!(con(&[1.0]).register_post_accumulate_grad_hook(|_| ()), HookNoGrad);
-    assert_err!((&x * 2.0).register_post_accumulate_grad_hook(|_| ()), PostAccNonLeaf);
+    assert_err!(con(&[1.0]).try_register_post_accumulate_grad_hook(|_| ()), HookNoGrad);
+    assert_err!((&x * 2.0).try_register_post_accumulate_grad_hook(|_| ()), PostAccNonLeaf);
 
     let order = log();
     x.register_hook(note(&order, "same"));
@@ -360,7 +360,7 @@ fn handles_and_refusals() {
 #[test]
 fn post_accumulate_hooks() {
     let x = leaf(1.0);
-    x.register_post_accumulate_grad_hook(|p| {
+    x.try_register_post_accumulate_grad_hook(|p| {
         p.sub_(&(p.grad().unwrap() * 0.1));
     })
     .unwrap();
@@ -368,7 +368,7 @@ fn post_accumulate_hooks() {
     close(&vals(&x), &[0.8]);
 
     let x = leaf(1.0);
-    x.register_post_accumulate_grad_hook(|p| p.set_grad(None)).unwrap();
+    x.try_register_post_accumulate_grad_hook(|p| p.set_grad(None)).unwrap();
     (&x * 2.0).backward();
     assert!(x.grad().is_none());
 }
@@ -457,8 +457,8 @@ fn undefined_gradients_reach_hooks() {
         let o = order.clone();
         move |g: Option<&Tensor>| o.lock().unwrap().push(format!("{name} {}", show(&g.cloned())))
     };
-    y.register_hook_any(any("y")).unwrap();
-    x.register_hook_any(any("x")).unwrap();
+    y.try_register_hook_any(any("y")).unwrap();
+    x.try_register_hook_any(any("x")).unwrap();
     y.retain_grad();
     let o = order.clone();
     y.grad_fn().unwrap().register_prehook(move |g| {
@@ -470,7 +470,7 @@ fn undefined_gradients_reach_hooks() {
         o.lock().unwrap().push(format!("post {} {} | {}", show(&gi[0]), show(&gi[1]), show(&go[0])));
         Ok(None)
     });
-    x.register_post_accumulate_grad_hook(note(&order, "after")).unwrap();
+    x.try_register_post_accumulate_grad_hook(note(&order, "after")).unwrap();
     z.backward();
     assert_eq!(entries(&order), ["y none", "pre none", "post none none | none", "x none", "after"]);
     assert!(x.grad().is_none() && y.grad().is_none());
@@ -624,7 +624,7 @@ fn what_hooks_see() {
     let u = x.unbind(0);
     for (k, name) in [(1, "b"), (0, "a")] {
         let (o, name) = (order.clone(), name.to_string());
-        u[k].register_hook_any(move |g| o.lock().unwrap().push(format!("{name} {}", show(&g.cloned())))).unwrap();
+        u[k].try_register_hook_any(move |g| o.lock().unwrap().push(format!("{name} {}", show(&g.cloned())))).unwrap();
     }
     (&u[0] * 2.0 + &u[1] * 3.0).try_backward(&retain()).unwrap();
     (&u[0] * 2.0).backward();

@@ -42,7 +42,7 @@ fn step(m: &Layer, x: &Tensor) {
     let all = register_multi_grad_hook(&[&y, &m.weight], |_| Ok(())).unwrap();
     let any = register_multi_grad_hook_any(&[&y, &m.weight], |_| Ok(())).unwrap();
     let leaf = m.weight.register_hook(|g| g * 1.0);
-    let after = m.weight.register_post_accumulate_grad_hook(|_| ()).unwrap();
+    let after = m.weight.try_register_post_accumulate_grad_hook(|_| ()).unwrap();
     y.sum().backward();
     [leaf, after].iter().for_each(|h| h.remove());
     all.remove();

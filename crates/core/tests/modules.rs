@@ -6,7 +6,8 @@ mod common;
 
 use common::*;
 use firebrand_core::module::{
-    Buffer, Forward, IncompatibleKeys, Module, ModuleCore, ModuleField, ModuleHooks, Parameter, StateDict, TensorTree,
+    AsModule, Buffer, Forward, IncompatibleKeys, Module, ModuleCore, ModuleField, ModuleHooks, Parameter, StateDict,
+    TensorTree,
 };
 use firebrand_core::{DType, Result, Tensor};
 use std::sync::Arc;
@@ -85,7 +86,8 @@ fn names_and_sharing() {
     assert_eq!(keys, ["p", "q", "a.weight", "a.bias", "b.weight", "b.bias", "c.weight", "c.bias"]);
     assert_eq!(m.parameters().len(), 4);
     assert_eq!(m.name(), "Shared");
-    assert_eq!(format!("{:?}", &m as &dyn Module), "Shared { a: Linear, b: Linear, c: Linear }");
+    let printed = "Shared(\n  (a): Linear()\n  (b): Linear()\n  (c): Linear()\n)";
+    assert_eq!((format!("{m:?}"), format!("{:?}", m.as_module())), (printed.to_string(), printed.to_string()));
 }
 
 /// Lists, boxes, tuples and type parameters are members too; plain values are not.

@@ -52,7 +52,7 @@ fn once_inside(busy: &AtomicBool, f: impl FnOnce()) {
 fn touch(x: &Tensor) {
     let _ = (x.grad(), x.grad_fn(), x.requires_grad(), x.is_leaf(), x.retains_grad());
     let handle = x.register_hook(|g| g.clone());
-    let post = x.register_post_accumulate_grad_hook(|_| ()).unwrap();
+    let post = x.try_register_post_accumulate_grad_hook(|_| ()).unwrap();
     handle.remove();
     post.remove();
     let before = x.grad();
@@ -221,7 +221,7 @@ fn hooks_use_what_they_are_called_for() {
     let kinds: [(&str, Register); 6] = [
         ("tensor hook of a leaf", |x, _, act| drop(x.register_hook(move |_| act()))),
         ("tensor hook of a computed tensor", |_, y, act| drop(y.register_hook(move |_| act()))),
-        ("post-accumulate hook", |x, _, act| drop(x.register_post_accumulate_grad_hook(move |_| act()).unwrap())),
+        ("post-accumulate hook", |x, _, act| drop(x.try_register_post_accumulate_grad_hook(move |_| act()).unwrap())),
         ("node pre-hook", |_, y, act| {
             y.grad_fn().unwrap().register_prehook(move |_| {
                 act();

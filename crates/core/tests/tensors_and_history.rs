@@ -179,7 +179,7 @@ fn views_that_must_not_be_written() {
 
     let u = b.unbind(0);
     b.mul_scalar_(2.0);
-    assert_err!(u[0].grad_fn_edge(), MultiOutputViewInplace { indirect: true });
+    assert_err!(u[0].try_grad_fn_edge(), MultiOutputViewInplace { indirect: true });
     assert_err!(u[0].try_mul_scalar(2.0), MultiOutputViewInplace { indirect: true });
 
     let b = leaves(&[1.0, 2.0]) * 1.0;

@@ -3,15 +3,17 @@
 //! One field must be of type `ModuleCore`. Every other field is visited under its own name; what it contributes
 //! (a parameter, a buffer, a child, nothing) is decided by its type through `ModuleField`, not by this macro, so
 //! aliases and generics work. `#[module(skip)]` leaves a field out, `#[module(rename = "…")]` gives it another name.
+//! Also writes `Debug`, which prints the tree; `#[module(no_debug)]` on the struct leaves that to its author, and
+//! `#[module(extra_repr = path)]` names the function that shows the module's arguments.
 #![forbid(unsafe_code)]
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Field, Ident, LitStr, Member, Result, Type, parse_macro_input, parse_quote};
+use syn::{Data, DeriveInput, Error, Field, Ident, LitStr, Member, Path, Result, Type, parse_macro_input, parse_quote};
 
-/// Implements `Module` for a struct that has a field of type `ModuleCore`.
+/// Implements `Module` and `Debug` for a struct that has a field of type `ModuleCore`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -56,6 +58,30 @@ fn options(field: &Field) -> Result<Options> {
     Ok(found)
 }
 
+/// What `#[module(..)]` says of the struct.
+#[derive(Default)]
+struct StructOptions {
+    no_debug: bool,
+    extra_repr: Option<Path>,
+}
+
+fn struct_options(input: &DeriveInput) -> Result<StructOptions> {
+    let mut found = StructOptions::default();
+    for attribute in input.attrs.iter().filter(|a| a.path().is_ident("module")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("no_debug") {
+                found.no_debug = true;
+            } else if meta.path.is_ident("extra_repr") {
+                found.extra_repr = Some(meta.value()?.parse()?);
+            } else {
+                return Err(meta.error("expected `no_debug` or `extra_repr = function`"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
 fn is_core(ty: &Type) -> bool {
     matches!(ty, Type::Path(p) if p.path.segments.last().is_some_and(|s| s.ident == "ModuleCore"))
 }
@@ -73,6 +99,7 @@ fn module(mut input: DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new(input.ident.span(), "Module can be derived for structs only; implement it by hand"));
     };
+    let StructOptions { no_debug, extra_repr } = struct_options(&input)?;
     let home = home();
     let parameters: Vec<Ident> = input.generics.type_params().map(|p| p.ident.clone()).collect();
     let (mut core, mut visits, mut bounds) = (None, Vec::new(), Vec::new());
@@ -104,7 +131,19 @@ fn module(mut input: DeriveInput) -> Result<TokenStream> {
     let clause = input.generics.make_where_clause();
     clause.predicates.extend(bounds.iter().map(|ty| -> syn::WherePredicate { parse_quote!(#ty: #home::ModuleField) }));
     let (ident, (generics, arguments, clause)) = (&input.ident, input.generics.split_for_impl());
+    let extra_repr =
+        extra_repr.map(|function| quote!(fn extra_repr(&self) -> ::std::string::String { #function(self) }));
+    let debug = (!no_debug).then(|| {
+        quote! {
+            impl #generics ::core::fmt::Debug for #ident #arguments #clause {
+                fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    #home::fmt_module(#home::AsModule::as_module(self), f)
+                }
+            }
+        }
+    });
     Ok(quote! {
+        #debug
         impl #generics #home::Module for #ident #arguments #clause {
             fn core(&self) -> &#home::ModuleCore {
                 &self.#core
@@ -113,6 +152,7 @@ fn module(mut input: DeriveInput) -> Result<TokenStream> {
                 let _ = &visitor;
                 #(#visits)*
             }
+            #extra_repr
         }
     })
 }

@@ -24,7 +24,7 @@ pub struct Attention {
 }
 
 /// The derivatives' targets, of the shapes of queries, keys and values.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Gradients<'a> {
     /// Of the queries.
     pub query: ViewMut<'a>,

@@ -359,6 +359,12 @@ pub struct Flat<'a> {
 }
 
 impl Flat<'_> {
+    /// The address of the first element, for foreign code: see [`Flat::elements`]. What is done with it is under the contract
+    /// at the head.
+    pub fn as_ptr(&self, dtype: DType) -> *mut u8 {
+        self.elements(dtype)
+    }
+
     /// The address of the first element, from which `len` elements of `dtype` lie inside the storage. Of no elements, the
     /// address means nothing.
     ///

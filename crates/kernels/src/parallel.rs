@@ -128,6 +128,11 @@ pub fn run(parts: usize, f: &(dyn Fn(usize) + Sync)) {
 /// Calls `f` on ranges that cover `0..total`, cut at multiples of `grain`; alone if one grain is enough.
 #[inline]
 pub fn split(total: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    split_dyn(total, grain, &f)
+}
+
+/// [`split`], compiled once: a kernel's loop stands in one place, whoever runs it.
+fn split_dyn(total: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let grain = grain.max(1);
     if total <= grain || num_threads() == 1 {
         // One thread walks the same chunks, in order, so that callers which combine by chunk see no difference.

@@ -10,6 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs a kernel; an error if its temporary memory ran out. What it writes is unspecified then.
 pub fn attempt<R>(kernel: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
+    let (mut kernel, mut result) = (Some(kernel), None);
+    attempt_dyn(&mut || result = kernel.take().map(|kernel| kernel()))?;
+    Ok(result.expect("it returned"))
+}
+
+/// [`attempt`], compiled once.
+fn attempt_dyn(kernel: &mut dyn FnMut()) -> Result<(), OutOfMemory> {
     catch_unwind(AssertUnwindSafe(kernel)).map_err(|panic| match panic.downcast::<OutOfMemory>() {
         Ok(e) => *e,
         Err(panic) => resume_unwind(panic),

@@ -50,9 +50,20 @@ impl<T> Arc<T> {
     /// A new value with one owner.
     #[inline]
     pub fn new(value: T) -> Arc<T> {
+        Arc::make(|| value)
+    }
+
+    /// As [`Arc::new`], of a value that is built where it stays. A value built first is written to the stack word by word and
+    /// copied at once by wide loads, which wait for all of these stores: a tenth of an eager op. If `value` panics, the
+    /// memory is not used again.
+    #[inline(always)]
+    pub fn make(value: impl FnOnce() -> T) -> Arc<T> {
         let p = small::take(Layout::new::<Cell<T>>()).cast::<Cell<T>>();
-        // SAFETY: fresh memory of this layout.
-        unsafe { p.write(Cell { counts: AtomicU64::new(SOLE), value }) };
+        // SAFETY: fresh memory of this layout, whose two parts are written one by one.
+        unsafe {
+            (&raw mut (*p.as_ptr()).counts).write(AtomicU64::new(SOLE));
+            (&raw mut (*p.as_ptr()).value).write(value());
+        }
         Arc(p, PhantomData)
     }
 

@@ -8,7 +8,7 @@ use crate::{DType, Element};
 use std::marker::PhantomData;
 
 /// Elements to read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     ptr: *const u8,
     dtype: DType,
@@ -17,7 +17,7 @@ pub struct View<'a> {
 }
 
 /// Elements to write (and read). May alias other views of the same storage: kernels use raw pointers.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ViewMut<'a> {
     ptr: *mut u8,
     dtype: DType,

@@ -17,42 +17,83 @@ pub(crate) fn for_runs<const N: usize>(
     range: Range<usize>,
     mut f: impl FnMut([usize; N], usize),
 ) {
-    if range.is_empty() {
-        return;
+    let mut runs = Runs::new(sizes, strides, range);
+    while let Some((offsets, len)) = runs.next() {
+        f(offsets, len);
     }
-    let Some((&inner, outer)) = sizes.split_last() else { return f([0; N], 1) };
-    let d = outer.len();
-    let mut at = range.start;
-    let mut rest = at / inner;
-    let mut first = at % inner;
-    let mut index: SmallVec<[usize; 8]> = smallvec![0; d];
-    let mut offsets = [0; N];
-    for k in (0..d).rev() {
-        index[k] = rest % outer[k];
-        rest /= outer[k];
-        for n in 0..N {
-            offsets[n] += index[k] * strides[n][k];
+}
+
+/// Where a walk is. Apart from the loop around it, which is compiled for every kernel.
+struct Runs<'a, const N: usize> {
+    /// Sizes but for the last, which is `inner`.
+    outer: &'a [usize],
+    inner: usize,
+    strides: [&'a [usize]; N],
+    index: SmallVec<[usize; 8]>,
+    /// Of the first element of the current row.
+    offsets: [usize; N],
+    /// The next position in the row.
+    first: usize,
+    at: usize,
+    end: usize,
+}
+
+impl<'a, const N: usize> Runs<'a, N> {
+    #[inline(never)]
+    fn new(sizes: &'a [usize], strides: [&'a [usize]; N], range: Range<usize>) -> Runs<'a, N> {
+        let (inner, outer) = sizes.split_last().map_or((1, sizes), |(inner, outer)| (*inner, outer));
+        let (at, end) = (range.start, range.end);
+        let mut runs =
+            Runs { outer, inner, strides, index: smallvec![0; outer.len()], offsets: [0; N], first: 0, at, end };
+        if range.is_empty() {
+            return runs;
         }
-    }
-    loop {
-        let len = (inner - first).min(range.end - at);
-        f(std::array::from_fn(|n| offsets[n] + first * strides[n][d]), len);
-        at += len;
-        if at >= range.end {
-            return;
-        }
-        first = 0;
-        for k in (0..d).rev() {
-            index[k] += 1;
-            if index[k] < outer[k] {
-                for n in 0..N {
-                    offsets[n] += strides[n][k];
-                }
-                break;
+        runs.first = at % inner;
+        let mut rest = at / inner;
+        for k in (0..outer.len()).rev() {
+            runs.index[k] = rest % outer[k];
+            rest /= outer[k];
+            for (offset, strides) in runs.offsets.iter_mut().zip(&strides) {
+                *offset += runs.index[k] * strides[k];
             }
-            index[k] = 0;
+        }
+        runs
+    }
+
+    #[inline(never)]
+    fn next(&mut self) -> Option<([usize; N], usize)> {
+        if self.at >= self.end {
+            return None;
+        }
+        let len = (self.inner - self.first).min(self.end - self.at);
+        let mut offsets = self.offsets;
+        if self.first > 0 {
+            for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                *offset += self.first * strides[self.outer.len()];
+            }
+            self.first = 0;
+        }
+        self.at += len;
+        if self.at < self.end {
+            self.advance();
+        }
+        Some((offsets, len))
+    }
+
+    /// Goes to the next row.
+    #[inline]
+    fn advance(&mut self) {
+        for k in (0..self.outer.len()).rev() {
+            self.index[k] += 1;
+            if self.index[k] < self.outer[k] {
+                for n in 0..N {
+                    self.offsets[n] += self.strides[n][k];
+                }
+                return;
+            }
+            self.index[k] = 0;
             for n in 0..N {
-                offsets[n] -= (outer[k] - 1) * strides[n][k];
+                self.offsets[n] -= (self.outer[k] - 1) * self.strides[n][k];
             }
         }
     }
@@ -109,7 +150,11 @@ impl<const N: usize> Joined<N> {
     /// [`for_runs`] over these operands.
     #[inline]
     pub(crate) fn runs(&self, range: Range<usize>, f: impl FnMut([usize; N], usize)) {
-        for_runs(&self.sizes, std::array::from_fn(|i| &self.strides[i][..]), range, f)
+        for_runs(&self.sizes, self.borrowed(), range, f)
+    }
+
+    fn borrowed(&self) -> [&[usize]; N] {
+        std::array::from_fn(|i| &self.strides[i][..])
     }
 }
 

@@ -43,6 +43,7 @@ impl Place {
 }
 
 /// The arguments of one call.
+#[derive(Debug)]
 pub struct Call {
     /// The op.
     pub op: Op,
@@ -154,7 +155,7 @@ impl Builder {
         };
         if let Some(n) = number {
             if matches!(ty, Type::Tensor | Type::Tensors | Type::OptTensors) {
-                return Tensor::wrapped_number(n).map(Value::Tensor).map_err(failed);
+                return Tensor::try_wrapped_number(n).map(Value::Tensor).map_err(failed);
             }
             if matches!(ty, Type::Scalar | Type::Scalars) {
                 return Ok(Value::Scalar(n));

@@ -63,6 +63,8 @@ pub type Counts = [usize; Check::ALL.len()];
 /// Ops that need no row of their own, and why.
 pub const UNLISTED: &[(&str, &str)] = &[
     ("aten::_attention", "our own: checked through scaled_dot_product_attention, and in core's tests/attention.rs"),
+    ("aten::_dequantize_groups", "our own: crates/core/tests/quantized.rs"),
+    ("aten::_linear_quantized", "our own: crates/core/tests/quantized.rs"),
     ("aten::_attention_backward", "our own: checked through gradients of scaled_dot_product_attention"),
     ("aten::_grid_sampler_derivative", "our own: checked through second derivatives of grid_sampler"),
     ("aten::_grid_sampler_derivative_backward", "our own: checked through second derivatives of grid_sampler"),

@@ -18,6 +18,8 @@ pub struct Family {
     rows: OnceLock<Vec<Row>>,
 }
 
+firebrand_core::opaque_debug! { [] Family => "Family"; }
+
 macro_rules! families {
     ($($name:literal),* $(,)?) => {
         /// Every file.
@@ -40,6 +42,7 @@ families!(
     "linalg",
     "lists",
     "matmul",
+    "named",
     "norm_loss",
     "pointwise",
     "reduce",

@@ -51,6 +51,10 @@ impl Signatures {
     /// The value of `Run` for an op of the table.
     pub(super) fn run(&self, k: usize, plan: &Plan<'_>) -> String {
         let rust = &plan.op.rust.name;
+        let typed = match &plan.op.rust.implementation {
+            Implementation::Composite(f) if plan.op.rust.boxed => format!("composite::{f}"),
+            _ => format!("functions::{rust}"),
+        };
         let below = match &plan.op.rust.implementation {
             // The body of a composite op is what lies "below" it: layers that open it call that.
             Implementation::Composite(f) => format!(", composite::{f}"),
@@ -59,7 +63,8 @@ impl Signatures {
         };
         let given = plan.op.all_args.iter().chain(&plan.op.outs).enumerate();
         let given = join(given.filter_map(|(k, a)| Some(format!("({k}, {})", a.given.as_ref()?))));
-        format!("Run::Typed(boxed::Typed::S{}(functions::{rust}{below}), &[{given}])", self.of[k])
+        let run = if plan.op.rust.boxed { "Boxed" } else { "Typed" };
+        format!("Run::{run}(boxed::Typed::S{}({typed}{below}), &[{given}])", self.of[k])
     }
 
     /// `boxed.rs`.

@@ -1,8 +1,8 @@
-//! Ops on lists of tensors: each runs its reference op once per position, so its derivative is the reference's.
+//! Ops on lists of tensors: each runs its base op once per position, so its derivative is the base op's.
 //!
 //! A foreach op is one call for layers and one per element below them. Arguments are paired with those of the
 //! reference by position, as PyTorch does: a list stands for its elements, anything else is the same for all of them,
-//! and what is missing at the end takes the reference's default.
+//! and what is missing at the end takes the base op's default.
 
 use super::op::{Arg, Op, Returns};
 use super::text::{Plan, join};
@@ -10,12 +10,12 @@ use super::types::Ty;
 use crate::error::{Kind, Result};
 use crate::native::{Form, Implementation};
 
-/// A call of the reference for position `i`.
+/// A call of the base op for position `i`.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// The Rust name of the reference.
+    /// The Rust name of the base op.
     reference: String,
-    /// One text per argument of the reference.
+    /// One text per argument of the base op.
     arguments: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn resolve(ops: &mut [Op]) -> Result<()> {
     Ok(())
 }
 
-/// One text per argument of the reference, for position `i`.
+/// One text per argument of the base op, for position `i`.
 fn pair(op: &Op, reference: &Op) -> Result<Vec<String>> {
     let own: Vec<_> = op.args().collect();
     let theirs: Vec<_> = reference.args().collect();

@@ -18,14 +18,14 @@ pub(super) fn functions(plans: &[Plan<'_>]) -> String {
 use super::schema::Op;
 use super::{below, forward, nodes};
 use crate::autograd::forward::{any_tangent, set_tangent, set_tangent_inplace};
-use crate::autograd::node::Edges;
+use crate::autograd::node::{Edges, boxed};
 use crate::autograd::record;
 use crate::autograd::saved::SavedTensor;
 use crate::dispatch::{self, Lent, MemoryFormat};
 use crate::ops::{composite, devices, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 ";
-    let items: Vec<String> = plans.iter().map(function).collect();
+    let items: Vec<String> = plans.iter().filter(|plan| !plan.op.rust.boxed).map(function).collect();
     file("The typed function of every op: layers, recording, tangents.", uses, &items)
 }
 
@@ -295,7 +295,7 @@ fn save_empty(s: &Saved) -> String {
 fn node_box(d: &Derivative) -> String {
     let node = &d.node;
     match (d.saved.is_empty(), super::nodes::keeps_tensors(d)) {
-        (true, _) => format!("Box::new(nodes::{node})"),
+        (true, _) => format!("boxed(nodes::{node})"),
         (_, true) => format!("nodes::{node}.keep(saved)"),
         (_, false) => format!("nodes::{node}.keep_plain(saved)"),
     }
@@ -405,7 +405,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     };
     let back = plan.handed_back().is_some();
     let ret = if back { "()".to_owned() } else { plan.return_type() };
-    // What is no plain call leaves by one door: to the layers, or to where operands on different devices are refused.
+    // Every call that is not plain leaves here: to the layers, or to where operands on different devices are refused.
     let (apart, door) = match plan.mixed_devices() {
         Some(mixed) => (format!("word & state::INNER != 0 || {mixed}"), "apart(word, "),
         None => ("word & state::INNER != 0".to_owned(), "inner("),

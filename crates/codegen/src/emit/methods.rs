@@ -112,7 +112,7 @@ fn pair(plan: &Plan<'_>, number: Option<Number<'_>>) -> String {
         Some(number) => {
             let other = &shown[0].ident;
             let scalar = match number {
-                Number::Wrapped => call.replacen(other, &format!("&Tensor::wrapped_number({other})?"), 1),
+                Number::Wrapped => call.replacen(other, &format!("&Tensor::try_wrapped_number({other})?"), 1),
                 Number::Op(op) => {
                     let rest = op.args().skip(2).filter_map(|a| a.default.clone());
                     format!("ops::{}({})", op.rust.name, join(["self".into(), other.clone()].into_iter().chain(rest)))

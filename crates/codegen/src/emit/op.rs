@@ -53,7 +53,8 @@ pub(super) struct Op {
 /// Rust's spelling of an argument name.
 pub(super) fn ident(name: &str) -> String {
     match name {
-        "self" | "a" | "type" | "in" | "where" | "mod" | "ref" | "move" | "loop" | "match" | "fn" | "use" | "box" => {
+        "self" | "a" | "type" | "in" | "where" | "mod" | "ref" | "move" | "loop" | "match" | "fn" | "use" | "box"
+        | "unsafe" => {
             format!("{name}_")
         }
         _ => name.to_owned(),
@@ -89,7 +90,7 @@ impl Op {
                 .chain(arguments.flat_kwarg_only().map(|a| argument(a, true)))
                 .collect::<Result<_, _>>()?,
             outs: arguments.out.iter().map(|a| argument(a, true)).collect::<Result<_, _>>()?,
-            returns: returns(&native.func)?,
+            returns: returns(&native.func, rust.boxed)?,
             native: Rc::clone(native),
             rust: rust.clone(),
             foreach: None,
@@ -172,7 +173,7 @@ fn argument(a: &Argument, keyword: bool) -> Result<Arg, Refusal> {
     Ok(Arg { name: a.name.clone(), ident: ident(&a.name), ty, default, given, keyword })
 }
 
-fn returns(schema: &FunctionSchema) -> Result<Returns, Refusal> {
+fn returns(schema: &FunctionSchema, boxed: bool) -> Result<Returns, Refusal> {
     let unsupported =
         |r: &Return| Refusal::new(Kind::ReturnUnsupported, format!("the return `{r}` has no Rust form yet"));
     Ok(match schema.returns.as_slice() {
@@ -181,6 +182,7 @@ fn returns(schema: &FunctionSchema) -> Result<Returns, Refusal> {
             Ty::Tensor => Returns::Tensor,
             Ty::Tensors => Returns::List,
             value @ (Ty::Scalar | Ty::Int | Ty::SymInt | Ty::Float | Ty::Bool) => Returns::Value(value),
+            value @ Ty::DType if boxed => Returns::Value(value),
             _ => return Err(unsupported(only)),
         },
         several => {

@@ -205,7 +205,7 @@ impl Ty {
         }
     }
 
-    /// Text that makes the kept value of a passed one that is no tensor.
+    /// Text that makes the saved value of an argument that is not a tensor.
     pub(super) fn keep(self, x: &str) -> String {
         match self {
             Ty::Scalars | Ty::Ints | Ty::Floats => format!("{x}.to_vec()"),

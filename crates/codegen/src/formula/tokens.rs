@@ -76,6 +76,7 @@ fn is_char_literal(rest: &str) -> bool {
 }
 
 /// A formula with its tokens.
+#[derive(Debug)]
 pub struct Lexed<'a> {
     /// The formula.
     pub text: &'a str,

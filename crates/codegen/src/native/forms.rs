@@ -50,6 +50,7 @@ fn form(base: &NativeFunction, func: FunctionSchema, form: Form, suffix: &str) -
         record: rust.record.of_form(),
         derivative: None,
         rows: Vec::new(),
+        boxed: false,
         ..rust
     });
     Ok(NativeFunction { text: func.to_string(), signature: func.signature(), func, rust, ..base.clone() })

@@ -101,6 +101,8 @@ pub struct RustFunction {
     pub derivative: Option<Node>,
     /// Forms and second names that are only data.
     pub rows: Vec<Row>,
+    /// It has no typed function: it is called with boxed arguments only.
+    pub boxed: bool,
 }
 
 const FIELDS: &[&str] = &[
@@ -153,12 +155,18 @@ pub(super) fn declaration(
     let func: FunctionSchema = schema.parse()?;
     let tags = fields.tags(&func, namespace, known_tags)?;
     let implementation = implementation(&mut fields)?;
-    let name = fields.text("rust")?.map_or_else(|| default_rust_name(&func), str::to_owned);
+    let text = fields.text("variants")?;
+    let boxed = text == Some("boxed");
+    let name = fields.text("rust")?.map_or_else(|| default_rust_name(&func, boxed), str::to_owned);
     if !is_ident(&name) {
         return refuse(Kind::FieldValue, format!("`{name}` is no Rust name; choose one with `rust:`"));
     }
     let is_foreach = matches!(implementation, Implementation::Foreach(_));
-    let (variant_method, variant_function) = variants(fields.text("variants")?, &func, is_foreach)?;
+    if boxed && !matches!(implementation, Implementation::Composite(_)) {
+        return refuse(Kind::VariantUnknown, "only a composite op can be called with boxed arguments alone");
+    }
+    let (variant_method, variant_function) = variants(text.filter(|_| !boxed), &func, is_foreach)?;
+    let (variant_method, variant_function) = (variant_method && !boxed, variant_function || boxed);
     check_alias(&func, &implementation)?;
     let declared_not = fields.text("differentiable")? == Some("non_differentiable");
     let rust = RustFunction {
@@ -171,6 +179,7 @@ pub(super) fn declaration(
         record: record(&mut fields, &func)?,
         derivative: fields.take("derivative").cloned(),
         rows: forms::rows(&fields.texts("forms")?, &func)?,
+        boxed,
         implementation,
     };
     let base = NativeFunction {
@@ -230,8 +239,8 @@ fn implementation(fields: &mut Fields<'_>) -> Check<Implementation> {
     }
 }
 
-/// `base` for the overloads `` and `Tensor`, else `base_overload`.
-fn default_rust_name(func: &FunctionSchema) -> String {
+/// `base` for the overloads `` and `Tensor`, else `base_overload`. What has no function is told apart by it only.
+fn default_rust_name(func: &FunctionSchema, boxed: bool) -> String {
     let (base, overload) = (func.name.name.to_string(), func.name.overload_name.as_str());
     if let Some(base) = base.strip_prefix('_').filter(|base| base.starts_with("foreach_")) {
         return match overload {
@@ -241,6 +250,7 @@ fn default_rust_name(func: &FunctionSchema) -> String {
         };
     }
     match overload {
+        _ if boxed => format!("boxed_{}", func.name.to_string().replace('.', "_")),
         "" | "Tensor" => base,
         _ => format!("{base}_{}", overload.to_lowercase()),
     }
@@ -257,7 +267,7 @@ fn variants(text: Option<&str>, func: &FunctionSchema, is_foreach: bool) -> Chec
         Some("method" | "both") => refuse(Kind::VariantUnknown, "a method needs an argument called `self`"),
         Some("function") => Ok((false, true)),
         Some(other) => {
-            refuse(Kind::VariantUnknown, format!("variants is `{other}`; it may be function, method or both"))
+            refuse(Kind::VariantUnknown, format!("variants is `{other}`; it may be function, method, both or boxed"))
         }
     }
 }

@@ -167,10 +167,12 @@ fn committed_files_are_up_to_date() {
 }
 
 /// How many ops whose names do not begin with `_` have a `doc:`. New ones should have one too; the list says which do not.
+/// Ops without a typed function have no page it could stand on.
 #[test]
 fn public_ops_are_documented() {
     let entries = include_str!("../../../../schema/ops.yaml").split("\n- func: ").skip(1);
-    let public: Vec<&str> = entries.filter(|entry| !entry.starts_with('_')).collect();
+    let public: Vec<&str> =
+        entries.filter(|entry| !entry.starts_with('_') && !entry.contains("\n  variants: boxed")).collect();
     let bare: Vec<&str> = public
         .iter()
         .filter(|entry| !entry.contains("\n  doc: "))

@@ -99,11 +99,24 @@ fn our_own_files_are_clean() {
 fn coverage_compares_operators() {
     let ops = ["b(Tensor self) -> Tensor", "c(Tensor self) -> Tensor", "d.x(Tensor self) -> Tensor"];
     let derivatives: String = ops[..2].iter().map(|op| entry(op, &["self: grad"])).collect();
-    let found = coverage(&native(&ops), &derivatives, &[("b", false), ("d.x", false), ("mine", true)]).expect("valid");
+    let ours = [("b", false), ("d.x", false), ("mine", true)];
+    let found = coverage(&native(&ops), &derivatives, &ours, "not wanted:\n- c*\n").expect("valid");
     assert_eq!((found.operators.len(), found.present()), (3, 2));
     assert_eq!(found.without_derivative().collect::<Vec<_>>(), ["b"]);
     assert_eq!(found.missing_differentiable().collect::<Vec<_>>(), ["c"]);
     assert_eq!(found.only_ours, ["mine"]);
+    assert_eq!(
+        found.entries.iter().map(|(n, here)| (n.as_str(), *here)).collect::<Vec<_>>(),
+        [("b", true), ("c", false)]
+    );
+    assert_eq!(found.out_of_scope["c"], "not wanted");
+    assert_eq!(found.owed().count(), 0);
+    let owed = coverage(&native(&ops), &derivatives, &ours, "").expect("valid");
+    assert_eq!(owed.owed().collect::<Vec<_>>(), ["c"]);
+    for (text, said) in [("why:\n- b\n", "`b` names no operator that is missing"), ("- c\n", "expected `reason:`")] {
+        let e = coverage(&native(&ops), &derivatives, &ours, text).expect_err(text);
+        assert!(e.to_string().contains(said), "{e}");
+    }
 }
 
 #[test]

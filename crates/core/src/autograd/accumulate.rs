@@ -4,7 +4,7 @@
 //! graph that uses it. Additions to `.grad` happen one after another, and no user code runs under a lock (`grad_slot`).
 
 use super::grad_slot::Sum;
-use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, WeakNode};
+use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, WeakNode, boxed};
 use crate::capture;
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
@@ -48,7 +48,7 @@ impl Tensor {
         if let Some(node) = found {
             return Ok(node);
         }
-        let formula = Box::new(AccumulateGrad { variable: self.clone() });
+        let formula = boxed(AccumulateGrad { variable: self.clone() });
         let mut meta = InputMetadata::of(self);
         meta.dtype = self.grad_dtype().unwrap_or(meta.dtype);
         let node = Node::unannounced(u64::MAX, Edges::new(), smallvec![meta], formula);
@@ -232,7 +232,7 @@ impl Tensor {
         if let Some(real) = capture::stands_for(self) {
             return real.try_retain_grad();
         }
-        let Some(edge) = self.grad_fn_edge()? else { return Ok(()) };
+        let Some(edge) = self.try_grad_fn_edge()? else { return Ok(()) };
         if self.flags() & RETAINS_GRAD == 0 {
             self.set_flag(RETAINS_GRAD);
             move_retention(self, None, Some(&edge));

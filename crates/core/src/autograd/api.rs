@@ -14,7 +14,7 @@ use std::panic::Location;
 use std::sync::Once;
 
 /// Something to differentiate, or to differentiate with respect to.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Target {
     /// A tensor.
     Tensor(Tensor),
@@ -78,7 +78,7 @@ where
 }
 
 /// Options of [`backward`].
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct BackwardOptions {
     /// One gradient per output; a missing one is an implicit 1 for outputs of one element. Surplus ones are ignored.
     pub grad_tensors: Vec<Option<Tensor>>,
@@ -103,7 +103,7 @@ impl BackwardOptions {
 }
 
 /// Options of [`grad`].
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct GradOptions {
     /// One gradient per output; a missing one is an implicit 1 for outputs of one element.
     pub grad_outputs: Vec<Option<Tensor>>,

@@ -130,7 +130,7 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
 
 /// The op in the dtype its record asks for, for a capture: every cast is an op of its own, and the layers see all of it.
 /// The caller has hidden the upper layers.
-pub fn call_traced(op: Op, args: &[Value]) -> Result<Outputs> {
+pub fn call_with_autocast(op: Op, args: &[Value]) -> Result<Outputs> {
     let to = target(op, args, autocast_dtype());
     if to.is_none() && opens(op.info()) {
         return open(op, args);

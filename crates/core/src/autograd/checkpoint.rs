@@ -70,6 +70,7 @@ impl Default for CheckpointOptions {
 static EARLY_STOP: Slot<Option<bool>> = Slot::new(|| None);
 
 /// Restores the previous choice when dropped.
+#[derive(Debug)]
 #[must_use = "the choice lasts while the guard lives"]
 pub struct EarlyStopGuard(#[allow(dead_code)] SlotGuard<Option<bool>>);
 

@@ -3,7 +3,7 @@
 //! What a node keeps is a tuple. Derivatives that keep the same types share all code around their formula: how values
 //! are moved out, copied, shown, hooked, outlined and released. A formula itself is a plain function.
 
-use super::node::{Backward, Gradients, Needs, Node};
+use super::node::{Backward, BoxedBackward, Gradients, Needs, Node, boxed};
 use super::saved::{PlainSlot, SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue, hook_slot};
 use super::saved_visit::{SavedVisitor, Visit};
 use crate::dispatch::MemoryFormat;
@@ -27,14 +27,14 @@ pub(crate) struct Formula<T: 'static> {
 impl<T: Fields + Clone> Formula<T> {
     /// A node's part that keeps tensors: released after the last run.
     #[inline]
-    pub(crate) fn keep(&'static self, saved: T) -> Box<dyn Backward> {
-        Box::new(Recorded { formula: self, saved: SavedSlot::new(saved) })
+    pub(crate) fn keep(&'static self, saved: T) -> BoxedBackward {
+        boxed(Recorded { formula: self, saved: SavedSlot::new(saved) })
     }
 
     /// A node's part that keeps no tensor: never released, so it can run any number of times.
     #[inline]
-    pub(crate) fn keep_plain(&'static self, saved: T) -> Box<dyn Backward> {
-        Box::new(Plain { formula: self, saved: PlainSlot::new(saved) })
+    pub(crate) fn keep_plain(&'static self, saved: T) -> BoxedBackward {
+        boxed(Plain { formula: self, saved: PlainSlot::new(saved) })
     }
 
     #[inline]
@@ -82,7 +82,7 @@ impl<T: Fields + Clone> Backward for Recorded<T> {
         &self,
         node: &Node,
         outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
-    ) -> Result<Option<Box<dyn Backward>>> {
+    ) -> Result<Option<BoxedBackward>> {
         let mut saved = self.saved.copy(node)?;
         replace(&mut saved, outline)?;
         Ok(Some(self.formula.keep(saved)))

@@ -4,6 +4,7 @@
 //! tensor; leaving the level erases every tangent made in it. A view and its base share tangents: a view without one of
 //! its own shows the region of its base's.
 
+use super::view::Lens;
 use crate::func::level;
 use crate::state::{self, ModeGuard};
 use crate::tensor::WeakTensor;
@@ -137,7 +138,15 @@ pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
     if base.flags() & TANGENT == 0 {
         return None;
     }
-    ops::formulas::region_of(&stored(base)?, base.layout(), t.layout()).ok()
+    region(&stored(base)?, base, t).ok()
+}
+
+/// The part of a base's tangent that belongs to a view of it.
+fn region(whole: &Tensor, base: &Tensor, view: &Tensor) -> Result<Tensor> {
+    let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true };
+    let lens = Lens::of(base.dtype(), view.dtype()).ok_or_else(strange)?;
+    let (from, part) = lens.layouts(base.layout(), view.layout())?;
+    lens.show(ops::formulas::region_of(&lens.enter(whole)?, &from, &part)?)
 }
 
 /// The tangent stored with the tensor itself, whatever level it belongs to.
@@ -215,11 +224,11 @@ fn write_tangent(target: &Tensor, new: Tensor) -> Result<()> {
         old => match target.base() {
             Some(base) => {
                 // The base gets a zero tangent first; the region of it is what was written.
-                let zeros = ops::formulas::zeros_with_layout(base, &new)?;
+                let zeros = ops::formulas::zeros_with_layout(base, &ops::formulas::cast(&new, base.dtype())?)?;
                 if let (Some(_), Some(before)) = (&old, stored(base)) {
                     ops::copy_(&zeros, &before, false)?;
                 }
-                let region = ops::formulas::region_of(&zeros, base.layout(), target.layout())?;
+                let region = region(&zeros, base, target)?;
                 ops::copy_(&region, &new, false)?;
                 if old.is_some() {
                     attach(target, region);

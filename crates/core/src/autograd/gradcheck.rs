@@ -9,7 +9,7 @@
 
 use super::api::{GradOptions, grad};
 use super::forward::{dual_level, make_dual, unpack_dual};
-use super::node::{Backward, Gradients, Needs, Node};
+use super::node::{Backward, Gradients, Needs, Node, boxed};
 use super::record;
 use crate::warnings::warn;
 use crate::{Complex, DType, Device, ErrorKind, Result, Spec, Tensor};
@@ -260,7 +260,7 @@ impl Backward for UndefinedGrad {
 
 fn with_undefined_grad(t: &Tensor) -> Result<Tensor> {
     let mut alias = t.alias_with(t.layout().clone());
-    record::finish(&mut alias, smallvec![record::edge(t)?], Box::new(UndefinedGrad))?;
+    record::finish(&mut alias, smallvec![record::edge(t)?], boxed(UndefinedGrad))?;
     Ok(alias)
 }
 

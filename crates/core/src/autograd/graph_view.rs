@@ -31,6 +31,7 @@ pub struct GraphView {
 }
 
 /// What a node saves for backward.
+#[derive(Debug)]
 pub enum Saved {
     /// No tensor.
     Nothing,

@@ -266,6 +266,7 @@ impl RemovableHandle {
 }
 
 /// Removes its hook when dropped.
+#[derive(Debug)]
 #[must_use = "the hook lasts while the guard lives"]
 pub struct HookGuard(RemovableHandle);
 

@@ -114,7 +114,7 @@ impl Tensor {
         &self,
         hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
     ) -> Result<RemovableHandle> {
-        self.register_hook_any(move |g| match g {
+        self.try_register_hook_any(move |g| match g {
             Some(g) => hook(g).into_result(),
             None => Ok(None),
         })
@@ -126,12 +126,24 @@ impl Tensor {
     /// If the tensor does not require grad.
     #[track_caller]
     pub fn register_hook<R: HookResult>(&self, hook: impl Fn(&Tensor) -> R + Send + Sync + 'static) -> RemovableHandle {
-        self.try_register_hook(hook).unwrap_or_else(|e| panic!("{e}"))
+        self.try_register_hook(hook).unwrap_or_else(|e| e.raise())
+    }
+
+    /// As [`Tensor::try_register_hook_any`].
+    ///
+    /// # Panics
+    /// If the tensor does not require grad.
+    #[track_caller]
+    pub fn register_hook_any<R: HookResult>(
+        &self,
+        hook: impl Fn(Option<&Tensor>) -> R + Send + Sync + 'static,
+    ) -> RemovableHandle {
+        self.try_register_hook_any(hook).unwrap_or_else(|e| e.raise())
     }
 
     /// A hook that is also called when the gradient is undefined.
     #[track_caller]
-    pub fn register_hook_any<R: HookResult>(
+    pub fn try_register_hook_any<R: HookResult>(
         &self,
         hook: impl Fn(Option<&Tensor>) -> R + Send + Sync + 'static,
     ) -> Result<RemovableHandle> {
@@ -148,7 +160,7 @@ impl Tensor {
     /// As [`Tensor::try_register_hook`], for a hook that only computes on tensors, including tensors it
     /// captured: a compiler of backward passes may run it once on meta tensors and record what it does.
     #[track_caller]
-    pub fn register_pure_hook<R: HookResult>(
+    pub fn try_register_pure_hook<R: HookResult>(
         &self,
         hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
     ) -> Result<RemovableHandle> {
@@ -157,6 +169,18 @@ impl Tensor {
         }
         let kind = kind_of(&hook);
         self.add_hook(StdArc::new(move |g| g.map_or(Ok(None), |g| hook(g).into_result())), Some(kind))
+    }
+
+    /// As [`Tensor::try_register_pure_hook`].
+    ///
+    /// # Panics
+    /// If the tensor does not require grad.
+    #[track_caller]
+    pub fn register_pure_hook<R: HookResult>(
+        &self,
+        hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
+    ) -> RemovableHandle {
+        self.try_register_pure_hook(hook).unwrap_or_else(|e| e.raise())
     }
 
     fn add_hook(&self, run: TensorHookFn, pure: Option<PureHook>) -> Result<RemovableHandle> {
@@ -168,7 +192,7 @@ impl Tensor {
             true => run,
             false => StdArc::new(move |g| bound.run(|| Ok(run(g)?.map(|t| capture::real(&t))))),
         };
-        Ok(match self.grad_fn_edge()? {
+        Ok(match self.try_grad_fn_edge()? {
             Some(Edge { node, slot }) => {
                 node.extras().hooks.tensor.get_or_init(Default::default).add(TensorHook { slot, run, pure })
             }
@@ -176,8 +200,20 @@ impl Tensor {
         })
     }
 
-    /// Calls `hook` with this leaf after a gradient was accumulated into it.
+    /// As [`Tensor::try_register_post_accumulate_grad_hook`].
+    ///
+    /// # Panics
+    /// If the tensor is not a leaf that requires grad.
+    #[track_caller]
     pub fn register_post_accumulate_grad_hook<R: Into<PostAccumulateResult>>(
+        &self,
+        hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
+    ) -> RemovableHandle {
+        self.try_register_post_accumulate_grad_hook(hook).unwrap_or_else(|e| e.raise())
+    }
+
+    /// Calls `hook` with this leaf after a gradient was accumulated into it.
+    pub fn try_register_post_accumulate_grad_hook<R: Into<PostAccumulateResult>>(
         &self,
         hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
     ) -> Result<RemovableHandle> {
@@ -199,6 +235,7 @@ impl Tensor {
 }
 
 /// What a post-accumulate hook may return: nothing, or an error.
+#[derive(Debug)]
 pub struct PostAccumulateResult(Result<()>);
 impl From<()> for PostAccumulateResult {
     fn from((): ()) -> Self {
@@ -337,6 +374,7 @@ pub fn node_creation_hook(hook: impl Fn(&Node) -> Result<()> + Send + Sync + 'st
 }
 
 /// Ends the scope of a creation hook when dropped.
+#[derive(Debug)]
 #[must_use = "the hook lasts while the guard lives"]
 pub struct CreationHookGuard {
     _mode: ModeGuard,

@@ -25,6 +25,7 @@ fn shown(grad: &Option<Tensor>) -> String {
 }
 
 /// Removes logging hooks when dropped.
+#[derive(Debug)]
 #[must_use = "nodes are logged while the guard lives"]
 pub struct LoggingHooks(Vec<RemovableHandle>);
 

@@ -1,42 +1,42 @@
 //! Reverse-mode automatic differentiation: the graph, its engine, hooks, saved tensors, modes and forward mode.
 
-pub mod accumulate;
-pub mod anomaly;
-pub mod api;
+pub(crate) mod accumulate;
+pub(crate) mod anomaly;
+pub(crate) mod api;
 mod arrivals;
-pub mod autocast;
-pub mod checkpoint;
-pub mod engine;
+pub(crate) mod autocast;
+pub(crate) mod checkpoint;
+pub(crate) mod engine;
 pub(crate) mod formula;
-pub mod forward;
-pub mod function;
+pub(crate) mod forward;
+pub(crate) mod function;
 pub(crate) mod grad_slot;
-pub mod gradcheck;
-pub mod graph;
-pub mod graph_view;
+pub(crate) mod gradcheck;
+pub(crate) mod graph;
+pub(crate) mod graph_view;
 pub(crate) mod hook_table;
-pub mod hooks;
-pub mod logging;
-pub mod mode;
-pub mod multi_grad;
-pub mod mutation;
-pub mod node;
-pub mod offload;
+pub(crate) mod hooks;
+pub(crate) mod logging;
+pub(crate) mod mode;
+pub(crate) mod multi_grad;
+pub(crate) mod mutation;
+pub(crate) mod node;
+pub(crate) mod offload;
 pub(crate) mod record;
 pub mod runner;
-pub mod saved;
-pub mod saved_scopes;
-pub mod saved_visit;
+pub(crate) mod saved;
+pub(crate) mod saved_scopes;
+pub(crate) mod saved_visit;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 pub(crate) mod stamp;
-pub mod view;
+pub(crate) mod view;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
-pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, is_autocast_enabled};
+pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, call_with_autocast, is_autocast_enabled};
 pub use checkpoint::{
-    CheckpointOptions, DeterminismCheck, checkpoint, checkpoint_sequential, set_checkpoint_early_stop,
+    CheckpointOptions, DeterminismCheck, EarlyStopGuard, checkpoint, checkpoint_sequential, set_checkpoint_early_stop,
 };
 pub use engine::{
     current_graph_task_execution_order, current_graph_task_id, current_graph_task_keep_graph, current_node,
@@ -51,17 +51,21 @@ pub use graph::{
 };
 pub use graph_view::{GraphView, Saved};
 pub use hook_table::{HookGuard, Removable, RemovableHandle};
-pub use hooks::{HookResult, node_creation_hook};
+pub use hooks::{CreationHookGuard, HookResult, PostAccumulateResult, node_creation_hook};
 pub use logging::{LoggingHooks, register_logging_hooks_on_whole_graph};
 pub use mode::{
-    EnableGrad, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy, inference_mode, is_grad_enabled,
-    is_inference_mode_enabled, is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
+    EnableGrad, GradModeChange, GradModeScope, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy,
+    inference_mode, is_grad_enabled, is_inference_mode_enabled, is_multithreading_enabled, no_grad, set_grad_enabled,
+    set_multithreading_enabled,
 };
 pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
-pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
+pub use node::{
+    Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node,
+    get_gradient_edge,
+};
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
-pub use saved::{Look, SavedAt, SavedHooks, SavedTensor, SavedValue};
+pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
     DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
     saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,

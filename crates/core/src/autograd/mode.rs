@@ -3,6 +3,7 @@
 use crate::state::{self, ModeGuard};
 
 /// Disables recording while it lives.
+#[derive(Debug)]
 pub struct NoGrad(#[allow(dead_code)] ModeGuard);
 impl NoGrad {
     /// Turns recording off.
@@ -14,6 +15,7 @@ impl NoGrad {
 }
 
 /// Enables recording while it lives (but not inside inference mode).
+#[derive(Debug)]
 pub struct EnableGrad(#[allow(dead_code)] ModeGuard);
 impl EnableGrad {
     /// Turns recording on.
@@ -53,6 +55,7 @@ pub fn set_grad_enabled(on: bool) -> GradModeChange {
 }
 
 /// The change [`set_grad_enabled`] made.
+#[derive(Debug)]
 pub struct GradModeChange {
     before: bool,
 }
@@ -63,6 +66,7 @@ impl GradModeChange {
     }
 }
 /// Restores grad mode when dropped.
+#[derive(Debug)]
 #[must_use = "the mode lasts while the guard lives"]
 pub struct GradModeScope {
     before: bool,
@@ -79,6 +83,7 @@ pub fn is_grad_enabled() -> bool {
 }
 
 /// New tensors are inference tensors while it lives.
+#[derive(Debug)]
 pub struct InferenceMode(#[allow(dead_code)] ModeGuard);
 impl InferenceMode {
     /// Turns inference mode on, or off inside an outer one.

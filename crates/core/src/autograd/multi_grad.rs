@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Result, Tensor};
 use std::sync::Arc;
 
 /// Removes all hooks of one multi-grad hook.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct MultiHandle(Vec<RemovableHandle>);
 
 impl MultiHandle {
@@ -28,6 +28,7 @@ impl MultiHandle {
 }
 
 /// Removes its hook when dropped.
+#[derive(Debug)]
 #[must_use = "the hook lasts while the guard lives"]
 pub struct MultiHookGuard(MultiHandle);
 
@@ -48,7 +49,7 @@ impl Member {
         if !t.requires_grad() {
             return Err(ErrorKind::HookNoGrad.into());
         }
-        Ok(match t.grad_fn_edge()? {
+        Ok(match t.try_grad_fn_edge()? {
             Some(e) => Member::Computed(e.node.downgrade()),
             None => Member::Leaf(t.downgrade()),
         })
@@ -91,7 +92,7 @@ pub fn register_multi_grad_hook(
     let mut handles = Vec::with_capacity(tensors.len());
     for (k, t) in tensors.iter().enumerate() {
         let shared = shared.clone();
-        handles.push(t.register_hook_any(move |g| -> Result<()> {
+        handles.push(t.try_register_hook_any(move |g| -> Result<()> {
             let (arrivals, members, f) = &*shared;
             let run = engine::current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
             match arrivals.arrive(&run, k, g.cloned(), || expected(members))? {

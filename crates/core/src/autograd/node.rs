@@ -11,6 +11,7 @@ use super::stamp::Stamp;
 use crate::layout::Dims;
 use crate::state;
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
+use firebrand_kernels::owned::Owned;
 use firebrand_kernels::shared::{Arc, Weak};
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
@@ -19,7 +20,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, OnceLock};
 
 /// Where a gradient goes: a node and which of its inputs (= outputs of its forward op).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Edge {
     /// The node that receives the gradient.
     pub node: Node,
@@ -99,6 +100,15 @@ impl<'a> Needs<'a> {
     }
 }
 
+/// A derivative of any type, owned by its node.
+pub type BoxedBackward = Owned<dyn Backward>;
+
+/// A derivative as nodes own it.
+#[inline]
+pub(crate) fn boxed<B: Backward>(formula: B) -> BoxedBackward {
+    Owned::new(formula).erase(|f| f as &mut dyn Backward)
+}
+
 /// The derivative of one forward op: what the generator writes, and what custom functions provide.
 pub trait Backward: Send + Sync + 'static {
     /// `MulBackward0`, as PyTorch prints it.
@@ -130,7 +140,7 @@ pub trait Backward: Send + Sync + 'static {
         &self,
         _node: &Node,
         _outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
-    ) -> Result<Option<Box<dyn Backward>>> {
+    ) -> Result<Option<BoxedBackward>> {
         Ok(None)
     }
 
@@ -194,13 +204,13 @@ struct NodeInner {
     inputs: SmallVec<[InputMetadata; 1]>,
     stamp: Stamp,
     extras: OnceLock<Box<NodeExtras>>,
-    formula: Box<dyn Backward>,
+    formula: BoxedBackward,
 }
 
 impl Node {
     /// A node with the next sequence number of this thread.
     #[inline(always)]
-    pub(crate) fn new(edges: Edges, inputs: SmallVec<[InputMetadata; 1]>, formula: Box<dyn Backward>) -> Result<Node> {
+    pub(crate) fn new(edges: Edges, inputs: SmallVec<[InputMetadata; 1]>, formula: BoxedBackward) -> Result<Node> {
         Node::with_sequence(state::next_sequence(), edges, inputs, formula)
     }
 
@@ -209,7 +219,7 @@ impl Node {
         sequence_nr: u64,
         edges: Edges,
         inputs: SmallVec<[InputMetadata; 1]>,
-        formula: Box<dyn Backward>,
+        formula: BoxedBackward,
     ) -> Result<Node> {
         let node = Node::unannounced(sequence_nr, edges, inputs, formula);
         node.announce()?;
@@ -222,13 +232,34 @@ impl Node {
         sequence_nr: u64,
         edges: Edges,
         inputs: SmallVec<[InputMetadata; 1]>,
-        formula: Box<dyn Backward>,
+        formula: BoxedBackward,
     ) -> Node {
-        Node(Arc::new(NodeInner {
+        Node::built(sequence_nr, edges, || inputs, formula)
+    }
+
+    /// The node of an op with one output, and with the next sequence number of this thread.
+    #[inline(always)]
+    pub(crate) fn of_output(out: &Tensor, edges: Edges, formula: BoxedBackward) -> Result<Node> {
+        let inputs = || SmallVec::from_buf([InputMetadata::of(out)]);
+        let node = Node::built(state::next_sequence(), edges, inputs, formula);
+        node.announce()?;
+        Ok(node)
+    }
+
+    /// Its parts are put together where they stay.
+    #[inline(always)]
+    fn built(
+        sequence_nr: u64,
+        edges: Edges,
+        inputs: impl FnOnce() -> SmallVec<[InputMetadata; 1]>,
+        formula: BoxedBackward,
+    ) -> Node {
+        let level = state::word() & state::LEVEL;
+        Node(Arc::make(|| NodeInner {
             sequence_nr,
-            level: state::word() & state::LEVEL,
+            level,
             edges,
-            inputs,
+            inputs: inputs(),
             stamp: Stamp::default(),
             extras: OnceLock::new(),
             formula,
@@ -347,7 +378,7 @@ impl Node {
     }
 
     /// A node at the same place with another formula.
-    pub(crate) fn with_formula(&self, formula: Box<dyn Backward>) -> Result<Node> {
+    pub(crate) fn with_formula(&self, formula: BoxedBackward) -> Result<Node> {
         Node::with_sequence(self.sequence_nr(), self.0.edges.clone(), self.0.inputs.clone(), formula)
     }
 
@@ -446,7 +477,7 @@ impl Drop for NodeInner {
 }
 
 /// A place in the graph: the gradient with respect to the value that node input `output_nr` had when the edge was taken.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct GradientEdge {
     /// The node.
     pub node: Node,

@@ -1,8 +1,8 @@
 //! Recording: what the generated functions call to put an operation into the graph.
 
-use super::node::{Backward, Edge, Edges, InputMetadata, Node};
+use super::node::{BoxedBackward, Edge, Edges, InputMetadata, Node};
 use crate::{Result, Tensor};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// Whether a tensor requires grad here: one of another wrapping level (`func::level`) is a constant.
 #[inline]
@@ -68,15 +68,15 @@ pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
 
 /// Records an op with one output: `out` was just computed and has not been shared yet.
 #[inline(never)]
-pub(crate) fn finish(out: &mut Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
-    let node = Node::new(edges, smallvec![InputMetadata::of(out)], formula)?;
+pub(crate) fn finish(out: &mut Tensor, edges: Edges, formula: BoxedBackward) -> Result<()> {
+    let node = Node::of_output(out, edges, formula)?;
     out.set_birth_history(Edge { node, slot: 0 });
     Ok(())
 }
 
 /// Records an op with several outputs. Those that are not differentiable keep their place in the numbering only if
 /// they come before a differentiable one: slots count the outputs in `outs`, the caller passes the differentiable ones.
-pub(crate) fn finish_many(outs: &mut [&mut Tensor], edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
+pub(crate) fn finish_many(outs: &mut [&mut Tensor], edges: Edges, formula: BoxedBackward) -> Result<()> {
     let meta: SmallVec<[InputMetadata; 1]> = outs.iter().map(|t| InputMetadata::of(t)).collect();
     let node = Node::new(edges, meta, formula)?;
     for (slot, out) in outs.iter_mut().enumerate() {
@@ -88,16 +88,16 @@ pub(crate) fn finish_many(outs: &mut [&mut Tensor], edges: Edges, formula: Box<d
 }
 
 /// Records an op that returns a list of tensors.
-pub(crate) fn finish_list(outs: &mut [Tensor], edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
+pub(crate) fn finish_list(outs: &mut [Tensor], edges: Edges, formula: BoxedBackward) -> Result<()> {
     let mut refs: Vec<&mut Tensor> = outs.iter_mut().collect();
     finish_many(&mut refs, edges, formula)
 }
 
 /// What an in-place op saved before its write.
-pub(crate) type Before = Option<(Edges, Box<dyn Backward>)>;
+pub(crate) type Before = Option<(Edges, BoxedBackward)>;
 
 /// Records an in-place op: `target` was just written and its version counted.
-pub(crate) fn finish_inplace(target: &Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
-    let node = Node::new(edges, smallvec![InputMetadata::of(target)], formula)?;
+pub(crate) fn finish_inplace(target: &Tensor, edges: Edges, formula: BoxedBackward) -> Result<()> {
+    let node = Node::of_output(target, edges, formula)?;
     target.rebase_history(node, 0)
 }

@@ -80,6 +80,7 @@ enum Kept {
 pub type SavedAt<'a> = (&'a str, Option<usize>);
 
 /// What a [`SavedTensor`] holds.
+#[derive(Debug)]
 pub enum Look<'a> {
     /// Nothing.
     None,
@@ -235,7 +236,7 @@ impl SavedTensor {
 }
 
 fn producer_of(t: &Tensor) -> Option<(String, usize)> {
-    let e = t.grad_fn_edge().ok().flatten()?;
+    let e = t.try_grad_fn_edge().ok().flatten()?;
     Some((e.node.name().to_string(), e.slot as usize))
 }
 
@@ -328,12 +329,12 @@ fn copy_tangent(from: &Tensor, to: &Tensor) {
 }
 
 /// The saved values of one node: present until released. No hook runs under the lock, and no value is dropped under it.
-pub struct SavedSlot<T>(Mutex<Option<T>>);
+pub(crate) struct SavedSlot<T>(Mutex<Option<T>>);
 
 impl<T> SavedSlot<T> {
     /// Newly saved values.
     #[inline]
-    pub fn new(values: T) -> SavedSlot<T> {
+    pub(crate) fn new(values: T) -> SavedSlot<T> {
         SavedSlot(Mutex::new(Some(values)))
     }
 
@@ -344,7 +345,7 @@ impl<T> SavedSlot<T> {
 
     /// The values for one run of the node: moved out if it is the last, copied if more may follow.
     #[inline]
-    pub fn take_or_clone(&self, node: &Node, needs: &super::node::Needs<'_>) -> Result<T>
+    pub(crate) fn take_or_clone(&self, node: &Node, needs: &super::node::Needs<'_>) -> Result<T>
     where
         T: Clone,
     {
@@ -379,7 +380,7 @@ impl<T> SavedSlot<T> {
 
     /// Drops the values, outside the lock.
     #[inline]
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         let old = self.lock().take();
         drop(old);
     }
@@ -413,18 +414,18 @@ pub(crate) fn hook_slot(hooks: std::sync::Arc<SavedHooks>, place: &SavedPlace<'_
 }
 
 /// Saved values without tensors: never released, so the node can run any number of times.
-pub struct PlainSlot<T>(T);
+pub(crate) struct PlainSlot<T>(T);
 
 impl<T> PlainSlot<T> {
     /// Newly saved values.
     #[inline]
-    pub fn new(values: T) -> PlainSlot<T> {
+    pub(crate) fn new(values: T) -> PlainSlot<T> {
         PlainSlot(values)
     }
 
     /// The values.
     #[inline]
-    pub fn get(&self) -> &T {
+    pub(crate) fn get(&self) -> &T {
         &self.0
     }
 }

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// Ends a scope of saved-tensor hooks when dropped.
+#[derive(Debug)]
 #[must_use = "the hooks last while the guard lives"]
 pub struct SavedHooksGuard {
     _mode: ModeGuard,
@@ -61,6 +62,7 @@ pub fn save_on_cpu(pin_memory: bool) -> Result<SavedHooksGuard> {
 }
 
 /// Restores the previous state when dropped.
+#[derive(Debug)]
 #[must_use = "hooks are disabled while the guard lives"]
 pub struct DisabledGuard {
     before: Option<String>,
@@ -93,6 +95,7 @@ pub fn increment_version(tensors: &[&Tensor]) {
 }
 
 /// Restores version counters when dropped: writes made meanwhile are not seen by any check.
+#[derive(Debug)]
 #[must_use = "versions are preserved while the guard lives"]
 pub struct PreserveVersions(Vec<(Tensor, u32)>);
 

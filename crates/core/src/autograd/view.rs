@@ -4,10 +4,11 @@
 //! reader rebuilds it as a strided cut out of the base's new history. Writing through a view gives the *base* a
 //! `CopySlices` node that holds the op's own node for the region.
 
-use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use super::node::{Backward, BoxedBackward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
 use super::saved::SavedTensor;
 use super::saved_visit::{SavedVisitor, Visit};
 use crate::layout::Layout;
+use crate::ops::shape::view::as_parts;
 use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
@@ -27,8 +28,59 @@ pub(crate) enum CreationKind {
     Inference,
     /// Output of a custom function that aliases an input.
     Custom,
-    /// Elements of another dtype over the same memory (real and imaginary parts).
+    /// Elements of another dtype over the same bytes, which have no derivative.
     OtherDtype,
+}
+
+/// How a view reads the elements of its base: complex numbers are pairs of real ones, and the other way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lens {
+    /// As they are.
+    Same,
+    /// The base is complex, the view shows parts.
+    Parts,
+    /// The base is real, the view shows pairs as complex numbers.
+    Pairs,
+}
+
+impl Lens {
+    pub(crate) fn of(base: DType, view: DType) -> Option<Lens> {
+        match () {
+            () if base == view => Some(Lens::Same),
+            () if base.is_complex() && base.to_real() == view => Some(Lens::Parts),
+            () if view.is_complex() && view.to_real() == base => Some(Lens::Pairs),
+            () => None,
+        }
+    }
+
+    /// Base and region in the units in which both are counted.
+    pub(crate) fn layouts(self, base: &Layout, region: &Layout) -> Result<(Layout, Layout)> {
+        Ok(match self {
+            Lens::Same => (base.clone(), region.clone()),
+            Lens::Parts => (as_parts(base)?, region.clone()),
+            Lens::Pairs => (base.clone(), as_parts(region)?),
+        })
+    }
+
+    /// What belongs to the base, in those units.
+    pub(crate) fn enter(self, of_base: &Tensor) -> Result<Tensor> {
+        if self == Lens::Parts { ops::view_as_real(of_base) } else { Ok(of_base.clone()) }
+    }
+
+    /// The way back.
+    fn leave(self, of_base: Tensor) -> Result<Tensor> {
+        if self == Lens::Parts { ops::view_as_complex(&of_base) } else { Ok(of_base) }
+    }
+
+    /// What was cut out in those units, as the view shows it.
+    pub(crate) fn show(self, of_view: Tensor) -> Result<Tensor> {
+        if self == Lens::Pairs { ops::view_as_complex(&of_view) } else { Ok(of_view) }
+    }
+
+    /// The way back.
+    fn hide(self, of_view: &Tensor) -> Result<Tensor> {
+        if self == Lens::Pairs { ops::view_as_real(of_view) } else { Ok(of_view.clone()) }
+    }
 }
 
 /// What a view shows: a layout, and another dtype if it reads the same bytes differently.
@@ -109,7 +161,9 @@ impl Tensor {
             None => self.alias_with(layout),
             Some(dtype) => self.alias_as(crate::Spec { layout, dtype, device: self.device() }),
         };
-        self.track_view(&out, if dtype.is_some() { CreationKind::OtherDtype } else { kind });
+        let root = self.base().map_or(self.dtype(), Tensor::dtype);
+        let strange = dtype.is_some_and(|dtype| Lens::of(root, dtype).is_none());
+        self.track_view(&out, if strange { CreationKind::OtherDtype } else { kind });
         out
     }
 
@@ -146,25 +200,25 @@ impl Tensor {
 
     /// The current history; `None` for leaves. Rebuilds that of a stale view.
     #[inline]
-    pub fn grad_fn_edge(&self) -> Result<Option<Edge>> {
+    pub fn try_grad_fn_edge(&self) -> Result<Option<Edge>> {
         if self.flags() & (VIEW | REBASED) == 0 { Ok(self.birth_history().cloned()) } else { self.current_history() }
     }
 
     /// The node that computed this tensor.
     ///
     /// # Panics
-    /// If the tensor is a view whose history cannot be rebuilt; see [`Tensor::grad_fn_edge`].
+    /// If the tensor is a view whose history cannot be rebuilt; see [`Tensor::try_grad_fn_edge`].
     #[track_caller]
     pub fn grad_fn(&self) -> Option<Node> {
         let real = crate::capture::itself(self, "grad_fn").unwrap_or_else(|e| e.raise());
-        real.as_ref().unwrap_or(self).grad_fn_edge().unwrap_or_else(|e| e.raise()).map(|e| e.node)
+        real.as_ref().unwrap_or(self).try_grad_fn_edge().unwrap_or_else(|e| e.raise()).map(|e| e.node)
     }
 
     /// Which output of its node this tensor is; 0 for leaves.
     #[track_caller]
     pub fn output_nr(&self) -> usize {
         let real = crate::capture::itself(self, "output_nr").unwrap_or_else(|e| e.raise());
-        real.as_ref().unwrap_or(self).grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
+        real.as_ref().unwrap_or(self).try_grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
     }
 
     fn stored_history(&self) -> Option<Edge> {
@@ -178,7 +232,8 @@ impl Tensor {
     fn current_history(&self) -> Result<Option<Edge>> {
         let stored = self.stored_history();
         let Some(view) = self.view_info() else { return Ok(stored) };
-        if stored.is_none() && !view.base.requires_grad() {
+        let has_none = view.kind.load(Relaxed) == CreationKind::OtherDtype as u8;
+        if stored.is_none() && (has_none || !view.base.requires_grad()) {
             return Ok(None);
         }
         let version = self.version_counter();
@@ -186,7 +241,8 @@ impl Tensor {
             return Ok(stored);
         }
         CreationKind::from_u8(view.kind.load(Relaxed)).check(true)?;
-        let formula = Box::new(ViewCut { base: view.base.spec().clone(), region: self.layout().clone() });
+        let lens = lens(&view.base, self)?;
+        let formula = boxed(ViewCut { base: view.base.spec().clone(), region: self.layout().clone(), lens });
         let edges: Edges = smallvec![view.base.gradient_edge()?];
         let node = Node::new(edges, smallvec![InputMetadata::of(self)], formula)?;
         let edge = Edge { node, slot: 0 };
@@ -230,7 +286,7 @@ impl Tensor {
 
     #[cold]
     fn gradient_edge_slow(&self) -> Result<Option<Edge>> {
-        if let Some(e) = self.grad_fn_edge()? {
+        if let Some(e) = self.try_grad_fn_edge()? {
             return Ok(Some(e));
         }
         if self.flags() & REQUIRES_GRAD == 0 {
@@ -249,12 +305,13 @@ impl Tensor {
         if f & (VIEW | REBASED) == 0 {
             return self.birth_history().is_some();
         }
-        self.stored_history().is_some() || self.view_info().is_some_and(|v| v.base.requires_grad())
+        let follows = |v: &ViewInfo| v.kind.load(Relaxed) != CreationKind::OtherDtype as u8 && v.base.requires_grad();
+        self.stored_history().is_some() || self.view_info().is_some_and(follows)
     }
 
     /// Whether it is a leaf: not computed by a recorded operation.
     pub fn is_leaf(&self) -> bool {
-        match self.grad_fn_edge() {
+        match self.try_grad_fn_edge() {
             Ok(e) => e.is_none(),
             Err(_) => false,
         }
@@ -286,6 +343,15 @@ impl Tensor {
             return Err(ErrorKind::OverlappingWrite { op }.into());
         }
         let word = state::word();
+        // A write that the base's history could not tell of.
+        if self.flags() & VIEW != 0
+            && word & state::GRAD != 0
+            && self
+                .view_info()
+                .is_some_and(|v| v.kind.load(Relaxed) == CreationKind::OtherDtype as u8 && v.base.requires_grad())
+        {
+            return Err(ErrorKind::OtherDtypeViewInplace { indirect: false }.into());
+        }
         if word & state::MUTATION_WATCH != 0 {
             super::mutation::before_write(self)?;
         }
@@ -308,7 +374,9 @@ impl Tensor {
         let base = &view.base;
         let mut edges: Edges = smallvec![base.gradient_edge()?];
         edges.extend(node.edges().iter().skip(1).cloned());
-        let formula = Box::new(CopySlices { base: base.spec().clone(), region: self.layout().clone(), inner: node });
+        let lens = lens(base, self)?;
+        let region = self.layout().clone();
+        let formula = boxed(CopySlices { base: base.spec().clone(), region, lens, inner: node });
         let outer = Node::new(edges, smallvec![InputMetadata::of(base)], formula)?;
         base.store_history(Some(Edge { node: outer, slot: 0 }));
         // The view's own history is rebuilt now, so that hooks and edges taken from it belong to the new value.
@@ -338,10 +406,17 @@ impl Tensor {
     }
 }
 
+/// How a view reads its base; views of strange dtypes were refused before.
+fn lens(base: &Tensor, view: &Tensor) -> Result<Lens> {
+    let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true }.into();
+    Lens::of(base.dtype(), view.dtype()).ok_or_else(strange)
+}
+
 /// The derivative of showing a region of a base: the gradient lies in the region, zero elsewhere.
 struct ViewCut {
     base: crate::Spec,
     region: Layout,
+    lens: Lens,
 }
 
 impl Backward for ViewCut {
@@ -350,12 +425,14 @@ impl Backward for ViewCut {
     }
     fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let Some(g) = grads.into_iter().next().flatten().filter(|_| needs.get(0)) else { return Ok(smallvec![None]) };
-        let base = &self.base.layout;
-        Ok(smallvec![Some(ops::formulas::as_strided_scatter_zeros(&g, base, &self.region)?)])
+        let (base, region) = self.lens.layouts(&self.base.layout, &self.region)?;
+        let whole = ops::formulas::as_strided_scatter_zeros(&self.lens.hide(&g)?, &base, &region)?;
+        Ok(smallvec![Some(self.lens.leave(whole)?)])
     }
     fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
         self.base.visit(visitor)?;
         self.region.visit(visitor)?;
+        visitor.fixed(self.lens as u64);
         Ok(true)
     }
 }
@@ -364,6 +441,7 @@ impl Backward for ViewCut {
 struct CopySlices {
     base: crate::Spec,
     region: Layout,
+    lens: Lens,
     inner: Node,
 }
 
@@ -374,7 +452,9 @@ impl Backward for CopySlices {
     fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let mut out: Gradients = smallvec![None; needs.len()];
         let Some(g) = grads.into_iter().next().flatten() else { return Ok(out) };
-        let (whole, slice) = ops::formulas::cut_region(&g, &self.base.layout, &self.region)?;
+        let (base, region) = self.lens.layouts(&self.base.layout, &self.region)?;
+        let (whole, slice) = ops::formulas::cut_region(&self.lens.enter(&g)?, &base, &region)?;
+        let slice = self.lens.show(slice)?;
         // The inner node's first edge may be none (the view had no history of its own), yet its gradient is wanted here.
         let mut edges = self.inner.edges().clone();
         if needs.get(0)
@@ -392,7 +472,9 @@ impl Backward for CopySlices {
         for (k, g) in inner_grads.into_iter().enumerate() {
             if k == 0 {
                 if needs.get(0) {
-                    out[0] = Some(ops::formulas::paste_region(&whole, g.as_ref(), &self.base.layout, &self.region)?);
+                    let g = g.map(|g| self.lens.hide(&g)).transpose()?;
+                    let whole = ops::formulas::paste_region(&whole, g.as_ref(), &base, &region)?;
+                    out[0] = Some(self.lens.leave(whole)?);
                 }
             } else if k < out.len() {
                 out[k] = g;
@@ -406,6 +488,7 @@ impl Backward for CopySlices {
     fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
         self.base.visit(visitor)?;
         self.region.visit(visitor)?;
+        visitor.fixed(self.lens as u64);
         visitor.fixed(super::runner::kind_of(self.inner.formula()));
         self.inner.formula().visit_saved(&self.inner, visitor)
     }
@@ -413,9 +496,10 @@ impl Backward for CopySlices {
         &self,
         _: &Node,
         outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
-    ) -> Result<Option<Box<dyn Backward>>> {
+    ) -> Result<Option<BoxedBackward>> {
         let Some(formula) = self.inner.formula().outlined(&self.inner, outline)? else { return Ok(None) };
         let inner = self.inner.with_formula(formula)?;
-        Ok(Some(Box::new(CopySlices { base: self.base.clone(), region: self.region.clone(), inner })))
+        let (base, region, lens) = (self.base.clone(), self.region.clone(), self.lens);
+        Ok(Some(boxed(CopySlices { base, region, lens, inner })))
     }
 }

@@ -9,7 +9,7 @@ use crate::{DType, Device, Result, Scalar, Tensor};
 use smallvec::smallvec;
 
 /// A default of a schema, as data.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Given {
     Int(i64),
     Ints(&'static [i64]),
@@ -136,7 +136,7 @@ macro_rules! boxes_one {
         }
     )*};
 }
-boxes_one!(Tensor, &Tensor, Vec<Tensor>, Scalar, i64, SymInt, f64, bool);
+boxes_one!(Tensor, &Tensor, Vec<Tensor>, Scalar, i64, SymInt, f64, bool, DType);
 
 macro_rules! boxes_several {
     ($(($($t:ident $k:tt),*))*) => {$(

@@ -182,6 +182,7 @@ pub fn grad_and_value_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (
 }
 
 /// The pullback of a function at a point: what [`vjp`] returns.
+#[derive(Debug)]
 pub struct Vjp<A, O> {
     args: A,
     output: O,

@@ -19,6 +19,7 @@
 //! `level` explains how nesting works: each wrapping level has its own graph and tangents. Inside a
 //! transform `no_grad` is respected; `no_grad` around one does not stop it.
 
+mod argnums;
 pub(crate) mod functional_call;
 mod grad;
 mod jacobian;
@@ -28,6 +29,10 @@ pub(crate) mod rules;
 pub(crate) mod vmap;
 
 pub use crate::tree::{Outcome, TensorTree};
+pub use argnums::{
+    Arg, Argnums, grad_and_value_argnums, grad_argnums, hessian_argnums, jacfwd_argnums, jacrev_argnums,
+    with_respect_to,
+};
 pub use functional_call::functional_call;
 pub use grad::{Vjp, grad, grad_and_value, grad_and_value_with_aux, grad_with_aux, vjp, vjp_with_aux};
 pub use jacobian::{hessian, jacfwd, jacrev, jacrev_with_aux};

@@ -31,8 +31,11 @@
 
 mod arguments;
 mod function;
+mod known;
 mod registry;
 mod schema;
+#[cfg(feature = "torchvision")]
+mod vision;
 
 use crate::autograd::{BatchedOutputs, VmapInfo};
 use crate::dispatch::{self, Args, Op, Outputs, Value};
@@ -165,6 +168,7 @@ impl CustomOp {
 }
 
 /// A call, as its derivative sees it.
+#[derive(Debug)]
 pub struct OpCall<'a> {
     name: &'static str,
     args: Vec<Value>,

@@ -1,7 +1,7 @@
 //! The table of registered ops: ids follow those of the generated table, entries live as long as the process.
 
 use super::schema::{is_word, parse};
-use super::{Definition, arguments, function, refused};
+use super::{Definition, arguments, function, known, refused};
 use crate::dispatch::Value;
 use crate::record::{Decomposition, Derivative, Op, OpInfo, PLAIN, Run, Tags};
 use crate::schema::{Schema, Type};
@@ -39,6 +39,12 @@ pub(crate) fn by_id(op: Op) -> &'static OpInfo {
 
 /// The op of this name, without `.default`.
 pub(crate) fn by_name(name: &str) -> Option<Op> {
+    // Another thread may register a known op meanwhile.
+    found(name).or_else(|| known::by_name(name)).or_else(|| found(name))
+}
+
+/// As [`by_name`], among what is registered already.
+pub(super) fn found(name: &str) -> Option<Op> {
     read(|r| r.by_name.get(name).map(|e| e.op))
 }
 

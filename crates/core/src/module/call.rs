@@ -5,7 +5,7 @@
 
 use super::backward_hooks::BackwardHooks;
 use super::erased::{Erased, Holder};
-use super::hooks::{ForwardHook, Tables, global};
+use super::hooks::{ForwardHook, ForwardPreHook, Tables, global};
 use super::{Module, TensorTree};
 use crate::capture;
 use crate::warnings::warn;
@@ -51,6 +51,15 @@ where
     both.into_iter().flatten().map(pick).collect::<Vec<_>>().into_iter().flatten()
 }
 
+fn forward_pre_hooks(module: &dyn Module) -> Vec<ForwardPreHook> {
+    hooks_of(module, |t| t.forward_pre.snapshot()).collect()
+}
+
+/// With whether the hook is also called when forward fails.
+fn forward_hooks(module: &dyn Module) -> Vec<(bool, ForwardHook)> {
+    hooks_of(module, |t| t.forward.snapshot()).collect()
+}
+
 /// The progress of a call; what hooks that are always called can see.
 struct Progress<I, O> {
     input: Holder<I>,
@@ -63,7 +72,7 @@ struct Progress<I, O> {
 fn call_hooked<I: TensorTree, M: Forward<I> + ?Sized>(m: &M, input: &I) -> Result<M::Output> {
     let module = m.as_module();
     let mut progress = Progress { input: Holder(input.clone()), output: None, called: Vec::new() };
-    if !hooks_of(module, |t| t.forward.snapshot()).any(|(always, _)| always) {
+    if !forward_hooks(module).iter().any(|(always, _)| *always) {
         return run(m, module, &mut progress);
     }
     // Hooks that are always called also see a panic pass, as they see an error.
@@ -71,7 +80,7 @@ fn call_hooked<I: TensorTree, M: Forward<I> + ?Sized>(m: &M, input: &I) -> Resul
         Ok(Ok(output)) => Ok(output),
         failed => {
             let Progress { input, mut output, called } = progress;
-            for (always, hook) in hooks_of(module, |t| t.forward.snapshot()) {
+            for (always, hook) in forward_hooks(module) {
                 if !always || called.iter().any(|h| Arc::ptr_eq(h, &hook)) {
                     continue;
                 }
@@ -90,7 +99,7 @@ fn run<I: TensorTree, M: Forward<I> + ?Sized>(
     module: &dyn Module,
     progress: &mut Progress<I, M::Output>,
 ) -> Result<M::Output> {
-    for hook in hooks_of(module, |t| t.forward_pre.snapshot()) {
+    for hook in forward_pre_hooks(module) {
         hook(module, &mut progress.input)?;
     }
     let backward = BackwardHooks::of(module);
@@ -98,7 +107,7 @@ fn run<I: TensorTree, M: Forward<I> + ?Sized>(
         progress.input.0 = b.wrap_input(&progress.input.0)?;
     }
     let output = progress.output.insert(Holder(m.forward(&progress.input.0)?));
-    for (_, hook) in hooks_of(module, |t| t.forward.snapshot()) {
+    for (_, hook) in forward_hooks(module) {
         progress.called.push(hook.clone());
         hook(module, &progress.input, Some(output))?;
     }

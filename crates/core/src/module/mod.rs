@@ -10,7 +10,9 @@ mod erased;
 mod field;
 mod hooks;
 mod parameter;
+mod repr;
 mod state_dict;
+mod walk;
 
 pub use crate::tree::TensorTree;
 pub use call::Forward;
@@ -21,14 +23,14 @@ pub use hooks::{
     register_module_forward_pre_hook, register_module_full_backward_hook, register_module_full_backward_pre_hook,
 };
 pub use parameter::{Buffer, Parameter};
+#[doc(hidden)]
+pub use repr::fmt_module;
+pub use repr::{ExtraRepr, PythonRepr};
 pub use state_dict::{IncompatibleKeys, StateDict};
 
-use crate::autograd::no_grad;
 use crate::{DType, Device, Result, Tensor};
 use field::Members;
-use firebrand_kernels::shared::Arc as Counted;
 use std::any::Any;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A node of the module tree. [`derive@Module`] writes the two required methods:
@@ -89,9 +91,13 @@ pub trait Module: Any + AsModule + Send + Sync {
 
     /// The type's name without path and type arguments: `Linear`.
     fn name(&self) -> &'static str {
-        let full = std::any::type_name::<Self>();
-        let full = full.split('<').next().unwrap_or(full);
-        full.rsplit("::").next().unwrap_or(full)
+        walk::short_name(std::any::type_name::<Self>())
+    }
+
+    /// The arguments shown when the module is printed: `in_features=3, out_features=4, bias=True`. [`ExtraRepr`] writes
+    /// them; a derived module names a function that does with `#[module(extra_repr = Self::arguments)]`.
+    fn extra_repr(&self) -> String {
+        String::new()
     }
 
     /// The module a smart pointer points to.
@@ -101,12 +107,11 @@ pub trait Module: Any + AsModule + Send + Sync {
     }
 
     // ---- the tree
+    // Every module type has all of these in its table of methods, so they only say which function to call.
 
     /// This module (with an empty name) and all below it, parents first; one that occurs twice is listed once.
     fn named_modules(&self) -> Vec<(String, &dyn Module)> {
-        let (mut list, mut seen) = (Vec::new(), HashSet::new());
-        modules_below(String::new(), self.as_module(), &mut seen, &mut list);
-        list
+        walk::named_modules(self.as_module())
     }
 
     /// The modules directly below this one.
@@ -116,49 +121,27 @@ pub trait Module: Any + AsModule + Send + Sync {
 
     /// All parameters with their path, own ones first; one that is shared is listed once, under its first name.
     fn named_parameters(&self) -> Vec<(String, Parameter)> {
-        let mut seen = HashSet::new();
-        let mut list = Vec::new();
-        for (path, module) in self.named_modules() {
-            for (name, p) in Members::of(module).parameters {
-                if seen.insert(Counted::addr(&p.tensor().0)) {
-                    list.push((join(&path, &name), p.clone()));
-                }
-            }
-        }
-        list
+        walk::named_parameters(self.as_module())
     }
 
     /// All parameters, each once.
     fn parameters(&self) -> Vec<Parameter> {
-        self.named_parameters().into_iter().map(|(_, p)| p).collect()
+        walk::parameters(self.as_module())
     }
 
     /// All buffers with their path, each once.
     fn named_buffers(&self) -> Vec<(String, Tensor)> {
-        let mut seen = HashSet::new();
-        let mut list = Vec::new();
-        for (path, module) in self.named_modules() {
-            for (name, buffer) in Members::of(module).buffers {
-                let t = buffer.get();
-                if seen.insert(Counted::addr(&t.0)) {
-                    list.push((join(&path, &name), t));
-                }
-            }
-        }
-        list
+        walk::named_buffers(self.as_module())
     }
 
     /// All buffers, each once.
     fn buffers(&self) -> Vec<Tensor> {
-        self.named_buffers().into_iter().map(|(_, b)| b).collect()
+        walk::buffers(self.as_module())
     }
 
     /// Calls `f` with every module below this one and then with this one, children first.
     fn apply(&self, f: &mut dyn FnMut(&dyn Module)) {
-        for (_, child) in self.named_children() {
-            child.apply(f);
-        }
-        f(self.as_module());
+        walk::apply(self.as_module(), f)
     }
 
     // ---- modes and gradients
@@ -175,7 +158,7 @@ pub trait Module: Any + AsModule + Send + Sync {
 
     /// Sets the training mode of this module and all below it.
     fn set_training(&self, on: bool) {
-        self.named_modules().into_iter().for_each(|(_, m)| m.core().set_training(on))
+        walk::set_training(self.as_module(), on)
     }
 
     /// Whether the module is in training mode; new ones are.
@@ -185,7 +168,7 @@ pub trait Module: Any + AsModule + Send + Sync {
 
     /// Clears the gradients of all parameters.
     fn zero_grad(&self) {
-        self.parameters().iter().for_each(|p| p.zero_grad())
+        walk::zero_grad(self.as_module())
     }
 
     /// Sets whether the parameters require grad; turning it off freezes the module.
@@ -194,22 +177,19 @@ pub trait Module: Any + AsModule + Send + Sync {
     /// If turned on while parameters are not floating point.
     #[track_caller]
     fn requires_grad_(&self, on: bool) {
-        for p in self.parameters() {
-            p.try_set_requires_grad(on).unwrap_or_else(|e| e.raise())
-        }
+        walk::set_requires_grad(self.as_module(), on)
     }
 
     // ---- conversions
 
     /// Converts floating point parameters (with their gradients) and buffers to another dtype, in place.
     fn to_dtype(&self, dtype: DType) -> Result<()> {
-        let wanted = |t: &Tensor| t.is_floating_point() && t.dtype() != dtype;
-        convert(self.as_module(), &|t| if wanted(t) { t.try_to_dtype(dtype) } else { Ok(t.clone()) })
+        walk::to_dtype(self.as_module(), dtype)
     }
 
     /// Moves parameters (with their gradients) and buffers to another device, in place.
     fn to_device(&self, device: Device) -> Result<()> {
-        convert(self.as_module(), &|t| t.try_to_device(device))
+        walk::to_device(self.as_module(), device)
     }
 
     // ---- state
@@ -246,13 +226,10 @@ impl dyn Module {
     }
 }
 
+/// The tree, as PyTorch prints it.
 impl std::fmt::Debug for dyn Module {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct(self.name());
-        for (name, child) in self.named_children() {
-            shown.field(&name, &child);
-        }
-        shown.finish()
+        fmt_module(self, f)
     }
 }
 
@@ -268,6 +245,9 @@ macro_rules! pointer {
             fn name(&self) -> &'static str {
                 (**self).name()
             }
+            fn extra_repr(&self) -> String {
+                (**self).extra_repr()
+            }
             fn pointee(&self) -> Option<&dyn Module> {
                 Some((**self).as_module())
             }
@@ -282,38 +262,3 @@ macro_rules! pointer {
     )*};
 }
 pointer!(Box, Arc);
-
-/// `path.name`, or `name` at the root.
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
-}
-
-fn modules_below<'a>(
-    path: String,
-    module: &'a dyn Module,
-    seen: &mut HashSet<u64>,
-    list: &mut Vec<(String, &'a dyn Module)>,
-) {
-    if !seen.insert(module.core().id()) {
-        return;
-    }
-    list.push((path.clone(), module));
-    for (name, child) in Members::of(module).modules {
-        modules_below(join(&path, &name), child, seen, list);
-    }
-}
-
-/// Replaces the data of every parameter, its gradient, and every buffer.
-fn convert(module: &dyn Module, f: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
-    no_grad(|| {
-        for p in module.parameters() {
-            p.convert(f)?;
-        }
-        for (_, m) in module.named_modules() {
-            for (_, buffer) in Members::of(m).buffers {
-                buffer.set(f(&buffer.get())?);
-            }
-        }
-        Ok(())
-    })
-}

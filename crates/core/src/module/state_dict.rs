@@ -2,8 +2,9 @@
 //!
 //! Names and order are PyTorch's: own parameters, own buffers, then children. Nothing here reads or writes files.
 
+use super::Module;
 use super::field::Members;
-use super::{Module, join};
+use super::walk::join;
 use crate::autograd::no_grad;
 use crate::{ErrorKind, Result, Tensor, ops};
 use indexmap::IndexMap;

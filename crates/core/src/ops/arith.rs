@@ -70,7 +70,7 @@ pub(crate) fn mul_conj<'a>(a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Resu
 pub(crate) fn div<'a>(a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
     match (a.into(), b.into()) {
         (Arg::T(a), Arg::T(b)) => ops::div(a, b),
-        (Arg::T(t), Arg::S(s)) => ops::div(t, &Tensor::wrapped_number(s)?),
+        (Arg::T(t), Arg::S(s)) => ops::div(t, &Tensor::try_wrapped_number(s)?),
         (Arg::S(s), Arg::T(t)) => ops::mul_scalar(&ops::reciprocal(t)?, s),
         (Arg::S(a), Arg::S(b)) => ops::div(&pure(a)?, &pure(b)?),
     }

@@ -11,6 +11,7 @@ use crate::{DType, Tensor, state};
 static WHOLE: Slot<bool> = Slot::new(|| false);
 
 /// While it lives, attention is one op on this thread even where a layer looks at single ops.
+#[derive(Debug)]
 pub struct WholeAttention(#[allow(dead_code)] SlotGuard<bool>);
 
 /// Shows attention to the layers of this thread as one op where the kernel serves it.

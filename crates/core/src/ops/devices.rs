@@ -6,9 +6,9 @@
 //! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix.
 
 use crate::dispatch::{Lent, Op, Outputs, Value, values};
-use crate::record::{Devices, Tags};
+use crate::record::{Devices, OpInfo, Tags};
 use crate::tensor::{DEVICES, WRAPPED_NUMBER};
-use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races};
+use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races, state};
 
 /// The bits of both devices.
 pub(crate) const MIXED: u32 = DEVICES;
@@ -109,6 +109,23 @@ fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
 #[inline(never)]
 pub(crate) fn check(op: Op, args: &[Lent<'_>]) -> Result<()> {
     if op.info().devices == Devices::Any { Ok(()) } else { refuse_unless(op, &values(args), true) }
+}
+
+/// As [`check`], for an op that is called with boxed arguments only. A layer below autograd may show tensors of another
+/// device than those it computes with, so it decides in the ops this one is made of.
+pub(crate) fn check_boxed(info: &'static OpInfo, args: &[Value]) -> Result<()> {
+    let bits = args.iter().fold(0, |bits, value| {
+        bits | match value {
+            Value::Tensor(t) => of(t),
+            Value::Tensors(list) => of_list(list),
+            Value::OptTensors(list) => of_opts(list),
+            _ => 0,
+        }
+    });
+    if bits != MIXED || info.devices == Devices::Any || state::is(state::INNER) {
+        return Ok(());
+    }
+    Op::from_name(info.name).map_or(Ok(()), |op| refuse_unless(op, args, true))
 }
 
 /// Refuses a mix of devices, or runs the call below autograd with every operand on meta.

@@ -125,7 +125,7 @@ pub(crate) fn call(info: &'static OpInfo, way: Way, op: Op, values: &[Value]) ->
                 (Some(a), Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_))
                     if a.ty == Type::Tensor =>
                 {
-                    Ok(Tensor::wrapped_number(Args::new(info.name, values).scalar(k, a.name)?)?.into())
+                    Ok(Tensor::try_wrapped_number(Args::new(info.name, values).scalar(k, a.name)?)?.into())
                 }
                 _ => Ok(v.clone()),
             };
@@ -246,19 +246,18 @@ fn out(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
         let message = format!("expected {} tensors for its results, found {}", results.len(), targets.len());
         return Err(Error::argument(name, message));
     }
+    // An empty tensor takes any shape, but none does before all of them are known to fit.
+    let mut resized = Vec::with_capacity(targets.len());
     for (target, result) in targets.iter().zip(&results) {
-        // An empty tensor takes any shape.
-        if target.numel() == 0 && target.shape() != result.shape() {
-            let layout = result.layout().to_contiguous();
-            let fresh = Tensor::try_empty(Spec { dtype: target.dtype(), device: target.device(), layout })?;
-            target.replace_data(fresh.storage().clone(), fresh.spec().clone());
-        }
-        target.check_writable(name)?;
-        fits(info, target, result)?;
+        let spec = Spec { layout: result.layout().to_contiguous(), ..result.spec().clone() };
+        let fresh = ops::inplace::prepare_out(name, target, &spec, &[])?;
+        fits(info, fresh.as_ref().unwrap_or(target), result)?;
+        resized.push(fresh);
     }
     let _unrecorded = NoGrad::new();
-    for (target, result) in targets.iter().zip(results) {
-        store(target, result)?;
+    for ((target, result), fresh) in targets.iter().zip(results).zip(resized) {
+        store(fresh.as_ref().unwrap_or(target), result)?;
+        ops::inplace::adopt(target, fresh);
     }
     Ok(values[first..].iter().take(schema.returns.len()).cloned().collect())
 }

@@ -161,7 +161,7 @@ pub(crate) fn write_outs<const N: usize>(
 
 /// Checks an `out=` argument. An empty one of another shape is to [`adopt`] the tensor that this returns, once the result
 /// is in it: the argument may be an input too, and keeps its shape until the kernel has read it.
-fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) -> Result<Option<Tensor>> {
+pub(crate) fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) -> Result<Option<Tensor>> {
     if state::is(state::GRAD) && (out.requires_grad() || inputs.iter().any(|t| t.requires_grad())) {
         return Err(Error::argument(
             op,
@@ -176,7 +176,7 @@ fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) 
 }
 
 /// Gives `out` the memory and shape of a result that it was resized for.
-fn adopt(out: &Tensor, resized: Option<Tensor>) {
+pub(crate) fn adopt(out: &Tensor, resized: Option<Tensor>) {
     if let Some(t) = resized {
         out.replace_data(t.storage().clone(), t.spec().clone());
         out.bump_version();

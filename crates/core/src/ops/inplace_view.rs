@@ -3,11 +3,12 @@
 //! The numbers stay where they are; the tensor gets another layout. A tracked view that requires grad is refused: its
 //! base would have to learn of a region that has moved.
 
-use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
+use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{forward, record};
 use crate::layout::Layout;
 use crate::ops::shape::view;
-use crate::{Error, Result, Spec, Tensor, ops, state};
+use crate::sym::SymInts;
+use crate::{Error, Result, Spec, SymInt, Tensor, ops, state};
 use smallvec::smallvec;
 
 type Change = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
@@ -59,7 +60,7 @@ fn relayout<'a>(
     self_.replace_data(storage, spec);
     self_.bump_version();
     if recording {
-        record::finish_inplace(self_, edges, Box::new(Undo { name: node, undo }))?;
+        record::finish_inplace(self_, edges, boxed(Undo { name: node, undo }))?;
     }
     if let Some(t) = tangent {
         forward::set_tangent(self_, t)?;
@@ -86,6 +87,34 @@ pub(crate) fn squeeze_dim_(self_: &Tensor, dim: i64) -> Result<&Tensor> {
     let (layout, sizes) = (view::squeeze_dim(self_, dim)?, self_.sym_sizes());
     let undo = Box::new(move |g: &Tensor| ops::reshape(g, &sizes));
     relayout("squeeze_", self_, layout, "SqueezeBackward1", |t| ops::squeeze_dim(t, dim), undo)
+}
+
+/// `squeeze_.dims`.
+pub(crate) fn squeeze_dims_<'a>(self_: &'a Tensor, dims: &[i64]) -> Result<&'a Tensor> {
+    let (layout, sizes) = (view::squeeze_dims(self_, dims)?, self_.sym_sizes());
+    let undo = Box::new(move |g: &Tensor| ops::reshape(g, &sizes));
+    relayout("squeeze_", self_, layout, "SqueezeBackward2", |t| ops::squeeze_dims(t, dims), undo)
+}
+
+/// `as_strided_`.
+pub(crate) fn as_strided_<'a>(
+    self_: &'a Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<&'a Tensor> {
+    let layout = view::as_strided(self_, size, stride, storage_offset)?;
+    let before = self_.layout().clone();
+    let (sizes, strides) = (SymInts::from_slice(size), SymInts::from_slice(stride));
+    let undo =
+        Box::new(move |g: &Tensor| ops::formulas::as_strided_backward(g, &before, &sizes, &strides, storage_offset));
+    let apply = |t: &Tensor| ops::formulas::as_strided_tangent(t, self_, size, stride, storage_offset);
+    relayout("as_strided_", self_, layout, "AsStridedBackward0", apply, undo)
+}
+
+/// `swapaxes_`, `swapdims_`.
+pub(crate) fn swapaxes_(self_: &Tensor, axis0: i64, axis1: i64) -> Result<&Tensor> {
+    ops::transpose_(self_, axis0, axis1)
 }
 
 /// `transpose_`.

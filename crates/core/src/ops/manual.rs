@@ -1,6 +1,6 @@
 //! Ops whose autograd part is written by hand: `copy_`, `detach`, `detach_`.
 
-use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
+use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{SavedVisitor, forward, record};
 use crate::dispatch::Op;
 use crate::func::level;
@@ -11,6 +11,7 @@ use smallvec::smallvec;
 pub(crate) use super::fused_optim::{fused_adagrad_, fused_adam_, fused_adamw_, fused_sgd_};
 pub(crate) use super::inplace_view::*;
 pub(crate) use super::overwrite::*;
+pub(crate) use super::resize::{resize_, resize_as_, set_, set_source, set_source_region};
 
 /// Gradient of a copy: none to the old value, all to the source.
 struct CopyBackwards;
@@ -61,7 +62,7 @@ pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) ->
         self_.bump_version();
     }
     if recording {
-        record::finish_inplace(self_, edges, Box::new(CopyBackwards))?;
+        record::finish_inplace(self_, edges, boxed(CopyBackwards))?;
     }
     if word & state::DUAL != 0 && forward::any_tangent(&[self_, src]) {
         let t = forward::tangent_or_zeros(src)?;

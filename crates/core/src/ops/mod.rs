@@ -16,6 +16,7 @@ pub(crate) mod inplace_view;
 pub(crate) mod lists;
 pub(crate) mod manual;
 pub(crate) mod overwrite;
+pub(crate) mod resize;
 pub(crate) mod shape;
 
 pub use generated::functions::*;

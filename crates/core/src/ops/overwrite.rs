@@ -2,7 +2,7 @@
 //!
 //! They record a node whose gradient is zero, so that what the tensor was before gets none.
 
-use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
+use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float, need_real};
@@ -64,7 +64,7 @@ fn overwrite_boxed<'a>(
         self_.bump_version();
     }
     if recording {
-        record::finish_inplace(self_, edges, Box::new(Overwritten(node)))?;
+        record::finish_inplace(self_, edges, boxed(Overwritten(node)))?;
     }
     if word & state::DUAL != 0 && forward::any_tangent(&[self_]) {
         forward::set_tangent_inplace(self_, ops::formulas::zeros_like_primal(self_)?)?;

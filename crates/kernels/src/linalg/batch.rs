@@ -16,6 +16,20 @@ pub fn batched<T: Element, R: Element, const I: usize, const O: usize, const P: 
     others: [(&mut [R], usize); P],
     f: impl Fn(usize, [&[T]; I], [&mut [T]; O], [&mut [R]; P]) -> i32 + Sync,
 ) -> Vec<i32> {
+    batched_dyn(count, inputs, outputs, others, &f)
+}
+
+type OfEach<'a, T, R, const I: usize, const O: usize, const P: usize> =
+    &'a (dyn Fn(usize, [&[T]; I], [&mut [T]; O], [&mut [R]; P]) -> i32 + Sync);
+
+/// [`batched`], compiled once for all computations of one kind.
+fn batched_dyn<T: Element, R: Element, const I: usize, const O: usize, const P: usize>(
+    count: usize,
+    inputs: [(&[T], usize); I],
+    outputs: [(&mut [T], usize); O],
+    others: [(&mut [R], usize); P],
+    f: OfEach<'_, T, R, I, O, P>,
+) -> Vec<i32> {
     assert!(inputs.iter().all(|(s, each)| s.len() == count * each), "inputs hold one part an item");
     assert!(outputs.iter().all(|(s, each)| s.len() == count * each), "outputs hold one part an item");
     assert!(others.iter().all(|(s, each)| s.len() == count * each), "outputs hold one part an item");

@@ -77,7 +77,7 @@ impl Value {
 }
 
 /// What an op reads: elements, or one value for all of them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
     /// Elements.
     View(View<'a>),

@@ -8,6 +8,7 @@
 mod distributions;
 mod mersenne;
 mod normal;
+mod rejection;
 mod vector_math;
 
 #[cfg(test)]

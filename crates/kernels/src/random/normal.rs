@@ -19,7 +19,7 @@ const BLOCK: usize = 16;
 impl Generator {
     /// One normal number from a pair, in double.
     #[inline]
-    fn normal_f64(&mut self) -> f64 {
+    pub(super) fn normal_f64(&mut self) -> f64 {
         if let Some(v) = self.next_normal.take() {
             return v;
         }

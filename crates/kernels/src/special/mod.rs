@@ -96,6 +96,8 @@ functions! {
         Igamma = gamma::igamma,
         /// The upper one.
         Igammac = gamma::igammac,
+        /// The slope of a gamma-distributed number `b` in the shape `a` of its distribution.
+        StandardGammaGrad = gamma::standard_gamma_grad,
         /// Chebyshev's, first kind.
         ChebyshevT = polynomials::chebyshev_t,
         /// Chebyshev's, second kind.

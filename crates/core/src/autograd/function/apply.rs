@@ -5,7 +5,7 @@
 
 use super::mapped::Mapped;
 use super::{BatchedOutputs, Context, Function, VmapInfo};
-use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
 use crate::autograd::saved::{SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue, hook_slot};
 use crate::autograd::view::CreationKind;
 use crate::autograd::{SavedVisitor, forward, record};
@@ -52,7 +52,7 @@ impl FunctionNode {
         if traced {
             for out in outs.iter_mut().flatten() {
                 // No edges: the node fails if the engine reaches it, and leads nowhere it could be asked for.
-                let formula = Box::new(DelayedError { function: self.ctx.name.clone() });
+                let formula = boxed(DelayedError { function: self.ctx.name.clone() });
                 let mut alias = out.alias_with(out.layout().clone());
                 let node = Node::new(Edges::new(), smallvec![InputMetadata::of(&alias)], formula)?;
                 alias.set_birth_history(Edge { node, slot: 0 });
@@ -360,7 +360,7 @@ fn link(
     let dirty: Vec<bool> = results.iter().map(|r| ctx.is_dirty(r)).collect();
     let name = format!("{}Backward", ctx.name);
     let meta: SmallVec<[InputMetadata; 1]> = ctx.outputs.iter().cloned().collect();
-    let node = Node::new(edges, meta, Box::new(FunctionNode { function, ctx, name }))?;
+    let node = Node::new(edges, meta, boxed(FunctionNode { function, ctx, name }))?;
     for (slot, out) in outputs.iter_mut().enumerate() {
         if frozen[slot] {
             continue;

@@ -1,5 +1,6 @@
 //! Attention, built of products and softmax; what the kernel serves is one op (`ops::attention` says when).
 
+use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{cast, sym};
 use crate::ops::shape::is_expandable_to;
 use crate::{DType, Error, Result, Scalar, Tensor, ops};
@@ -108,5 +109,173 @@ pub(crate) fn scaled_dot_product_attention(
     };
     let weights = if dropout_p > 0.0 { ops::dropout(&weights, dropout_p, true)? } else { weights };
     let out = ops::matmul(&weights, &v)?;
-    if half { cast(&out, dtype) } else { Ok(out) }
+    let out = if half { cast(&out, dtype)? } else { out };
+    // As PyTorch's kernel leaves it: the heads of a position side by side, which programs then see as one row.
+    let by_position = out.ndim() == 4 && dropout_p == 0.0 && e == v.shape()[v.ndim() - 1];
+    if by_position && !attn_mask.is_some_and(Tensor::requires_grad) {
+        return ops::transpose(&ops::contiguous(&ops::transpose(&out, 1, 2)?, MemoryFormat::Contiguous)?, 1, 2);
+    }
+    Ok(out)
+}
+
+/// Attention with its weights: products and softmax, whatever the kernel would serve.
+#[allow(clippy::too_many_arguments)] // those of the op
+pub(crate) fn attention_math(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    attn_mask: Option<&Tensor>,
+    dropout_p: f64,
+    is_causal: bool,
+    dropout_mask: Option<&Tensor>,
+    scale: Option<f64>,
+    enable_gqa: bool,
+) -> Result<(Tensor, Tensor)> {
+    check(query, key, value)?;
+    if dropout_p > 0.0 || dropout_mask.is_some() {
+        return Err(Error::argument(OP, "attention with its weights takes no dropout; pass dropout_p 0"));
+    }
+    let (q, mut k, mut v) = (query.clone(), key.clone(), value.clone());
+    if enable_gqa {
+        let heads = if q.ndim() >= 3 { q.shape()[q.ndim() - 3] } else { 0 };
+        (k, v) = (repeat_heads(&k, heads)?, repeat_heads(&v, heads)?);
+    }
+    let logits = scores(&q, &k, scale)?;
+    let mask = total_mask(&q, &k, attn_mask, is_causal)?;
+    let weights = match &mask {
+        Some(m) => ops::_safe_softmax(&ops::add(&logits, m, Scalar::Int(1))?, -1, None)?,
+        None => ops::softmax(&logits, -1, None)?,
+    };
+    Ok((ops::matmul(&weights, &v)?, weights))
+}
+
+/// `scale * query @ keyᵀ`
+fn scores(q: &Tensor, k: &Tensor, scale: Option<f64>) -> Result<Tensor> {
+    let width = *q.shape().last().unwrap_or(&1);
+    let scale = scale.unwrap_or(1.0 / (width as f64).sqrt());
+    ops::matmul(&ops::mul_scalar(q, Scalar::Float(scale))?, &ops::transpose(k, -2, -1)?)
+}
+
+/// What is added to the scores.
+fn total_mask(q: &Tensor, k: &Tensor, attn_mask: Option<&Tensor>, is_causal: bool) -> Result<Option<Tensor>> {
+    let (l, s) = (q.shape()[q.ndim() - 2], k.shape()[k.ndim() - 2]);
+    match attn_mask {
+        Some(_) if is_causal => Err(Error::argument(OP, "expected either attn_mask or is_causal, found both")),
+        Some(m) if m.dtype() == DType::Bool => additive(m, q.dtype()).map(Some),
+        Some(m) => cast(m, q.dtype()).map(Some),
+        None if is_causal => causal_mask(l, s, q).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Attention and the logarithms of the sums that its softmax divides by, which have no gradient.
+pub(crate) fn flash_attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    dropout_p: f64,
+    is_causal: bool,
+    attn_mask: Option<&Tensor>,
+    scale: Option<f64>,
+) -> Result<(Tensor, Tensor)> {
+    check(query, key, value)?;
+    if query.ndim() != 4 || dropout_p != 0.0 {
+        let m = format!("expected [batch, heads, l, e] and no dropout, found {:?} and {dropout_p}", query.shape());
+        return Err(Error::argument("_scaled_dot_product_flash_attention_for_cpu", m));
+    }
+    let output = ops::scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale, false)?;
+    let (q, k) = (ops::detach(query)?, ops::detach(key)?);
+    let wide = |t: &Tensor| if t.dtype() == DType::F64 { Ok(t.clone()) } else { cast(t, DType::F32) };
+    let logits = scores(&wide(&q)?, &wide(&k)?, scale)?;
+    let logits = match total_mask(&wide(&q)?, &k, attn_mask.map(ops::detach).transpose()?.as_ref(), is_causal)? {
+        Some(m) => ops::add(&logits, &m, Scalar::Int(1))?,
+        None => logits,
+    };
+    Ok((output, ops::logsumexp(&logits, &[-1], false)?))
+}
+
+/// Gradients of queries, keys and values.
+#[allow(clippy::too_many_arguments)] // those of the op
+pub(crate) fn flash_attention_backward(
+    grad_out: &Tensor,
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    out: &Tensor,
+    logsumexp: &Tensor,
+    dropout_p: f64,
+    is_causal: bool,
+    attn_mask: Option<&Tensor>,
+    scale: Option<f64>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if dropout_p != 0.0 {
+        let op = "_scaled_dot_product_flash_attention_for_cpu_backward";
+        return Err(Error::argument(op, format!("expected no dropout, found {dropout_p}")));
+    }
+    let logits = scores(query, key, scale)?;
+    let logits = match total_mask(query, key, attn_mask, is_causal)? {
+        Some(m) => ops::add(&logits, &m, Scalar::Int(1))?,
+        None => logits,
+    };
+    let sums = cast(&ops::unsqueeze(logsumexp, -1)?, logits.dtype())?;
+    let weights = ops::exp(&ops::sub(&logits, &sums, Scalar::Int(1))?)?;
+    let to_weights = ops::matmul(grad_out, &ops::transpose(value, -2, -1)?)?;
+    let along = ops::sum_dim(&ops::mul(grad_out, out)?, Some(&[-1]), true, None)?;
+    let to_logits = ops::mul(&weights, &ops::sub(&to_weights, &along, Scalar::Int(1))?)?;
+    let width = *query.shape().last().unwrap_or(&1);
+    let to_logits = ops::mul_scalar(&to_logits, Scalar::Float(scale.unwrap_or(1.0 / (width as f64).sqrt())))?;
+    let turned = |t: &Tensor| ops::transpose(t, -2, -1);
+    Ok((
+        ops::matmul(&to_logits, key)?,
+        ops::matmul(&turned(&to_logits)?, query)?,
+        ops::matmul(&turned(&weights)?, grad_out)?,
+    ))
+}
+
+/// Queries, keys and values of one product, their bias added and queries scaled, head by head.
+pub(crate) fn transform_bias_rescale_qkv(
+    qkv: &Tensor,
+    qkv_bias: &Tensor,
+    num_heads: i64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let heads = usize::try_from(num_heads).ok().filter(|n| *n > 0);
+    let (&[b, t, wide], Some(heads)) = (qkv.shape(), heads) else {
+        let m = format!("expected [batch, time, 3 * width] and heads, found {:?} and {num_heads}", qkv.shape());
+        return Err(Error::argument("_transform_bias_rescale_qkv", m));
+    };
+    if !wide.is_multiple_of(3 * heads) || qkv_bias.shape() != [wide] {
+        let m = format!("a width of {wide} is not three times a multiple of {heads} heads, or the bias is another");
+        return Err(Error::argument("_transform_bias_rescale_qkv", m));
+    }
+    let each = wide / 3 / heads;
+    let all = ops::reshape(&ops::add(qkv, qkv_bias, Scalar::Int(1))?, &sym(&[b, t, 3, heads, each]))?;
+    let all = ops::permute(&all, &[2, 0, 3, 1, 4])?;
+    let part = |k: i64| ops::clone(&ops::select(&all, 0, k.into())?, Some(MemoryFormat::Contiguous));
+    let q = ops::mul_scalar(&part(0)?, Scalar::Float(1.0 / (each as f64).sqrt()))?;
+    Ok((q, part(1)?, part(2)?))
+}
+
+/// Softmax of what a mask leaves: of keys for all queries (0), of padding per sample (1), or of single scores (2).
+pub(crate) fn masked_softmax(
+    self_: &Tensor,
+    mask: &Tensor,
+    dim: Option<i64>,
+    mask_type: Option<i64>,
+) -> Result<Tensor> {
+    const OP: &str = "_masked_softmax";
+    if mask.dtype() != DType::Bool {
+        return Err(Error::argument(OP, format!("expected a bool mask, found {}", mask.dtype())));
+    }
+    let mask = match (mask_type, self_.shape(), mask.ndim()) {
+        (Some(1), &[b, _, _, s], 2) => ops::reshape(mask, &sym(&[b, 1, 1, s]))?,
+        (Some(0), &[_, _, l, s], 2) => ops::reshape(mask, &sym(&[1, 1, l, s]))?,
+        (Some(0..=2), _, _) => mask.clone(),
+        (found, _, _) => return Err(Error::argument(OP, format!("expected a mask type from 0 to 2, found {found:?}"))),
+    };
+    if !is_expandable_to(mask.shape(), self_.shape()) {
+        let m = format!("a mask of shape {:?} does not fit {:?}", mask.shape(), self_.shape());
+        return Err(Error::argument(OP, m));
+    }
+    let masked = ops::masked_fill(self_, &mask, Scalar::Float(f64::NEG_INFINITY))?;
+    ops::softmax(&masked, dim.unwrap_or(-1), None)
 }

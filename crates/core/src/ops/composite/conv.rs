@@ -151,3 +151,170 @@ pub(crate) fn _convolution(
 ) -> Result<Tensor> {
     ops::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 }
+
+/// As `_convolution`, before there was a switch for another format of numbers.
+pub(crate) fn convolution_deprecated(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[i64],
+    groups: SymInt,
+    _benchmark: bool,
+    _deterministic: bool,
+    _cudnn_enabled: bool,
+) -> Result<Tensor> {
+    let output_padding: Vec<SymInt> = output_padding.iter().map(|&n| n.into()).collect();
+    ops::convolution(input, weight, bias, stride, padding, dilation, transposed, &output_padding, groups)
+}
+
+/// With padding by name, for as many dimensions as the weight has.
+pub(crate) fn convolution_mode(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &str,
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let n = weight.ndim().saturating_sub(2);
+    conv_named("_convolution_mode", n, (input, weight, bias), stride, padding, dilation, groups)
+}
+
+/// As `convolution`, with the arguments in the order of one library.
+pub(crate) fn mkldnn_convolution(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    padding: &[SymInt],
+    stride: &[SymInt],
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    ops::convolution(input, weight, bias, stride, padding, dilation, false, &[0.into()], groups)
+}
+
+/// The kernel sizes that an op is told beside the weight that has them.
+fn check_kernel(op: &'static str, weight: &Tensor, kernel: &[SymInt]) -> Result<()> {
+    let space = weight.shape().get(2..).unwrap_or_default();
+    let named = |k: usize| kernel.get(k).or(kernel.first()).map(|n| n.int());
+    if space.len() < kernel.len() || !space.iter().enumerate().all(|(k, &n)| named(k) == Some(n as i64)) {
+        let message = format!("expected the kernel sizes of the weight {:?}, found {kernel:?}", weight.shape());
+        return Err(Error::argument(op, message));
+    }
+    Ok(())
+}
+
+macro_rules! kernel_sizes {
+    ($(($n:literal, $name:ident, $($argument:ident),*)),*) => {$(
+        pub(crate) fn $name(
+            self_: &Tensor,
+            weight: &Tensor,
+            kernel_size: &[SymInt],
+            bias: Option<&Tensor>,
+            stride: &[SymInt],
+            padding: &[SymInt],
+            $($argument: &[SymInt],)*
+        ) -> Result<Tensor> {
+            check_kernel(stringify!($name), weight, kernel_size)?;
+            let dilation = [&[SymInt::from(1i64)][..], $($argument),*];
+            let dilation = dilation[dilation.len() - 1];
+            conv(stringify!($name), $n, (self_, weight, bias), stride, padding, dilation, 1.into())
+        }
+    )*};
+}
+kernel_sizes!(
+    (2, slow_conv2d,),
+    (3, slow_conv3d,),
+    (2, slow_conv_dilated2d, dilation),
+    (3, slow_conv_dilated3d, dilation)
+);
+
+macro_rules! transposed_kernel_sizes {
+    ($(($n:literal, $name:ident)),*) => {$(
+        pub(crate) fn $name(
+            self_: &Tensor,
+            weight: &Tensor,
+            kernel_size: &[SymInt],
+            bias: Option<&Tensor>,
+            stride: &[SymInt],
+            padding: &[SymInt],
+            output_padding: &[SymInt],
+            dilation: &[SymInt],
+        ) -> Result<Tensor> {
+            check_kernel(stringify!($name), weight, kernel_size)?;
+            let operands = (self_, weight, bias);
+            conv_transpose(stringify!($name), $n, operands, stride, padding, output_padding, 1.into(), dilation)
+        }
+    )*};
+}
+transposed_kernel_sizes!((2, slow_conv_transpose2d), (3, slow_conv_transpose3d));
+
+/// The gradients of `_slow_conv2d_forward`.
+pub(crate) fn slow_conv2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    weight: &Tensor,
+    kernel_size: &[SymInt],
+    stride: &[SymInt],
+    padding: &[SymInt],
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    check_kernel("_slow_conv2d_backward", weight, kernel_size)?;
+    let (one, none) = ([1.into(), 1.into()], [0.into(), 0.into()]);
+    ops::convolution_backward(
+        grad_output,
+        self_,
+        weight,
+        None,
+        stride,
+        padding,
+        &one,
+        false,
+        &none,
+        1.into(),
+        output_mask,
+    )
+}
+
+/// Sequences `[time, batch, channels]` with weights `[width, in, out]`.
+pub(crate) fn conv_tbc(self_: &Tensor, weight: &Tensor, bias: &Tensor, pad: i64) -> Result<Tensor> {
+    const OP: &str = "conv_tbc";
+    if self_.ndim() != 3 || weight.ndim() != 3 || bias.shape() != &weight.shape()[2..] {
+        let message = format!(
+            "expected an input [time, batch, in], a weight [width, in, out] and a bias [out], found {:?}, {:?} and {:?}",
+            self_.shape(),
+            weight.shape(),
+            bias.shape()
+        );
+        return Err(Error::argument(OP, message));
+    }
+    let (x, w) = (ops::permute(self_, &[1, 2, 0])?, ops::permute(weight, &[2, 1, 0])?);
+    let none = [SymInt::from(0i64)];
+    let one = [SymInt::from(1i64)];
+    let out = ops::convolution(&x, &w, Some(bias), &one, &[pad.into()], &one, false, &none, 1.into())?;
+    ops::clone(&ops::permute(&out, &[2, 0, 1])?, Some(crate::dispatch::MemoryFormat::Contiguous))
+}
+
+/// Gradients of input, weight and bias of `conv_tbc`.
+pub(crate) fn conv_tbc_backward(
+    grad: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    _bias: &Tensor,
+    pad: i64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (g, x, w) =
+        (ops::permute(grad, &[1, 2, 0])?, ops::permute(input, &[1, 2, 0])?, ops::permute(weight, &[2, 1, 0])?);
+    let (one, none) = ([SymInt::from(1i64)], [SymInt::from(0i64)]);
+    let (gx, gw, gb) =
+        ops::convolution_backward(&g, &x, &w, None, &one, &[pad.into()], &one, false, &none, 1.into(), [true; 3])?;
+    let back = |t: &Tensor, order: &[i64]| {
+        ops::clone(&ops::permute(t, order)?, Some(crate::dispatch::MemoryFormat::Contiguous))
+    };
+    Ok((back(&gx, &[2, 0, 1])?, back(&gw, &[2, 1, 0])?, gb))
+}

@@ -22,7 +22,7 @@ pub(crate) fn renorm(t: &Tensor, p: Scalar, dim: i64, maxnorm: Scalar) -> Result
     // The small number is part of the definition: it keeps the result below the limit in spite of rounding.
     let shrink =
         ops::mul_scalar(&ops::reciprocal(&ops::add_scalar(&norm, Scalar::Float(1e-7), Scalar::Int(1))?)?, maxnorm)?;
-    let one = Tensor::wrapped_number(Scalar::Float(1.0))?;
+    let one = Tensor::try_wrapped_number(Scalar::Float(1.0))?;
     let factor = ops::where_self(&ops::gt_scalar(&norm, maxnorm)?, &shrink, &one)?;
     ops::mul(t, &cast(&factor, t.dtype())?)
 }

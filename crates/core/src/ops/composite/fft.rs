@@ -181,20 +181,33 @@ macro_rules! along_many {
         }
     )*};
 }
-along_many! { fft_fftn fft_fft2 c2c true, fft_ifftn fft_ifft2 c2c false, fft_rfftn fft_rfft2 r2c true }
-
-pub(crate) fn fft_irfftn(t: &Tensor, s: Option<&[SymInt]>, dim: Option<&[i64]>, norm: Option<&str>) -> Result<Tensor> {
-    const OP: &str = "fft_irfftn";
-    let mut lines = Lines::many(OP, t, s, dim)?;
-    if let (Some(&d), Some(n)) = (lines.dims.last(), lines.sizes.last_mut()) {
-        *n = length(OP, Some(doubled(s.and_then(|s| s.last().copied()), t, d)), 0)?;
-    }
-    c2r(OP, t, lines, norm, false)
+along_many! {
+    fft_fftn fft_fft2 c2c true, fft_ifftn fft_ifft2 c2c false, fft_rfftn fft_rfft2 r2c true,
+    fft_ihfftn fft_ihfft2 r2c false
 }
 
-pub(crate) fn fft_irfft2(t: &Tensor, s: Option<&[SymInt]>, dim: &[i64], norm: Option<&str>) -> Result<Tensor> {
-    fft_irfftn(t, s, Some(dim), norm)
+macro_rules! along_many_to_real {
+    ($($name:ident $two:ident $forward:literal),*) => {$(
+        pub(crate) fn $name(
+            t: &Tensor,
+            s: Option<&[SymInt]>,
+            dim: Option<&[i64]>,
+            norm: Option<&str>,
+        ) -> Result<Tensor> {
+            const OP: &str = stringify!($name);
+            let mut lines = Lines::many(OP, t, s, dim)?;
+            if let (Some(&d), Some(n)) = (lines.dims.last(), lines.sizes.last_mut()) {
+                *n = length(OP, Some(doubled(s.and_then(|s| s.last().copied()), t, d)), 0)?;
+            }
+            c2r(OP, t, lines, norm, $forward)
+        }
+
+        pub(crate) fn $two(t: &Tensor, s: Option<&[SymInt]>, dim: &[i64], norm: Option<&str>) -> Result<Tensor> {
+            $name(t, s, Some(dim), norm)
+        }
+    )*};
 }
+along_many_to_real! { fft_irfftn fft_irfft2 false, fft_hfftn fft_hfft2 true }
 
 fn shifted(op: &'static str, t: &Tensor, dim: Option<&[i64]>, back: bool) -> Result<Tensor> {
     let dims: Dims = match dim {

@@ -105,12 +105,12 @@ pub(crate) fn allclose(a: &Tensor, b: &Tensor, rtol: f64, atol: f64, equal_nan: 
 
 /// `where` with a number for the other choice.
 pub(crate) fn where_scalar_other(condition: &Tensor, a: &Tensor, other: Scalar) -> Result<Tensor> {
-    ops::where_self(condition, a, &Tensor::wrapped_number(other)?)
+    ops::where_self(condition, a, &Tensor::try_wrapped_number(other)?)
 }
 
 /// `where` with a number for the first choice.
 pub(crate) fn where_scalar_self(condition: &Tensor, a: Scalar, other: &Tensor) -> Result<Tensor> {
-    ops::where_self(condition, &Tensor::wrapped_number(a)?, other)
+    ops::where_self(condition, &Tensor::try_wrapped_number(a)?, other)
 }
 
 /// `where` between two numbers, of the dtype they have together.
@@ -177,7 +177,7 @@ pub(crate) fn special_ndtr(a: &Tensor) -> Result<Tensor> {
 pub(crate) fn special_entr(a: &Tensor) -> Result<Tensor> {
     let inside = ops::neg(&ops::xlogy(a, a)?)?;
     let below = ops::lt_scalar(a, Scalar::Int(0))?;
-    ops::where_self(&below, &Tensor::wrapped_number(Scalar::Float(f64::NEG_INFINITY))?, &inside)
+    ops::where_self(&below, &Tensor::try_wrapped_number(Scalar::Float(f64::NEG_INFINITY))?, &inside)
 }
 
 /// The sum to these sizes of what they were broadcast to.

@@ -78,7 +78,7 @@ fn along(
         let rank = ops::mul_scalar(&q_row, Scalar::Int(last))?;
         // A row with a NaN has only that quantile, and its last element is one.
         let broken = ops::isnan(&ops::narrow(&sorted, -1, last.into(), 1.into())?)?;
-        ops::where_self(&broken, &Tensor::wrapped_number(Scalar::Int(last))?, &rank)?
+        ops::where_self(&broken, &Tensor::try_wrapped_number(Scalar::Int(last))?, &rank)?
     };
     let at = |rank: &Tensor| ops::gather(&sorted, -1, &ops::to_dtype(rank, DType::I64, false, false, None)?, false);
     let low = ops::floor(&rank)?;

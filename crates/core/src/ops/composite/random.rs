@@ -1,10 +1,11 @@
 //! Dropout in its variants, and normals with parameters in tensors.
 
+use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;
 use crate::ops::cpu::random::{need_probability, need_std, standard_normal};
 use crate::ops::formulas::sym;
 use crate::ops::shape;
-use crate::{Error, Result, Scalar, Tensor, ops};
+use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
 
 /// What elements are multiplied with: 0, or `scale` where they are kept.
 fn noise(input: &Tensor, sizes: &[usize], p: f64, scale: f64) -> Result<Tensor> {
@@ -117,4 +118,96 @@ pub(crate) fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor
     let sizes = shape::broadcast("normal", mean.shape(), std.shape())?;
     let z = ops::mul(&standard_normal(mean, &sizes)?, &ops::detach(std)?)?;
     ops::add(&z, &ops::detach(mean)?, Scalar::Int(1))
+}
+
+// ---- the same draws under other names; the thread's generator is the one that is meant
+
+pub(crate) fn rand(size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    ops::rand(size, dtype, device)
+}
+
+pub(crate) fn randn(size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    ops::randn(size, dtype, device)
+}
+
+pub(crate) fn randperm(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    ops::randperm(n, dtype, device)
+}
+
+pub(crate) fn randint(high: SymInt, size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    ops::randint(high, size, dtype, device)
+}
+
+pub(crate) fn randint_low(
+    low: SymInt,
+    high: SymInt,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    ops::randint_low(low, high, size, dtype, device)
+}
+
+pub(crate) fn rand_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    ops::rand_like(self_, dtype, device, format)
+}
+
+pub(crate) fn randn_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    ops::randn_like(self_, dtype, device, format)
+}
+
+pub(crate) fn randint_like(
+    self_: &Tensor,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    ops::randint_like(self_, high, dtype, device, format)
+}
+
+pub(crate) fn randint_like_low(
+    self_: &Tensor,
+    low: SymInt,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    ops::randint_like_low(self_, low, high, dtype, device, format)
+}
+
+/// The bound in a tensor.
+pub(crate) fn randint_like_tensor(
+    self_: &Tensor,
+    high: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let high = ops::item(high)?.to_i64();
+    ops::randint_like(self_, high.into(), dtype, device, format)
+}
+
+/// Numbers of a Dirichlet distribution: gamma-distributed ones, divided by their sum along the last dimension.
+pub(crate) fn sample_dirichlet(self_: &Tensor) -> Result<Tensor> {
+    let dtype = self_.dtype();
+    let gammas = ops::_standard_gamma(&ops::formulas::cast(&ops::detach(self_)?, DType::F64)?)?;
+    let shares = ops::div(&gammas, &ops::sum_dim(&gammas, Some(&[-1]), true, None)?)?;
+    // Neither 0 nor 1: logarithms of both are taken.
+    let (least, most) = match dtype {
+        DType::F64 => (f64::MIN_POSITIVE, 1f64.next_down()),
+        _ => (f64::from(f32::MIN_POSITIVE), f64::from(1f32.next_down())),
+    };
+    ops::formulas::cast(&ops::clamp(&shares, Some(Scalar::Float(least)), Some(Scalar::Float(most)))?, dtype)
 }

@@ -111,7 +111,7 @@ pub(crate) fn cov(t: &Tensor, correction: i64, fweights: Option<&Tensor>, aweigh
     };
     let total = match &weights {
         Some(w) => ops::sum(w, None)?,
-        None => Tensor::wrapped_number(Scalar::Int(n as i64))?,
+        None => Tensor::try_wrapped_number(Scalar::Int(n as i64))?,
     };
     let weighted = |x: &Tensor| weights.as_ref().map_or_else(|| Ok(x.clone()), |w| ops::mul(x, w));
     let mean = ops::div(&ops::sum_dim(&weighted(&x)?, Some(&[1]), true, None)?, &total)?;
@@ -121,7 +121,7 @@ pub(crate) fn cov(t: &Tensor, correction: i64, fweights: Option<&Tensor>, aweigh
             let mean_weight = ops::div(&ops::sum(&ops::mul(w, a)?, None)?, &total)?;
             ops::sub(&total, &ops::mul_scalar(&mean_weight, c)?, Scalar::Int(1))?
         }
-        _ => ops::sub(&total, &Tensor::wrapped_number(c)?, Scalar::Int(1))?,
+        _ => ops::sub(&total, &Tensor::try_wrapped_number(c)?, Scalar::Int(1))?,
     };
     let freedom = ops::relu(&freedom)?;
     let centred = ops::sub(&x, &mean, Scalar::Int(1))?;
@@ -187,4 +187,116 @@ pub(crate) fn corrcoef(t: &Tensor) -> Result<Tensor> {
     }
     let d = ops::sqrt(&ops::diagonal(&c, 0, 0, 1)?)?;
     ops::div(&ops::div(&c, &ops::unsqueeze(&d, 1)?)?, &ops::unsqueeze(&d, 0)?)
+}
+
+// ---- norms under other names
+
+/// `norm.ScalarOpt_dtype`: all elements, in another dtype.
+pub(crate) fn norm_dtype(self_: &Tensor, p: Option<Scalar>, dtype: DType) -> Result<Tensor> {
+    ops::linalg_vector_norm(self_, p.unwrap_or(Scalar::Int(2)), None, false, Some(dtype))
+}
+
+/// `norm.ScalarOpt_dim_dtype`.
+pub(crate) fn norm_dim_dtype(
+    self_: &Tensor,
+    p: Option<Scalar>,
+    dim: &[i64],
+    keepdim: bool,
+    dtype: DType,
+) -> Result<Tensor> {
+    let dim = Some(dim).filter(|dim| !dim.is_empty());
+    ops::linalg_vector_norm(self_, p.unwrap_or(Scalar::Int(2)), dim, keepdim, Some(dtype))
+}
+
+pub(crate) fn frobenius_norm(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+    if dim.len() > 2 {
+        let m = format!("expected at most two dimensions, found {dim:?}");
+        return Err(Error::argument("frobenius_norm", m));
+    }
+    let dim = Some(dim).filter(|dim| !dim.is_empty());
+    ops::linalg_vector_norm(self_, Scalar::Int(2), dim, keepdim, None)
+}
+
+pub(crate) fn nuclear_norm(self_: &Tensor, keepdim: bool) -> Result<Tensor> {
+    ops::linalg_matrix_norm(self_, "nuc", &[0, 1], keepdim, None)
+}
+
+pub(crate) fn nuclear_norm_dim(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+    ops::linalg_matrix_norm(self_, "nuc", dim, keepdim, None)
+}
+
+/// Norms of all that shares an index of one dimension; of everything for dimension -1.
+pub(crate) fn norm_except_dim(v: &Tensor, pow: i64, dim: i64) -> Result<Tensor> {
+    const OP: &str = "norm_except_dim";
+    let p = Scalar::Int(pow);
+    if dim == -1 {
+        return ops::linalg_vector_norm(v, p, None, false, None);
+    }
+    let d = usize::try_from(dim).ok().filter(|d| *d < v.ndim());
+    let Some(d) = d else {
+        return Err(Error::argument(OP, format!("expected a dimension of shape {:?} or -1, found {dim}", v.shape())));
+    };
+    let others: Vec<i64> = (0..v.ndim()).filter(|k| *k != d).map(|k| k as i64).collect();
+    match others.is_empty() {
+        true => ops::abs(v),
+        false => ops::linalg_vector_norm(v, p, Some(&others), true, None),
+    }
+}
+
+/// The sum of the powers of magnitudes: a norm without its root.
+pub(crate) fn powsum(
+    self_: &Tensor,
+    ord: Scalar,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let wide = dtype.map_or_else(|| Ok(self_.clone()), |d| ops::formulas::cast(self_, d))?;
+    let powers = ops::pow_scalar(&ops::abs(&wide)?, ord)?;
+    ops::sum_dim(&powers, dim, keepdim, None)
+}
+
+/// The norm of each tensor of a list.
+pub(crate) fn foreach_norm(tensors: &[Tensor], ord: Scalar, dtype: Option<DType>) -> Result<Vec<Tensor>> {
+    need_tensors("_foreach_norm", tensors)?;
+    tensors.iter().map(|t| ops::linalg_vector_norm(t, ord, None, false, dtype)).collect()
+}
+
+pub(crate) fn foreach_powsum(tensors: &[Tensor], ord: Scalar, dtype: Option<DType>) -> Result<Vec<Tensor>> {
+    need_tensors("_foreach_powsum", tensors)?;
+    tensors.iter().map(|t| powsum(t, ord, None, false, dtype)).collect()
+}
+
+fn need_tensors(op: &'static str, tensors: &[Tensor]) -> Result<()> {
+    match tensors.is_empty() {
+        true => Err(Error::argument(op, "expected at least one tensor")),
+        false => Ok(()),
+    }
+}
+
+pub(crate) fn aminmax_all(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    ops::aminmax(self_, None, false)
+}
+
+pub(crate) fn aminmax_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    ops::aminmax(self_, Some(dim), keepdim)
+}
+
+/// Whether all elements of a bool tensor are true.
+pub(crate) fn is_all_true(self_: &Tensor) -> Result<Tensor> {
+    need_bool("_is_all_true", self_)?;
+    ops::all(self_)
+}
+
+/// Whether any element of a bool tensor is true.
+pub(crate) fn is_any_true(self_: &Tensor) -> Result<Tensor> {
+    need_bool("_is_any_true", self_)?;
+    ops::any(self_)
+}
+
+fn need_bool(op: &'static str, t: &Tensor) -> Result<()> {
+    match t.dtype() {
+        DType::Bool => Ok(()),
+        found => Err(Error::argument(op, format!("expected a bool tensor, found {found}"))),
+    }
 }

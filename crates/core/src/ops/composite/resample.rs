@@ -53,6 +53,7 @@ by_factors! {
     3: upsample_trilinear3d_vec upsample_trilinear3d (align_corners) (0 1 2);
     2: upsample_bilinear2d_aa_vec _upsample_bilinear2d_aa (align_corners) (0 1);
     2: upsample_bicubic2d_aa_vec _upsample_bicubic2d_aa (align_corners) (0 1);
+    2: upsample_lanczos2d_aa_vec _upsample_lanczos2d_aa (align_corners) (0 1);
 }
 
 pub(crate) fn grid_sampler(
@@ -74,6 +75,32 @@ fn constant(values: Vec<f64>, sizes: &[usize], like: &Tensor) -> Result<Tensor> 
     if t.device() == like.device() { Ok(t) } else { ops::to_copy(&t, None, Some(like.device()), false, None) }
 }
 
+/// Homogeneous coordinates `[batch, pixels, n + 1]` of the pixels of images `[batch, channels, ..]`.
+fn homogeneous(op: &'static str, sizes: &[usize], align_corners: bool, like: &Tensor) -> Result<Tensor> {
+    let (space, n) = (&sizes[2..], sizes.len() - 2);
+    let coordinate = |k: usize, len: usize| {
+        let step = if align_corners && len > 1 { 2.0 / (len as f64 - 1.0) } else { 2.0 / len as f64 };
+        if align_corners { if len > 1 { k as f64 * step - 1.0 } else { 0.0 } } else { (k as f64 + 0.5) * step - 1.0 }
+    };
+    // x first.
+    let points = space.iter().try_fold(1usize, |points, &len| points.checked_mul(len));
+    let numbers = points.and_then(|p| p.checked_mul(n + 1));
+    let (Some(points), Some(numbers)) = (points, numbers) else {
+        return Err(Error::argument(op, format!("a grid of {space:?} points is larger than memory can be")));
+    };
+    let mut base = lists::room(numbers)?;
+    for p in 0..points {
+        let mut rest = p;
+        for &len in space.iter().rev() {
+            base.push(coordinate(rest % len, len));
+            rest /= len;
+        }
+        base.push(1.0);
+    }
+    let base = constant(base, &[1, points, n + 1], like)?;
+    ops::expand(&base, &sym(&[sizes[0], points, n + 1]), false)
+}
+
 /// The points at which an affine map sees each pixel of an image of the given size.
 pub(crate) fn affine_grid_generator(theta: &Tensor, size: &[SymInt], align_corners: bool) -> Result<Tensor> {
     const OP: &str = "affine_grid_generator";
@@ -87,31 +114,27 @@ pub(crate) fn affine_grid_generator(theta: &Tensor, size: &[SymInt], align_corne
         );
         return Err(Error::argument(OP, message));
     };
-    let space = &sizes[2..];
-    let coordinate = |k: usize, len: usize| {
-        let step = if align_corners && len > 1 { 2.0 / (len as f64 - 1.0) } else { 2.0 / len as f64 };
-        if align_corners { if len > 1 { k as f64 * step - 1.0 } else { 0.0 } } else { (k as f64 + 0.5) * step - 1.0 }
-    };
-    // Homogeneous coordinates, x first.
-    let points = space.iter().try_fold(1usize, |points, &len| points.checked_mul(len));
-    let numbers = points.and_then(|p| p.checked_mul(n + 1));
-    let (Some(points), Some(numbers)) = (points, numbers) else {
-        return Err(Error::argument(OP, format!("a grid of {space:?} points is larger than memory can be")));
-    };
-    let mut base = lists::room(numbers)?;
-    for p in 0..points {
-        let mut rest = p;
-        for &len in space.iter().rev() {
-            base.push(coordinate(rest % len, len));
-            rest /= len;
-        }
-        base.push(1.0);
-    }
-    let base = constant(base, &[1, points, n + 1], theta)?;
-    let base = ops::expand(&base, &sym(&[sizes[0], points, n + 1]), false)?;
+    let base = homogeneous(OP, &sizes, align_corners, theta)?;
     let grid = ops::bmm(&base, &ops::transpose(theta, 1, 2)?)?;
-    let out: Vec<usize> = [&sizes[..1], space, &[n]].concat();
+    let out: Vec<usize> = [&sizes[..1], &sizes[2..], &[n]].concat();
     ops::view(&grid, &sym(&out))
+}
+
+/// The gradient of the maps, from that of the points.
+pub(crate) fn affine_grid_generator_backward(grad: &Tensor, size: &[SymInt], align_corners: bool) -> Result<Tensor> {
+    const OP: &str = "affine_grid_generator_backward";
+    let n = size.len().wrapping_sub(2);
+    let sizes = size.iter().map(|s| s.to_usize()).collect::<Option<Vec<_>>>();
+    let fits = |s: &Vec<usize>| {
+        matches!(n, 2 | 3) && !s[2..].contains(&0) && grad.shape() == [&s[..1], &s[2..], &[n]].concat()
+    };
+    let Some(sizes) = sizes.filter(fits) else {
+        let message = format!("expected points for images of {size:?}, found {:?}", grad.shape());
+        return Err(Error::argument(OP, message));
+    };
+    let base = homogeneous(OP, &sizes, align_corners, grad)?;
+    let points = ops::reshape(grad, &sym(&[sizes[0], base.shape()[1], n]))?;
+    ops::transpose(&ops::bmm(&ops::transpose(&base, 1, 2)?, &points)?, 1, 2)
 }
 
 /// A filter of anti-aliased resizing: how far it reaches, and its weight at a distance.
@@ -170,8 +193,42 @@ fn smooth_weights(
     Ok(weights)
 }
 
+/// Lanczos' filter with three lobes, as Pillow has it.
+const LANCZOS: Filter = Filter {
+    reach: 3.0,
+    weight: |x| {
+        let sinc = |x: f64| if x == 0.0 { 1.0 } else { (std::f64::consts::PI * x).sin() / (std::f64::consts::PI * x) };
+        if (-3.0..3.0).contains(&x) { sinc(x) * sinc(x / 3.0) } else { 0.0 }
+    },
+};
+
 macro_rules! smooth {
-    ($($name:ident $filter:ident)*) => {$(
+    ($($name:ident $backward:ident $filter:ident)*) => {$(
+        /// Gradients of the pixels: the weights the other way round.
+        pub(crate) fn $backward(
+            grad_output: &Tensor,
+            output_size: &[SymInt],
+            input_size: &[SymInt],
+            align_corners: bool,
+            scale_h: Option<f64>,
+            scale_w: Option<f64>,
+        ) -> Result<Tensor> {
+            let sizes = |list: &[SymInt]| list.iter().map(|n| n.to_usize()).collect::<Option<Vec<_>>>();
+            let (&[n, c, oh, ow], Some([bn, bc, h, w])) =
+                (grad_output.shape(), sizes(input_size).as_deref().and_then(|s| <[usize; 4]>::try_from(s).ok()))
+            else {
+                let message = format!("expected images and their sizes, found {:?} and {input_size:?}", grad_output.shape());
+                return Err(Error::argument(stringify!($backward), message));
+            };
+            if (n, c) != (bn, bc) || sizes(output_size).as_deref() != Some(&[oh, ow]) {
+                let message = format!("a gradient of shape {:?} does not fit {output_size:?}", grad_output.shape());
+                return Err(Error::argument(stringify!($backward), message));
+            }
+            let rows = constant(smooth_weights($filter, h, oh, align_corners, scale_h)?, &[oh, h], grad_output)?;
+            let columns = constant(smooth_weights($filter, w, ow, align_corners, scale_w)?, &[ow, w], grad_output)?;
+            ops::matmul(&ops::t(&rows)?, &ops::matmul(grad_output, &columns)?)
+        }
+
         pub(crate) fn $name(
             self_: &Tensor,
             output_size: &[SymInt],
@@ -190,4 +247,8 @@ macro_rules! smooth {
         }
     )*};
 }
-smooth! { _upsample_bilinear2d_aa LINEAR _upsample_bicubic2d_aa CUBIC }
+smooth! {
+    _upsample_bilinear2d_aa upsample_bilinear2d_aa_backward LINEAR
+    _upsample_bicubic2d_aa upsample_bicubic2d_aa_backward CUBIC
+    upsample_lanczos2d_aa upsample_lanczos2d_aa_backward LANCZOS
+}

@@ -6,7 +6,7 @@ use crate::ops::formulas::sym;
 use crate::ops::lists;
 use crate::ops::shape::{self, view::infer_size, wrap_dim};
 use crate::sym::{SymInt, SymInts};
-use crate::{Error, Result, Tensor, ops};
+use crate::{DType, Error, Result, Tensor, ops};
 
 /// The same elements with other sizes: a view if the memory allows it, else a copy.
 pub(crate) fn reshape(self_: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
@@ -534,4 +534,99 @@ pub(crate) fn linalg_diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64)
 /// A square matrix with all elements on a diagonal.
 pub(crate) fn diagflat(self_: &Tensor, offset: i64) -> Result<Tensor> {
     ops::diag(&ops::reshape(self_, &[(-1).into()])?, offset)
+}
+
+// ---- views by other names
+
+/// A copy; memory is never shared until it is written.
+pub(crate) fn lazy_clone(self_: &Tensor) -> Result<Tensor> {
+    ops::clone(self_, None)
+}
+
+/// A view with strides that were worked out before.
+pub(crate) fn reshape_alias(self_: &Tensor, size: &[SymInt], stride: &[SymInt]) -> Result<Tensor> {
+    ops::as_strided(self_, size, stride, Some(self_.storage_offset().into()))
+}
+
+pub(crate) fn reshape_alias_copy(self_: &Tensor, size: &[SymInt], stride: &[SymInt]) -> Result<Tensor> {
+    copied(reshape_alias(self_, size, stride))
+}
+
+pub(crate) fn reshape_copy(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    let sizes = infer_size("_reshape_copy", size, self_.numel())?;
+    let dense = ops::clone(self_, Some(MemoryFormat::Contiguous))?;
+    ops::unsafe_view(&dense, &sym(&sizes))
+}
+
+pub(crate) fn view_as_real_copy(self_: &Tensor) -> Result<Tensor> {
+    copied(ops::view_as_real(self_))
+}
+
+pub(crate) fn view_as_complex_copy(self_: &Tensor) -> Result<Tensor> {
+    copied(ops::view_as_complex(self_))
+}
+
+pub(crate) fn conj_copy(self_: &Tensor) -> Result<Tensor> {
+    copied(ops::conj(self_))
+}
+
+pub(crate) fn view_dtype_copy(self_: &Tensor, dtype: DType) -> Result<Tensor> {
+    copied(ops::view_dtype(self_, dtype))
+}
+
+/// The only element of an integer tensor.
+fn integer(op: &'static str, t: &Tensor) -> Result<i64> {
+    match super::sequences::integers(op, t)?.as_slice() {
+        [one] if t.ndim() == 0 => Ok(*one),
+        _ => Err(Error::argument(op, format!("expected a tensor without dimensions, found shape {:?}", t.shape()))),
+    }
+}
+
+/// `narrow` with the start in a tensor.
+pub(crate) fn narrow_at(self_: &Tensor, dim: i64, start: &Tensor, length: SymInt) -> Result<Tensor> {
+    narrow(self_, dim, integer("narrow", start)?.into(), length)
+}
+
+/// Sections or indices in a tensor: a number, or a vector.
+pub(crate) fn tensor_split_tensor(self_: &Tensor, at: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
+    const OP: &str = "tensor_split";
+    if at.dtype() != DType::I64 || at.ndim() > 1 {
+        let m = format!("expected sections or indices as i64, found {} of shape {:?}", at.dtype(), at.shape());
+        return Err(Error::argument(OP, m));
+    }
+    if at.ndim() == 0 {
+        return tensor_split(self_, integer(OP, at)?.into(), dim);
+    }
+    let indices: SymInts = super::sequences::integers(OP, at)?.into_iter().map(SymInt::from).collect();
+    tensor_split_indices(self_, &indices, dim)
+}
+
+/// `reshape` with the sizes in a vector.
+pub(crate) fn reshape_from_tensor(self_: &Tensor, shape: &Tensor) -> Result<Tensor> {
+    let sizes: SymInts =
+        super::sequences::integers("_reshape_from_tensor", shape)?.into_iter().map(SymInt::from).collect();
+    ops::reshape(self_, &sizes)
+}
+
+/// The positions along a dimension.
+pub(crate) fn dim_arange(like: &Tensor, dim: i64) -> Result<Tensor> {
+    let d = wrap_dim("_dim_arange", dim, like.ndim())?;
+    let n = like.shape().get(d).copied().unwrap_or(1);
+    ops::arange(crate::Scalar::Int(n as i64), Some(DType::I64), Some(like.device()))
+}
+
+pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
+    ops::pad(self_, pad, "circular", None)
+}
+
+/// `pad` with the mode as a number.
+pub(crate) fn pad_enum(self_: &Tensor, pad: &[SymInt], mode: i64, value: Option<f64>) -> Result<Tensor> {
+    let mode = match mode {
+        0 => "reflect",
+        1 => "replicate",
+        2 => "circular",
+        3 => "constant",
+        other => return Err(Error::argument("_pad_enum", format!("expected a mode from 0 to 3, found {other}"))),
+    };
+    ops::pad(self_, pad, mode, value)
 }

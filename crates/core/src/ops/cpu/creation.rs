@@ -28,7 +28,7 @@ fn made(spec: Spec, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<Tensor>
 }
 
 /// A vector of numbers computed in double precision.
-fn computed(spec: Spec, value: impl Fn(usize) -> f64) -> Result<Tensor> {
+pub(super) fn computed(spec: Spec, value: impl Fn(usize) -> f64) -> Result<Tensor> {
     made(spec, |out| lists::write(out, (0..out.numel()).map(value)))
 }
 

@@ -305,6 +305,21 @@ pub(crate) fn nonzero(self_: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
+/// `nonzero_static`: as many rows as asked for, cut off or filled up.
+pub(crate) fn nonzero_static(self_: &Tensor, size: SymInt, fill_value: i64) -> Result<Tensor> {
+    let Some(rows) = size.to_usize() else {
+        return Err(Error::argument("nonzero_static", format!("the size must not be negative, found {size}")));
+    };
+    let out = Tensor::try_empty(Spec::new(&[rows, self_.ndim()], DType::I64, self_.device())?)?;
+    if !out.is_meta() {
+        firebrand_kernels::fill(out.write()?.view_mut(), crate::Scalar::Int(fill_value).into());
+        let found = nonzero(self_)?;
+        let kept = crate::layout::Layout::contiguous(&[found.shape()[0].min(rows), self_.ndim()])?;
+        super::copy_into(&found.alias_with(kept.clone()), &out.alias_with(kept))?;
+    }
+    Ok(out)
+}
+
 /// `embedding`.
 pub(crate) fn embedding(
     weight: &Tensor,

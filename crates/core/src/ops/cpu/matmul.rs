@@ -3,7 +3,7 @@
 use super::expand;
 use super::pointwise::scalar_op;
 use crate::layout::Layout;
-use crate::{Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 use firebrand_kernels::copy;
 use firebrand_kernels::pointwise::{self, Op, Operand};
 
@@ -78,4 +78,53 @@ pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: 
         copy(expand(term, out.shape())?.view(), out.write()?.view_mut());
     }
     multiply(a, &column(v), &column(out), alpha.to_f64(), beta.to_f64())
+}
+
+/// The matrix at `g` of a batch.
+fn matrix(t: &Tensor, g: usize) -> Tensor {
+    let (n, s) = (t.shape(), t.strides());
+    t.alias_with(Layout::derived(&n[1..], &s[1..], t.storage_offset() + g * s[0]))
+}
+
+/// Rows (`dim` 0) or columns of a matrix.
+fn band(t: &Tensor, dim: usize, from: usize, to: usize) -> Tensor {
+    let mut sizes = [t.shape()[0], t.shape()[1]];
+    sizes[dim] = to - from;
+    t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + from * t.strides()[dim]))
+}
+
+/// What no group reaches is zero.
+pub(crate) fn grouped_mm(
+    a: &Tensor,
+    b: &Tensor,
+    offs: Option<&Tensor>,
+    _bias: Option<&Tensor>,
+    _out_dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<()> {
+    const OP: &str = "_grouped_mm";
+    let Some(offs) = offs else { return mm(a, b, out) };
+    offs.need_data(OP)?;
+    let ends = offs.try_to_vec::<i32>()?;
+    let (along, limit) = match (a.ndim(), b.ndim()) {
+        (2, 3) => ("rows", a.shape()[0]),
+        (3, 2) => ("columns", b.shape()[1]),
+        _ => ("inner elements", a.shape()[1]),
+    };
+    super::zero_into(out)?;
+    let mut from = 0;
+    for (g, &end) in ends.iter().enumerate() {
+        let to = usize::try_from(end).ok().filter(|to| (from..=limit).contains(to)).ok_or_else(|| {
+            let m = format!("expected ends of groups that do not fall, up to {limit} {along}, found {ends:?}");
+            Error::argument(OP, m)
+        })?;
+        match (a.ndim(), b.ndim()) {
+            _ if from == to => {}
+            (2, 3) => mm(&band(a, 0, from, to), &matrix(b, g), &band(out, 0, from, to))?,
+            (3, 2) => mm(&matrix(a, g), &band(b, 1, from, to), &band(out, 1, from, to))?,
+            _ => mm(&band(a, 1, from, to), &band(b, 0, from, to), &matrix(out, g))?,
+        }
+        from = to;
+    }
+    Ok(())
 }

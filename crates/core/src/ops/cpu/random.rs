@@ -270,3 +270,76 @@ pub(crate) fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64, 
     );
     Ok(())
 }
+
+/// The elements in f64, in logical order.
+fn wide(t: &Tensor) -> Result<Vec<f64>> {
+    let copy = Tensor::try_empty(Spec::new(t.shape(), DType::F64, Device::Cpu)?)?;
+    copy_into(t, &copy)?;
+    copy.try_to_vec::<f64>()
+}
+
+/// A new row-major tensor of values that are drawn in logical order.
+fn drawn_each(like: &Tensor, sizes: &[usize], draws: impl FnOnce(&mut Generator) -> Vec<f64>) -> Result<Tensor> {
+    let out = Tensor::try_empty(Spec::new(sizes, like.dtype(), like.device())?)?;
+    let mut values = Vec::new();
+    draw(|g| values = draws(g));
+    crate::ops::lists::write(&out, values)?;
+    Ok(out)
+}
+
+/// `poisson`: one number per rate.
+pub(crate) fn poisson(self_: &Tensor) -> Result<Tensor> {
+    const OP: &str = "poisson";
+    need_float(OP, self_.dtype())?;
+    if self_.is_meta() {
+        return Tensor::try_empty(Spec::new(self_.shape(), self_.dtype(), self_.device())?);
+    }
+    let rates = wide(self_)?;
+    if let Some(wrong) = rates.iter().find(|r| !(**r >= 0.0 && r.is_finite())) {
+        return Err(Error::argument(OP, format!("rates must be finite and not negative, found {wrong}")));
+    }
+    drawn_each(self_, self_.shape(), |g| rates.iter().map(|&r| g.poisson(r)).collect())
+}
+
+/// `_standard_gamma`: one number per shape.
+pub(crate) fn standard_gamma(self_: &Tensor) -> Result<Tensor> {
+    const OP: &str = "_standard_gamma";
+    need_float(OP, self_.dtype())?;
+    if self_.is_meta() {
+        return Tensor::try_empty(Spec::new(self_.shape(), self_.dtype(), self_.device())?);
+    }
+    let shapes = wide(self_)?;
+    if let Some(wrong) = shapes.iter().find(|s| !(**s >= 0.0 && s.is_finite())) {
+        return Err(Error::argument(OP, format!("shapes must be finite and not negative, found {wrong}")));
+    }
+    // Zero would have no logarithm.
+    let least = match self_.dtype() {
+        DType::F64 => f64::MIN_POSITIVE,
+        DType::F16 => 6.103_515_625e-5,
+        _ => f64::from(f32::MIN_POSITIVE),
+    };
+    let single = self_.dtype() != DType::F64;
+    drawn_each(self_, self_.shape(), |g| shapes.iter().map(|&s| g.gamma(s, single).max(least)).collect())
+}
+
+/// `binomial`: successes among so many trials.
+pub(crate) fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
+    const OP: &str = "binomial";
+    need_float(OP, count.dtype())?;
+    if count.dtype() != prob.dtype() {
+        let m = format!("expected counts and probabilities of one dtype, found {} and {}", count.dtype(), prob.dtype());
+        return Err(Error::argument(OP, m));
+    }
+    let sizes = crate::ops::shape::broadcast(OP, count.shape(), prob.shape())?;
+    if count.is_meta() {
+        return Tensor::try_empty(Spec::new(&sizes, count.dtype(), count.device())?);
+    }
+    let spread = |t: &Tensor| -> Result<Vec<f64>> { wide(&t.alias_with(crate::ops::shape::expanded(t, &sizes)?)) };
+    let (counts, probabilities) = (spread(count)?, spread(prob)?);
+    if let Some(wrong) = counts.iter().find(|n| n.is_infinite()) {
+        return Err(Error::argument(OP, format!("expected finite counts, found {wrong}")));
+    }
+    let single = count.dtype() != DType::F64;
+    let draw = |g: &mut Generator| counts.iter().zip(&probabilities).map(|(&n, &p)| g.binomial(n, p, single)).collect();
+    drawn_each(count, &sizes, draw)
+}

@@ -75,7 +75,7 @@ macro_rules! of_two {
     )*};
 }
 of_two! {
-    xlog1py Xlog1py, igamma Igamma, igammac Igammac, chebyshev_t ChebyshevT, chebyshev_u ChebyshevU,
+    standard_gamma_grad StandardGammaGrad, xlog1py Xlog1py, igamma Igamma, igammac Igammac, chebyshev_t ChebyshevT, chebyshev_u ChebyshevU,
     chebyshev_v ChebyshevV, chebyshev_w ChebyshevW, shifted_t ShiftedT, shifted_u ShiftedU, shifted_v ShiftedV,
     shifted_w ShiftedW, hermite_h HermiteH, hermite_he HermiteHe, laguerre_l LaguerreL, legendre_p LegendreP,
 }

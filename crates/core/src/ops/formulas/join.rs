@@ -19,7 +19,7 @@ pub(crate) fn cat_backward(grad: &Tensor, sizes: &[SymInts], dtypes: &[DType], d
         }
         let part = ops::slice(grad, d as i64, Some(at), Some(at + own[d]), 1.into())?;
         parts.push(cast(&part, dtype)?);
-        at = at + own[d];
+        at += own[d];
     }
     Ok(parts)
 }

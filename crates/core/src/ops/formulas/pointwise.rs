@@ -185,7 +185,7 @@ pub(crate) fn div_scalar_mode_backward(g: &Tensor, other: Scalar, mode: Option<&
 
 /// What flows to the divisor of `remainder` of a number.
 pub(crate) fn scalar_remainder_backward(g: &Tensor, a: Scalar, other: &Tensor) -> Result<Tensor> {
-    let quotient = ops::div_mode(&Tensor::wrapped_number(a)?, other, Some("floor"))?;
+    let quotient = ops::div_mode(&Tensor::try_wrapped_number(a)?, other, Some("floor"))?;
     ops::neg(&ops::mul(g, &quotient)?)
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn restore_dims(grad: &Tensor, ndim: usize, dim: Option<&[i64]>, keep
 
 /// `t` with 0 where `mask` is true.
 pub(crate) fn zero_where(mask: &Tensor, t: &Tensor) -> Result<Tensor> {
-    ops::where_self(mask, &Tensor::wrapped_number(Scalar::Int(0))?, t)
+    ops::where_self(mask, &Tensor::try_wrapped_number(Scalar::Int(0))?, t)
 }
 
 /// Filled with a number, of a tensor's dtype and device.

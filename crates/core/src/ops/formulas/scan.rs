@@ -89,10 +89,10 @@ const NOTHING: f64 = f32::MIN as f64;
 fn by_sign(t: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let side = |t: &Tensor| -> Result<Tensor> {
         let positive = ops::gt_scalar(t, Scalar::Int(0))?;
-        let one = Tensor::wrapped_number(Scalar::Int(1))?;
+        let one = Tensor::try_wrapped_number(Scalar::Int(1))?;
         // The logarithm is taken of 1 where it is not used: its slope stays finite.
         let log = ops::log(&ops::where_self(&positive, t, &one)?)?;
-        f(&ops::where_self(&positive, &log, &Tensor::wrapped_number(Scalar::Float(NOTHING))?)?)
+        f(&ops::where_self(&positive, &log, &Tensor::try_wrapped_number(Scalar::Float(NOTHING))?)?)
     };
     ops::sub(&side(t)?, &side(&ops::neg(t)?)?, Scalar::Int(1))
 }

@@ -11,7 +11,7 @@ fn times(t: &Tensor, factor: f64) -> Result<Tensor> {
 /// `slope(x)` away from zero, and one half at it: both are the limit of what divides by `x`.
 fn half_at_zero(g: &Tensor, x: &Tensor, slope: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let far = ops::gt_scalar(&ops::abs(x)?, Scalar::Float(f64::EPSILON))?;
-    let one = Tensor::wrapped_number(Scalar::Float(1.0))?;
+    let one = Tensor::try_wrapped_number(Scalar::Float(1.0))?;
     let safe = ops::where_self(&far, x, &one)?;
     ops::mul(g, &ops::where_self(&far, &slope(&safe)?, &times(&one, 0.5)?)?)
 }

@@ -9452,6 +9452,69 @@ pub(crate) fn _attention_backward(
     ))
 }
 
+pub(crate) fn _dequantize_groups(
+    word: u32,
+    weight: &Tensor,
+    scale: &Tensor,
+    bits: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(weight) | devices::of(scale) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::_DEQUANTIZE_GROUPS,
+            &[weight.into(), scale.into(), bits.into()],
+        );
+    }
+    shape::need_real("_dequantize_groups", &[weight, scale])?;
+    races::op!("_dequantize_groups", weight, scale);
+    let result = Tensor::try_empty(
+        shape::dequantize_groups("_dequantize_groups", weight, scale, bits)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::quantized::dequantize_groups(weight, scale, bits, &result))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _linear_quantized(
+    word: u32,
+    input: &Tensor,
+    weight: &Tensor,
+    scale: &Tensor,
+    bias: Option<&Tensor>,
+    bits: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(weight) | devices::of(scale)
+            | devices::of_opt(bias) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::_LINEAR_QUANTIZED,
+            &[input.into(), weight.into(), scale.into(), bias.into(), bits.into()],
+        );
+    }
+    shape::need_real(
+        "_linear_quantized",
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain([weight])
+            .chain([scale])
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
+    races::op!("_linear_quantized", input, weight, scale, bias);
+    let result = Tensor::try_empty(
+        shape::linear_quantized("_linear_quantized", input, weight, scale, bias, bits)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::quantized::linear(input, weight, scale, bias, bits, &result))?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn convolution(
     word: u32,
     input: &Tensor,
@@ -15579,4 +15642,597 @@ pub(crate) fn native_dropout_backward(
         cpu::random::native_dropout_backward(grad_output, mask, scale, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn bartlett_window(
+    word: u32,
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::BARTLETT_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    cpu::run(|| cpu::windows::bartlett_window(window_length, dtype, device))
+}
+
+pub(crate) fn bartlett_window_periodic(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::BARTLETT_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::bartlett_window_periodic(
+        window_length,
+        periodic,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn blackman_window(
+    word: u32,
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::BLACKMAN_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    cpu::run(|| cpu::windows::blackman_window(window_length, dtype, device))
+}
+
+pub(crate) fn blackman_window_periodic(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::BLACKMAN_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::blackman_window_periodic(
+        window_length,
+        periodic,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn hamming_window(
+    word: u32,
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::HAMMING_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    cpu::run(|| cpu::windows::hamming_window(window_length, dtype, device))
+}
+
+pub(crate) fn hamming_window_periodic(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::HAMMING_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::hamming_window_periodic(
+        window_length,
+        periodic,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn hamming_window_periodic_alpha(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    alpha: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::HAMMING_WINDOW_PERIODIC_ALPHA,
+            &[
+                window_length.into(),
+                periodic.into(),
+                alpha.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::hamming_window_alpha(
+        window_length,
+        periodic,
+        alpha,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn hamming_window_periodic_alpha_beta(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    alpha: f64,
+    beta: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::HAMMING_WINDOW_PERIODIC_ALPHA_BETA,
+            &[
+                window_length.into(),
+                periodic.into(),
+                alpha.into(),
+                beta.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::hamming_window_with(
+        window_length,
+        periodic,
+        alpha,
+        beta,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn kaiser_window(
+    word: u32,
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::KAISER_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    cpu::run(|| cpu::windows::kaiser_window(window_length, dtype, device))
+}
+
+pub(crate) fn kaiser_window_periodic(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::KAISER_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::kaiser_window_periodic(
+        window_length,
+        periodic,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn kaiser_window_beta(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    beta: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::KAISER_WINDOW_BETA,
+            &[
+                window_length.into(),
+                periodic.into(),
+                beta.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    cpu::run(|| cpu::windows::kaiser_window_with(
+        window_length,
+        periodic,
+        beta,
+        dtype,
+        device,
+    ))
+}
+
+pub(crate) fn gcd(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::GCD, &[self_.into(), other.into()]);
+    }
+    shape::need_real("gcd", &[self_, other])?;
+    races::op!("gcd", self_, other);
+    let result = Tensor::try_empty(shape::whole_numbers("gcd", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::numbers::gcd(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn lcm(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::LCM, &[self_.into(), other.into()]);
+    }
+    shape::need_real("lcm", &[self_, other])?;
+    races::op!("lcm", self_, other);
+    let result = Tensor::try_empty(shape::whole_numbers("lcm", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::numbers::lcm(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn nextafter(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::apart(word, Op::NEXTAFTER, &[self_.into(), other.into()]);
+    }
+    shape::need_real("nextafter", &[self_, other])?;
+    races::op!("nextafter", self_, other);
+    let result = Tensor::try_empty(shape::binary_floating("nextafter", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::numbers::nextafter(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn frexp(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::FREXP_TENSOR, &[self_.into()]);
+    }
+    shape::need_real("frexp", &[self_])?;
+    races::op!("frexp", self_);
+    let (spec0, spec1) = shape::frexp("frexp", self_)?;
+    let mantissa = Tensor::try_empty(spec0)?;
+    let exponent = Tensor::try_empty(spec1)?;
+    if !mantissa.is_meta() {
+        cpu::run(|| cpu::numbers::frexp(self_, &mantissa, &exponent))?;
+    }
+    Ok((mantissa, exponent))
+}
+
+pub(crate) fn _ctc_loss(
+    word: u32,
+    log_probs: &Tensor,
+    targets: &Tensor,
+    input_lengths: &[i64],
+    target_lengths: &[i64],
+    blank: i64,
+    zero_infinity: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0
+        || devices::of(log_probs) | devices::of(targets) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::_CTC_LOSS,
+            &[
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                blank.into(),
+                zero_infinity.into(),
+            ],
+        );
+    }
+    shape::need_real("_ctc_loss", &[log_probs, targets])?;
+    races::op!("_ctc_loss", log_probs, targets);
+    cpu::run(|| cpu::ctc::ctc_loss(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        zero_infinity,
+    ))
+}
+
+pub(crate) fn _ctc_loss_backward(
+    word: u32,
+    grad: &Tensor,
+    log_probs: &Tensor,
+    targets: &Tensor,
+    input_lengths: &[i64],
+    target_lengths: &[i64],
+    neg_log_likelihood: &Tensor,
+    log_alpha: &Tensor,
+    blank: i64,
+    zero_infinity: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(grad) | devices::of(log_probs) | devices::of(targets)
+            | devices::of(neg_log_likelihood) | devices::of(log_alpha) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::_CTC_LOSS_BACKWARD,
+            &[
+                grad.into(),
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                neg_log_likelihood.into(),
+                log_alpha.into(),
+                blank.into(),
+                zero_infinity.into(),
+            ],
+        );
+    }
+    shape::need_real(
+        "_ctc_loss_backward",
+        &[grad, log_probs, targets, neg_log_likelihood, log_alpha],
+    )?;
+    races::op!(
+        "_ctc_loss_backward", grad, log_probs, targets, neg_log_likelihood, log_alpha
+    );
+    cpu::run(|| cpu::ctc::ctc_loss_backward(
+        grad,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        neg_log_likelihood,
+        log_alpha,
+        blank,
+        zero_infinity,
+    ))
+}
+
+pub(crate) fn view_dtype(word: u32, self_: &Tensor, dtype: DType) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::VIEW_DTYPE, &[self_.into(), dtype.into()]);
+    }
+    let layout = shape::view::view_dtype(self_, dtype)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
+}
+
+pub(crate) fn unsafe_split_with_sizes(
+    word: u32,
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::UNSAFE_SPLIT_WITH_SIZES,
+            &[self_.into(), split_sizes.into(), dim.into()],
+        );
+    }
+    races::op!("unsafe_split_with_sizes", self_);
+    cpu::run(|| cpu::view::unsafe_split_with_sizes(self_, split_sizes, dim))
+}
+
+pub(crate) fn poisson(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::POISSON, &[self_.into(), Lent::None]);
+    }
+    shape::need_real("poisson", &[self_])?;
+    races::op!("poisson", self_);
+    cpu::run(|| cpu::random::poisson(self_))
+}
+
+pub(crate) fn binomial(word: u32, count: &Tensor, prob: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(count) | devices::of(prob) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::BINOMIAL,
+            &[count.into(), prob.into(), Lent::None],
+        );
+    }
+    shape::need_real("binomial", &[count, prob])?;
+    races::op!("binomial", count, prob);
+    cpu::run(|| cpu::random::binomial(count, prob))
+}
+
+pub(crate) fn _standard_gamma(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::_STANDARD_GAMMA, &[self_.into(), Lent::None]);
+    }
+    shape::need_real("_standard_gamma", &[self_])?;
+    races::op!("_standard_gamma", self_);
+    cpu::run(|| cpu::random::standard_gamma(self_))
+}
+
+pub(crate) fn _standard_gamma_grad(
+    word: u32,
+    self_: &Tensor,
+    output: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(output) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::_STANDARD_GAMMA_GRAD,
+            &[self_.into(), output.into()],
+        );
+    }
+    shape::need_real("_standard_gamma_grad", &[self_, output])?;
+    races::op!("_standard_gamma_grad", self_, output);
+    let result = Tensor::try_empty(
+        shape::binary_floating("_standard_gamma_grad", self_, output)?,
+    )?;
+    if !result.is_meta() {
+        cpu::special::standard_gamma_grad(self_, output, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_matrix_sqrth(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::LINALG_MATRIX_SQRTH, &[self_.into()]);
+    }
+    races::op!("linalg_matrix_sqrth", self_);
+    cpu::run(|| cpu::linalg::matrix_sqrth(self_))
+}
+
+pub(crate) fn linalg_polar(word: u32, A: &Tensor) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(Op::LINALG_POLAR, &[A.into()]);
+    }
+    races::op!("linalg_polar", A);
+    cpu::run(|| cpu::linalg::polar(A))
+}
+
+pub(crate) fn grouped_mm(
+    word: u32,
+    self_: &Tensor,
+    mat2: &Tensor,
+    offs: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    out_dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat2) | devices::of_opt(offs)
+            | devices::of_opt(bias) == devices::MIXED
+    {
+        return dispatch::apart(
+            word,
+            Op::_GROUPED_MM,
+            &[self_.into(), mat2.into(), offs.into(), bias.into(), out_dtype.into()],
+        );
+    }
+    shape::need_real(
+        "_grouped_mm",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain([mat2])
+            .chain(offs)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
+    shape::need_real_dtype("_grouped_mm", out_dtype)?;
+    races::op!("_grouped_mm", self_, mat2, offs, bias);
+    let result = Tensor::try_empty(
+        shape::grouped_mm("_grouped_mm", self_, mat2, offs, bias, out_dtype)?,
+    )?;
+    if !result.is_meta() {
+        cpu::run(|| cpu::matmul::grouped_mm(
+            self_,
+            mat2,
+            offs,
+            bias,
+            out_dtype,
+            &result,
+        ))?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _linalg_check_errors(
+    word: u32,
+    info: &Tensor,
+    api_name: &str,
+    is_matrix: bool,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::_LINALG_CHECK_ERRORS,
+            &[info.into(), api_name.into(), is_matrix.into()],
+        );
+    }
+    shape::need_real("_linalg_check_errors", &[info])?;
+    races::op!("_linalg_check_errors", info);
+    cpu::run(|| cpu::linalg::linalg_check_errors(info, api_name, is_matrix))
+}
+
+pub(crate) fn nonzero_static(
+    word: u32,
+    self_: &Tensor,
+    size: SymInt,
+    fill_value: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::inner(
+            Op::NONZERO_STATIC,
+            &[self_.into(), size.into(), fill_value.into()],
+        );
+    }
+    races::op!("nonzero_static", self_);
+    cpu::run(|| cpu::index::nonzero_static(self_, size, fill_value))
 }

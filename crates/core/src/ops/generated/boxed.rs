@@ -2575,6 +2575,1131 @@ pub(crate) enum Typed {
             Option<&Tensor>,
         ) -> Result<()>,
     ),
+    S418(
+        fn(i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S419(
+        fn(i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S420(
+        fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S421(
+        fn(
+            &Tensor,
+            i64,
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            i64,
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+    ),
+    S422(
+        fn(
+            &Tensor,
+            &[i64],
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Vec<Tensor>>,
+    ),
+    S423(
+        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
+    ),
+    S424(
+        fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
+    ),
+    S425(
+        fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
+    ),
+    S426(
+        fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
+    ),
+    S427(
+        fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
+    ),
+    S428(
+        fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
+    ),
+    S429(
+        fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
+    ),
+    S430(
+        fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
+    ),
+    S431(
+        fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
+    ),
+    S432(
+        fn(
+            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            i64,
+            bool,
+            Option<Scalar>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            i64,
+            bool,
+            Option<Scalar>,
+        ) -> Result<Tensor>,
+    ),
+    S433(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            i64,
+            Option<Scalar>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            i64,
+            Option<Scalar>,
+        ) -> Result<Tensor>,
+    ),
+    S434(
+        fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
+    ),
+    S435(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
+    ),
+    S436(
+        fn(&Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(u32, &Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S437(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S438(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[i64],
+            &[i64],
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[i64],
+            &[i64],
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
+    ),
+    S439(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
+    ),
+    S440(
+        fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
+        fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
+    ),
+    S441(
+        fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S442(
+        fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
+    ),
+    S443(
+        fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S444(
+        fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+    ),
+    S445(
+        fn(&[Tensor], i64, i64) -> Result<Tensor>,
+        fn(&[Tensor], i64, i64) -> Result<Tensor>,
+    ),
+    S446(
+        fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
+    ),
+    S447(
+        fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+    ),
+    S448(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+    ),
+    S449(
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
+    ),
+    S450(
+        fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
+    ),
+    S451(
+        fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+    ),
+    S452(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Scalar,
+            Scalar,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Scalar,
+            Scalar,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+    ),
+    S453(
+        fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+    ),
+    S454(
+        fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+    ),
+    S455(
+        fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+    ),
+    S456(
+        fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
+    ),
+    S457(
+        fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+    ),
+    S458(
+        fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
+        fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
+    ),
+    S459(
+        fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
+    ),
+    S460(
+        fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
+    ),
+    S461(
+        fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
+    ),
+    S462(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S463(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            bool,
+            f64,
+            [bool; 3],
+            &Tensor,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            bool,
+            f64,
+            [bool; 3],
+            &Tensor,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S464(
+        fn(
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[SymInt],
+            SymInt,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[SymInt],
+            SymInt,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S465(
+        fn(
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+    ),
+    S466(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S467(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S468(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            SymInt,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            SymInt,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+    ),
+    S469(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            SymInt,
+            bool,
+            i64,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            SymInt,
+            bool,
+            i64,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+    ),
+    S470(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+    ),
+    S471(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[i64],
+            SymInt,
+            bool,
+            bool,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[i64],
+            SymInt,
+            bool,
+            bool,
+            bool,
+        ) -> Result<Tensor>,
+    ),
+    S472(
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+    ),
+    S473(
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+    ),
+    S474(
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+    ),
+    S475(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor)>,
+    ),
+    S476(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S477(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+    ),
+    S478(
+        fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S479(
+        fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
+    ),
+    S480(
+        fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
+    ),
+    S481(
+        fn(
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            f64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            f64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    ),
+    S482(
+        fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
+    ),
+    S483(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+    ),
+    S484(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
+    ),
+    S485(
+        fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S486(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S487(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S488(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+    ),
+    S489(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+    ),
+    S490(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            i64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            i64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S491(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            i64,
+            i64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            i64,
+            i64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S492(
+        fn(&Tensor, DType) -> Result<Tensor>,
+        fn(u32, &Tensor, DType) -> Result<Tensor>,
+    ),
+    S493(fn(&Tensor, DType) -> Result<Tensor>, fn(&Tensor, DType) -> Result<Tensor>),
+    S494(
+        fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
+    ),
+    S495(
+        fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
+    ),
+    S496(
+        fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
+    ),
+    S497(
+        fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
+    ),
+    S498(for<'a> fn(&'a Tensor, &[i64]) -> Result<&'a Tensor>),
+    S499(
+        for<'a> fn(
+            &'a Tensor,
+            &[SymInt],
+            &[SymInt],
+            Option<SymInt>,
+        ) -> Result<&'a Tensor>,
+    ),
+    S500(for<'a> fn(&'a Tensor, &[SymInt], Option<MemoryFormat>) -> Result<&'a Tensor>),
+    S501(for<'a> fn(&'a Tensor, &Tensor, Option<MemoryFormat>) -> Result<&'a Tensor>),
+    S502(
+        for<'a> fn(
+            &'a Tensor,
+            &Tensor,
+            SymInt,
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<&'a Tensor>,
+    ),
+    S503(
+        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S504(
+        fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S505(
+        fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S506(
+        fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S507(
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S508(
+        fn(
+            &Tensor,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S509(
+        fn(
+            &Tensor,
+            SymInt,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            SymInt,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S510(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S511(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S512(
+        fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S513(
+        fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S514(
+        fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S515(
+        fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S516(
+        fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S517(
+        fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S518(
+        fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S519(
+        fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S520(
+        fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
+        fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
+    ),
+    S521(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<DType>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<DType>,
+        ) -> Result<Tensor>,
+    ),
+    S522(
+        fn(&Tensor, &str, bool) -> Result<()>,
+        fn(u32, &Tensor, &str, bool) -> Result<()>,
+    ),
+    S523(
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+    ),
+    S524(
+        fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S525(
+        fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
+    ),
+    S526(
+        fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
+    ),
+    S527(
+        fn(&Tensor, &[i64], bool) -> Result<Tensor>,
+        fn(&Tensor, &[i64], bool) -> Result<Tensor>,
+    ),
+    S528(
+        fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+    ),
+    S529(
+        fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+    ),
+    S530(
+        fn(&Tensor, SymInt, i64) -> Result<Tensor>,
+        fn(u32, &Tensor, SymInt, i64) -> Result<Tensor>,
+    ),
+    S531(
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S532(
+        fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S533(
+        for<'a> fn(
+            &'a Tensor,
+            &[Option<Tensor>],
+            &Tensor,
+            bool,
+            bool,
+        ) -> Result<&'a Tensor>,
+        for<'a> fn(
+            &'a Tensor,
+            &[Option<Tensor>],
+            &Tensor,
+            bool,
+            bool,
+        ) -> Result<&'a Tensor>,
+    ),
+    S534(
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
+    ),
+    S535(
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
+    ),
+    S536(
+        fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
+    ),
+    S537(
+        fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
+        fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
+    ),
+    S538(
+        for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+        for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+    ),
+    S539(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S540(
+        for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
+        for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
+    ),
+    S541(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S542(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            &Tensor,
+            f64,
+            bool,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            &Tensor,
+            f64,
+            bool,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S543(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S544(fn(&Tensor) -> Result<bool>, fn(&Tensor) -> Result<bool>),
+    S545(fn(&Tensor) -> Result<i64>, fn(&Tensor) -> Result<i64>),
+    S546(
+        fn(&Tensor, Option<Device>) -> Result<bool>,
+        fn(&Tensor, Option<Device>) -> Result<bool>,
+    ),
+    S547(
+        fn(&Tensor, MemoryFormat) -> Result<bool>,
+        fn(&Tensor, MemoryFormat) -> Result<bool>,
+    ),
+    S548(fn(&Tensor, &Tensor) -> Result<bool>, fn(&Tensor, &Tensor) -> Result<bool>),
+    S549(fn(&Tensor, i64) -> Result<i64>, fn(&Tensor, i64) -> Result<i64>),
+    S550(fn(DType, DType) -> Result<bool>, fn(DType, DType) -> Result<bool>),
+    S551(fn(DType, DType) -> Result<DType>, fn(DType, DType) -> Result<DType>),
+    S552(fn(&Tensor, &Tensor) -> Result<DType>, fn(&Tensor, &Tensor) -> Result<DType>),
+    S553(fn(&Tensor, Scalar) -> Result<DType>, fn(&Tensor, Scalar) -> Result<DType>),
+    S554(fn(Scalar, &Tensor) -> Result<DType>, fn(Scalar, &Tensor) -> Result<DType>),
+    S555(fn(Scalar, Scalar) -> Result<DType>, fn(Scalar, Scalar) -> Result<DType>),
+    S556(
+        fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
+        fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
+    ),
+    S557(
+        fn(Scalar, &str, &Tensor) -> Result<Tensor>,
+        fn(Scalar, &str, &Tensor) -> Result<Tensor>,
+    ),
+    S558(
+        fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
+    ),
+    S559(
+        fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,
+        fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,
+    ),
 }
 
 impl Typed {
@@ -2999,6 +4124,148 @@ impl Typed {
             Typed::S415(f) => s415(a, *f),
             Typed::S416(f) => s416(a, *f),
             Typed::S417(f) => s417(a, *f),
+            Typed::S418(f, g) => s418(a, below, *f, *g),
+            Typed::S419(f, g) => s419(a, below, *f, *g),
+            Typed::S420(f, g) => s420(a, below, *f, *g),
+            Typed::S421(f, g) => s421(a, below, *f, *g),
+            Typed::S422(f, g) => s422(a, below, *f, *g),
+            Typed::S423(f, g) => s423(a, below, *f, *g),
+            Typed::S424(f, g) => s424(a, below, *f, *g),
+            Typed::S425(f, g) => s425(a, below, *f, *g),
+            Typed::S426(f, g) => s426(a, below, *f, *g),
+            Typed::S427(f, g) => s427(a, below, *f, *g),
+            Typed::S428(f, g) => s428(a, below, *f, *g),
+            Typed::S429(f, g) => s429(a, below, *f, *g),
+            Typed::S430(f, g) => s430(a, below, *f, *g),
+            Typed::S431(f, g) => s431(a, below, *f, *g),
+            Typed::S432(f, g) => s432(a, below, *f, *g),
+            Typed::S433(f, g) => s433(a, below, *f, *g),
+            Typed::S434(f, g) => s434(a, below, *f, *g),
+            Typed::S435(f, g) => s435(a, below, *f, *g),
+            Typed::S436(f, g) => s436(a, below, *f, *g),
+            Typed::S437(f, g) => s437(a, below, *f, *g),
+            Typed::S438(f, g) => s438(a, below, *f, *g),
+            Typed::S439(f, g) => s439(a, below, *f, *g),
+            Typed::S440(f, g) => s440(a, below, *f, *g),
+            Typed::S441(f, g) => s441(a, below, *f, *g),
+            Typed::S442(f, g) => s442(a, below, *f, *g),
+            Typed::S443(f, g) => s443(a, below, *f, *g),
+            Typed::S444(f, g) => s444(a, below, *f, *g),
+            Typed::S445(f, g) => s445(a, below, *f, *g),
+            Typed::S446(f, g) => s446(a, below, *f, *g),
+            Typed::S447(f, g) => s447(a, below, *f, *g),
+            Typed::S448(f, g) => s448(a, below, *f, *g),
+            Typed::S449(f, g) => s449(a, below, *f, *g),
+            Typed::S450(f, g) => s450(a, below, *f, *g),
+            Typed::S451(f, g) => s451(a, below, *f, *g),
+            Typed::S452(f, g) => s452(a, below, *f, *g),
+            Typed::S453(f, g) => s453(a, below, *f, *g),
+            Typed::S454(f, g) => s454(a, below, *f, *g),
+            Typed::S455(f, g) => s455(a, below, *f, *g),
+            Typed::S456(f, g) => s456(a, below, *f, *g),
+            Typed::S457(f, g) => s457(a, below, *f, *g),
+            Typed::S458(f, g) => s458(a, below, *f, *g),
+            Typed::S459(f, g) => s459(a, below, *f, *g),
+            Typed::S460(f, g) => s460(a, below, *f, *g),
+            Typed::S461(f, g) => s461(a, below, *f, *g),
+            Typed::S462(f, g) => s462(a, below, *f, *g),
+            Typed::S463(f, g) => s463(a, below, *f, *g),
+            Typed::S464(f, g) => s464(a, below, *f, *g),
+            Typed::S465(f, g) => s465(a, below, *f, *g),
+            Typed::S466(f, g) => s466(a, below, *f, *g),
+            Typed::S467(f, g) => s467(a, below, *f, *g),
+            Typed::S468(f, g) => s468(a, below, *f, *g),
+            Typed::S469(f, g) => s469(a, below, *f, *g),
+            Typed::S470(f, g) => s470(a, below, *f, *g),
+            Typed::S471(f, g) => s471(a, below, *f, *g),
+            Typed::S472(f, g) => s472(a, below, *f, *g),
+            Typed::S473(f, g) => s473(a, below, *f, *g),
+            Typed::S474(f, g) => s474(a, below, *f, *g),
+            Typed::S475(f, g) => s475(a, below, *f, *g),
+            Typed::S476(f, g) => s476(a, below, *f, *g),
+            Typed::S477(f, g) => s477(a, below, *f, *g),
+            Typed::S478(f, g) => s478(a, below, *f, *g),
+            Typed::S479(f, g) => s479(a, below, *f, *g),
+            Typed::S480(f, g) => s480(a, below, *f, *g),
+            Typed::S481(f, g) => s481(a, below, *f, *g),
+            Typed::S482(f, g) => s482(a, below, *f, *g),
+            Typed::S483(f, g) => s483(a, below, *f, *g),
+            Typed::S484(f, g) => s484(a, below, *f, *g),
+            Typed::S485(f, g) => s485(a, below, *f, *g),
+            Typed::S486(f, g) => s486(a, below, *f, *g),
+            Typed::S487(f, g) => s487(a, below, *f, *g),
+            Typed::S488(f, g) => s488(a, below, *f, *g),
+            Typed::S489(f, g) => s489(a, below, *f, *g),
+            Typed::S490(f, g) => s490(a, below, *f, *g),
+            Typed::S491(f, g) => s491(a, below, *f, *g),
+            Typed::S492(f, g) => s492(a, below, *f, *g),
+            Typed::S493(f, g) => s493(a, below, *f, *g),
+            Typed::S494(f, g) => s494(a, below, *f, *g),
+            Typed::S495(f, g) => s495(a, below, *f, *g),
+            Typed::S496(f, g) => s496(a, below, *f, *g),
+            Typed::S497(f, g) => s497(a, below, *f, *g),
+            Typed::S498(f) => s498(a, *f),
+            Typed::S499(f) => s499(a, *f),
+            Typed::S500(f) => s500(a, *f),
+            Typed::S501(f) => s501(a, *f),
+            Typed::S502(f) => s502(a, *f),
+            Typed::S503(f, g) => s503(a, below, *f, *g),
+            Typed::S504(f, g) => s504(a, below, *f, *g),
+            Typed::S505(f, g) => s505(a, below, *f, *g),
+            Typed::S506(f, g) => s506(a, below, *f, *g),
+            Typed::S507(f, g) => s507(a, below, *f, *g),
+            Typed::S508(f, g) => s508(a, below, *f, *g),
+            Typed::S509(f, g) => s509(a, below, *f, *g),
+            Typed::S510(f, g) => s510(a, below, *f, *g),
+            Typed::S511(f, g) => s511(a, below, *f, *g),
+            Typed::S512(f, g) => s512(a, below, *f, *g),
+            Typed::S513(f, g) => s513(a, below, *f, *g),
+            Typed::S514(f, g) => s514(a, below, *f, *g),
+            Typed::S515(f, g) => s515(a, below, *f, *g),
+            Typed::S516(f, g) => s516(a, below, *f, *g),
+            Typed::S517(f, g) => s517(a, below, *f, *g),
+            Typed::S518(f, g) => s518(a, below, *f, *g),
+            Typed::S519(f, g) => s519(a, below, *f, *g),
+            Typed::S520(f, g) => s520(a, below, *f, *g),
+            Typed::S521(f, g) => s521(a, below, *f, *g),
+            Typed::S522(f, g) => s522(a, below, *f, *g),
+            Typed::S523(f, g) => s523(a, below, *f, *g),
+            Typed::S524(f, g) => s524(a, below, *f, *g),
+            Typed::S525(f, g) => s525(a, below, *f, *g),
+            Typed::S526(f, g) => s526(a, below, *f, *g),
+            Typed::S527(f, g) => s527(a, below, *f, *g),
+            Typed::S528(f, g) => s528(a, below, *f, *g),
+            Typed::S529(f, g) => s529(a, below, *f, *g),
+            Typed::S530(f, g) => s530(a, below, *f, *g),
+            Typed::S531(f, g) => s531(a, below, *f, *g),
+            Typed::S532(f, g) => s532(a, below, *f, *g),
+            Typed::S533(f, g) => s533(a, below, *f, *g),
+            Typed::S534(f, g) => s534(a, below, *f, *g),
+            Typed::S535(f, g) => s535(a, below, *f, *g),
+            Typed::S536(f, g) => s536(a, below, *f, *g),
+            Typed::S537(f, g) => s537(a, below, *f, *g),
+            Typed::S538(f, g) => s538(a, below, *f, *g),
+            Typed::S539(f, g) => s539(a, below, *f, *g),
+            Typed::S540(f, g) => s540(a, below, *f, *g),
+            Typed::S541(f, g) => s541(a, below, *f, *g),
+            Typed::S542(f, g) => s542(a, below, *f, *g),
+            Typed::S543(f, g) => s543(a, below, *f, *g),
+            Typed::S544(f, g) => s544(a, below, *f, *g),
+            Typed::S545(f, g) => s545(a, below, *f, *g),
+            Typed::S546(f, g) => s546(a, below, *f, *g),
+            Typed::S547(f, g) => s547(a, below, *f, *g),
+            Typed::S548(f, g) => s548(a, below, *f, *g),
+            Typed::S549(f, g) => s549(a, below, *f, *g),
+            Typed::S550(f, g) => s550(a, below, *f, *g),
+            Typed::S551(f, g) => s551(a, below, *f, *g),
+            Typed::S552(f, g) => s552(a, below, *f, *g),
+            Typed::S553(f, g) => s553(a, below, *f, *g),
+            Typed::S554(f, g) => s554(a, below, *f, *g),
+            Typed::S555(f, g) => s555(a, below, *f, *g),
+            Typed::S556(f, g) => s556(a, below, *f, *g),
+            Typed::S557(f, g) => s557(a, below, *f, *g),
+            Typed::S558(f, g) => s558(a, below, *f, *g),
+            Typed::S559(f, g) => s559(a, below, *f, *g),
         }
     }
 }
@@ -10388,5 +11655,2908 @@ fn s417(
     let x9: Option<&Tensor> = a.get(9)?;
     let x10: Option<&Tensor> = a.get(10)?;
     let result = f(&x0, &x1, &x2, &x3, x4, x5, x6, x7, x8, x9, x10)?;
+    Ok(result.boxed())
+}
+
+fn s418(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(u32, i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: i64 = a.get(0)?;
+    let x1: bool = a.get(1)?;
+    let x2: f64 = a.get(2)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let result = if below { g(0, x0, x1, x2, x3, x5)? } else { f(x0, x1, x2, x3, x5)? };
+    Ok(result.boxed())
+}
+
+fn s419(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(u32, i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: i64 = a.get(0)?;
+    let x1: bool = a.get(1)?;
+    let x2: f64 = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: Option<DType> = a.get(4)?;
+    let x6: Option<Device> = a.get(6)?;
+    let result = if below {
+        g(0, x0, x1, x2, x3, x4, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s420(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s421(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        i64,
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        i64,
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: Option<Vec<f64>> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below {
+        g(x0, x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s422(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    let x2: Option<Vec<f64>> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below {
+        g(x0, &x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, &x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s423(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    let x2: Option<Vec<f64>> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below {
+        g(x0, &x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, &x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s424(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(x0, &x1, x2, x3)? } else { f(x0, &x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s425(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<Scalar> = a.get(1)?;
+    let x2: Option<i64> = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s426(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, x1, &x2, x3)? } else { f(x0, x1, &x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s427(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let result = if below { g(x0, &x1, x2)? } else { f(x0, &x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s428(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Scalar> = a.get(1)?;
+    let x2: Option<i64> = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, &x1, x2, x3)? } else { f(x0, &x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s429(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Scalar> = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, &x1, &x2, x3)? } else { f(x0, &x1, &x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s430(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Option<i64> = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, &x1, x2, x3)? } else { f(x0, &x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s431(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, &x1, &x2, x3)? } else { f(x0, &x1, &x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s432(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &str,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        i64,
+        bool,
+        Option<Scalar>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &str,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        i64,
+        bool,
+        Option<Scalar>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &str = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: Option<&Tensor> = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: bool = a.get(6)?;
+    let x7: Option<Scalar> = a.get(7)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7)?
+    };
+    Ok(result.boxed())
+}
+
+fn s433(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &str,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        i64,
+        Option<Scalar>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &str,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        i64,
+        Option<Scalar>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &str = a.get(3)?;
+    let x4: Option<&Tensor> = a.get(4)?;
+    let x5: Option<&Tensor> = a.get(5)?;
+    let x6: i64 = a.get(6)?;
+    let x7: Option<Scalar> = a.get(7)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7)?
+    };
+    Ok(result.boxed())
+}
+
+fn s434(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: Vec<i64> = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: bool = a.get(6)?;
+    let result = if below {
+        g(x0, x1, &x2, &x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, &x2, &x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s435(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: bool = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s436(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(u32, &Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: Vec<i64> = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let result = if below {
+        g(0, x0, x1, &x2, &x3, x4, x5)?
+    } else {
+        f(x0, x1, &x2, &x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s437(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s438(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[i64],
+        &[i64],
+        &Tensor,
+        &Tensor,
+        i64,
+        bool,
+    ) -> Result<Tensor>,
+    g: fn(
+        u32,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[i64],
+        &[i64],
+        &Tensor,
+        &Tensor,
+        i64,
+        bool,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Vec<i64> = a.get(3)?;
+    let x4: Vec<i64> = a.get(4)?;
+    let x5: &Tensor = a.get(5)?;
+    let x6: &Tensor = a.get(6)?;
+    let x7: i64 = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let result = if below {
+        g(0, x0, x1, x2, &x3, &x4, x5, x6, x7, x8)?
+    } else {
+        f(x0, x1, x2, &x3, &x4, x5, x6, x7, x8)?
+    };
+    Ok(result.boxed())
+}
+
+fn s439(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        i64,
+        bool,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        i64,
+        bool,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: &Tensor = a.get(5)?;
+    let x6: &Tensor = a.get(6)?;
+    let x7: i64 = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7, x8)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7, x8)?
+    };
+    Ok(result.boxed())
+}
+
+fn s440(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
+    g: fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: bool = a.get(1)?;
+    let x2: f64 = a.get(2)?;
+    let x3: &str = a.get(3)?;
+    let result = if below { g(&x0, x1, x2, x3)? } else { f(&x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s441(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s442(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(x0, &x1, x2, x3)? } else { f(x0, &x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s443(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let x3: Scalar = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s444(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let result = if below { g(x0, &x1)? } else { f(x0, &x1)? };
+    Ok(result.boxed())
+}
+
+fn s445(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], i64, i64) -> Result<Tensor>,
+    g: fn(&[Tensor], i64, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let result = if below { g(&x0, x1, x2)? } else { f(&x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s446(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<f64> = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s447(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s448(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s449(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Scalar = a.get(3)?;
+    let x4: Scalar = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let x6: bool = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s450(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s451(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Option<i64> = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s452(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        Scalar,
+        Scalar,
+        Option<&Tensor>,
+        i64,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        Scalar,
+        Scalar,
+        Option<&Tensor>,
+        i64,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Scalar = a.get(3)?;
+    let x4: Scalar = a.get(4)?;
+    let x5: Option<&Tensor> = a.get(5)?;
+    let x6: i64 = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s453(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s454(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s455(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: f64 = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s456(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: Vec<i64> = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let result = if below { g(x0, x1, &x2, &x3, x4)? } else { f(x0, x1, &x2, &x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s457(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s458(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
+    g: fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: SymInts = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below { g(x0, x1, x2, &x3, x4)? } else { f(x0, x1, x2, &x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s459(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let result = if below { g(x0, x1, &x2)? } else { f(x0, x1, &x2)? };
+    Ok(result.boxed())
+}
+
+fn s460(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s461(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: SymInt = a.get(2)?;
+    let x3: SymInt = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s462(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s463(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        bool,
+        f64,
+        [bool; 3],
+        &Tensor,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        bool,
+        f64,
+        [bool; 3],
+        &Tensor,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: Option<&Tensor> = a.get(4)?;
+    let x5: Option<&Tensor> = a.get(5)?;
+    let x6: Option<&Tensor> = a.get(6)?;
+    let x7: bool = a.get(7)?;
+    let x8: f64 = a.get(8)?;
+    let x9: [bool; 3] = a.get(9)?;
+    let x10: &Tensor = a.get(10)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10)?
+    };
+    Ok(result.boxed())
+}
+
+fn s464(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        bool,
+        &[SymInt],
+        SymInt,
+        [bool; 3],
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        bool,
+        &[SymInt],
+        SymInt,
+        [bool; 3],
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: Option<&Tensor> = a.get(0)?;
+    let x1: Option<&Tensor> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: &Tensor = a.get(5)?;
+    let x6: SymInts = a.get(6)?;
+    let x7: SymInts = a.get(7)?;
+    let x8: SymInts = a.get(8)?;
+    let x9: bool = a.get(9)?;
+    let x10: SymInts = a.get(10)?;
+    let x11: SymInt = a.get(11)?;
+    let x12: [bool; 3] = a.get(12)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, &x6, &x7, &x8, x9, &x10, x11, x12)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, &x6, &x7, &x8, x9, &x10, x11, x12)?
+    };
+    Ok(result.boxed())
+}
+
+fn s465(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &[SymInt],
+        &[SymInt],
+        bool,
+        Option<f64>,
+        Option<f64>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &[SymInt],
+        &[SymInt],
+        bool,
+        Option<f64>,
+        Option<f64>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let x4: Option<f64> = a.get(4)?;
+    let x5: Option<f64> = a.get(5)?;
+    let result = if below {
+        g(x0, &x1, &x2, x3, x4, x5)?
+    } else {
+        f(x0, &x1, &x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s466(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s467(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        [bool; 3],
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        [bool; 3],
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: SymInts = a.get(3)?;
+    let x4: SymInts = a.get(4)?;
+    let x5: SymInts = a.get(5)?;
+    let x6: [bool; 3] = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, &x3, &x4, &x5, x6)?
+    } else {
+        f(x0, x1, x2, &x3, &x4, &x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s468(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        SymInt,
+        bool,
+        i64,
+        bool,
+        Option<&Tensor>,
+        i64,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        SymInt,
+        bool,
+        i64,
+        bool,
+        Option<&Tensor>,
+        i64,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: &Tensor = a.get(5)?;
+    let x6: SymInt = a.get(6)?;
+    let x7: bool = a.get(7)?;
+    let x8: i64 = a.get(8)?;
+    let x9: bool = a.get(9)?;
+    let x10: Option<&Tensor> = a.get(10)?;
+    let x11: i64 = a.get(11)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11)?
+    };
+    Ok(result.boxed())
+}
+
+fn s469(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        SymInt,
+        bool,
+        i64,
+        Option<&Tensor>,
+        i64,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        SymInt,
+        bool,
+        i64,
+        Option<&Tensor>,
+        i64,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: SymInt = a.get(5)?;
+    let x6: bool = a.get(6)?;
+    let x7: i64 = a.get(7)?;
+    let x8: Option<&Tensor> = a.get(8)?;
+    let x9: i64 = a.get(9)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9)?
+    };
+    Ok(result.boxed())
+}
+
+fn s470(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: i64 = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s471(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        bool,
+        &[i64],
+        SymInt,
+        bool,
+        bool,
+        bool,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        bool,
+        &[i64],
+        SymInt,
+        bool,
+        bool,
+        bool,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: SymInts = a.get(3)?;
+    let x4: SymInts = a.get(4)?;
+    let x5: SymInts = a.get(5)?;
+    let x6: bool = a.get(6)?;
+    let x7: Vec<i64> = a.get(7)?;
+    let x8: SymInt = a.get(8)?;
+    let x9: bool = a.get(9)?;
+    let x10: bool = a.get(10)?;
+    let x11: bool = a.get(11)?;
+    let result = if below {
+        g(x0, x1, x2, &x3, &x4, &x5, x6, &x7, x8, x9, x10, x11)?
+    } else {
+        f(x0, x1, x2, &x3, &x4, &x5, x6, &x7, x8, x9, x10, x11)?
+    };
+    Ok(result.boxed())
+}
+
+fn s472(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: SymInts = a.get(4)?;
+    let x5: SymInts = a.get(5)?;
+    let result = if below {
+        g(x0, x1, &x2, x3, &x4, &x5)?
+    } else {
+        f(x0, x1, &x2, x3, &x4, &x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s473(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: SymInts = a.get(4)?;
+    let x5: SymInts = a.get(5)?;
+    let x6: SymInts = a.get(6)?;
+    let result = if below {
+        g(x0, x1, &x2, x3, &x4, &x5, &x6)?
+    } else {
+        f(x0, x1, &x2, x3, &x4, &x5, &x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s474(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &[SymInt],
+        Option<&Tensor>,
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: SymInts = a.get(4)?;
+    let x5: SymInts = a.get(5)?;
+    let x6: SymInts = a.get(6)?;
+    let x7: SymInts = a.get(7)?;
+    let result = if below {
+        g(x0, x1, &x2, x3, &x4, &x5, &x6, &x7)?
+    } else {
+        f(x0, x1, &x2, x3, &x4, &x5, &x6, &x7)?
+    };
+    Ok(result.boxed())
+}
+
+fn s475(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<f64>,
+    ) -> Result<(Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<f64>,
+    ) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let x5: Option<&Tensor> = a.get(5)?;
+    let x6: Option<f64> = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s476(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<f64>,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<f64>,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: &Tensor = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let x7: bool = a.get(7)?;
+    let x8: Option<&Tensor> = a.get(8)?;
+    let x9: Option<f64> = a.get(9)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9)?
+    };
+    Ok(result.boxed())
+}
+
+fn s477(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<f64>,
+        bool,
+    ) -> Result<(Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<f64>,
+        bool,
+    ) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: f64 = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let x6: Option<&Tensor> = a.get(6)?;
+    let x7: Option<f64> = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7, x8)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7, x8)?
+    };
+    Ok(result.boxed())
+}
+
+fn s478(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s479(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<i64> = a.get(2)?;
+    let x3: Option<i64> = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s480(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: Option<f64> = a.get(3)?;
+    let result = if below { g(x0, &x1, x2, x3)? } else { f(x0, &x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s481(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        f64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        f64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<&Tensor> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: Option<&Tensor> = a.get(4)?;
+    let x5: f64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s482(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
+    g: fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: f64 = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s483(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s484(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s485(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: f64 = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s486(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s487(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s488(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: f64 = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s489(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s490(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        i64,
+        i64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        i64,
+        i64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s491(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        i64,
+        i64,
+        i64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        i64,
+        i64,
+        i64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: i64 = a.get(6)?;
+    let x7: f64 = a.get(7)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6, x7)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6, x7)?
+    };
+    Ok(result.boxed())
+}
+
+fn s492(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, DType) -> Result<Tensor>,
+    g: fn(u32, &Tensor, DType) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: DType = a.get(1)?;
+    let result = if below { g(0, x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s493(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, DType) -> Result<Tensor>,
+    g: fn(&Tensor, DType) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: DType = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s494(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
+    g: fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let result = if below { g(x0, &x1, &x2)? } else { f(x0, &x1, &x2)? };
+    Ok(result.boxed())
+}
+
+fn s495(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
+    g: fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: Option<f64> = a.get(3)?;
+    let result = if below { g(x0, &x1, x2, x3)? } else { f(x0, &x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s496(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
+    g: fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: SymInt = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s497(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
+    g: fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s498(
+    a: &Args<'_>,
+    f: for<'a> fn(&'a Tensor, &[i64]) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    f(x0, &x1)?;
+    Ok(x0.boxed())
+}
+
+fn s499(
+    a: &Args<'_>,
+    f: for<'a> fn(&'a Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let x3: Option<SymInt> = a.get(3)?;
+    f(x0, &x1, &x2, x3)?;
+    Ok(x0.boxed())
+}
+
+fn s500(
+    a: &Args<'_>,
+    f: for<'a> fn(&'a Tensor, &[SymInt], Option<MemoryFormat>) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x2: Option<MemoryFormat> = a.get(2)?;
+    f(x0, &x1, x2)?;
+    Ok(x0.boxed())
+}
+
+fn s501(
+    a: &Args<'_>,
+    f: for<'a> fn(&'a Tensor, &Tensor, Option<MemoryFormat>) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<MemoryFormat> = a.get(2)?;
+    f(x0, x1, x2)?;
+    Ok(x0.boxed())
+}
+
+fn s502(
+    a: &Args<'_>,
+    f: for<'a> fn(
+        &'a Tensor,
+        &Tensor,
+        SymInt,
+        &[SymInt],
+        &[SymInt],
+    ) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: SymInt = a.get(2)?;
+    let x3: SymInts = a.get(3)?;
+    let x4: SymInts = a.get(4)?;
+    f(x0, x1, x2, &x3, &x4)?;
+    Ok(x0.boxed())
+}
+
+fn s503(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: SymInts = a.get(0)?;
+    let x2: Option<DType> = a.get(2)?;
+    let x4: Option<Device> = a.get(4)?;
+    let result = if below { g(&x0, x2, x4)? } else { f(&x0, x2, x4)? };
+    Ok(result.boxed())
+}
+
+fn s504(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: SymInt = a.get(0)?;
+    let x2: Option<DType> = a.get(2)?;
+    let x4: Option<Device> = a.get(4)?;
+    let result = if below { g(x0, x2, x4)? } else { f(x0, x2, x4)? };
+    Ok(result.boxed())
+}
+
+fn s505(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: SymInt = a.get(0)?;
+    let x1: SymInts = a.get(1)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let result = if below { g(x0, &x1, x3, x5)? } else { f(x0, &x1, x3, x5)? };
+    Ok(result.boxed())
+}
+
+fn s506(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: SymInt = a.get(0)?;
+    let x1: SymInt = a.get(1)?;
+    let x2: SymInts = a.get(2)?;
+    let x4: Option<DType> = a.get(4)?;
+    let x6: Option<Device> = a.get(6)?;
+    let result = if below { g(x0, x1, &x2, x4, x6)? } else { f(x0, x1, &x2, x4, x6)? };
+    Ok(result.boxed())
+}
+
+fn s507(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+    g: fn(&Tensor, Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x2: Option<DType> = a.get(2)?;
+    let x4: Option<Device> = a.get(4)?;
+    let x6: Option<MemoryFormat> = a.get(6)?;
+    let result = if below { g(x0, x2, x4, x6)? } else { f(x0, x2, x4, x6)? };
+    Ok(result.boxed())
+}
+
+fn s508(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        SymInt,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        SymInt,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInt = a.get(1)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let x7: Option<MemoryFormat> = a.get(7)?;
+    let result = if below { g(x0, x1, x3, x5, x7)? } else { f(x0, x1, x3, x5, x7)? };
+    Ok(result.boxed())
+}
+
+fn s509(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        SymInt,
+        SymInt,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        SymInt,
+        SymInt,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInt = a.get(1)?;
+    let x2: SymInt = a.get(2)?;
+    let x4: Option<DType> = a.get(4)?;
+    let x6: Option<Device> = a.get(6)?;
+    let x8: Option<MemoryFormat> = a.get(8)?;
+    let result = if below {
+        g(x0, x1, x2, x4, x6, x8)?
+    } else {
+        f(x0, x1, x2, x4, x6, x8)?
+    };
+    Ok(result.boxed())
+}
+
+fn s510(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<DType> = a.get(2)?;
+    let x4: Option<Device> = a.get(4)?;
+    let x6: Option<MemoryFormat> = a.get(6)?;
+    let result = if below { g(x0, x1, x2, x4, x6)? } else { f(x0, x1, x2, x4, x6)? };
+    Ok(result.boxed())
+}
+
+fn s511(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        Option<DType>,
+        Option<Device>,
+        Option<MemoryFormat>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let x7: Option<MemoryFormat> = a.get(7)?;
+    let result = if below { g(x0, x1, x3, x5, x7)? } else { f(x0, x1, x3, x5, x7)? };
+    Ok(result.boxed())
+}
+
+fn s512(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let result = if below { g(x0, x1, x2, x3, x5)? } else { f(x0, x1, x2, x3, x5)? };
+    Ok(result.boxed())
+}
+
+fn s513(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: Option<DType> = a.get(4)?;
+    let x6: Option<Device> = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s514(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let result = if below { g(x0, x1, x2, x3, x5)? } else { f(x0, x1, x2, x3, x5)? };
+    Ok(result.boxed())
+}
+
+fn s515(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: Option<DType> = a.get(4)?;
+    let x6: Option<Device> = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s516(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let result = if below { g(x0, x1, x2, x3, x5)? } else { f(x0, x1, x2, x3, x5)? };
+    Ok(result.boxed())
+}
+
+fn s517(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: Option<DType> = a.get(4)?;
+    let x6: Option<Device> = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s518(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: Scalar = a.get(2)?;
+    let x3: Option<DType> = a.get(3)?;
+    let x5: Option<Device> = a.get(5)?;
+    let result = if below { g(x0, x1, x2, x3, x5)? } else { f(x0, x1, x2, x3, x5)? };
+    Ok(result.boxed())
+}
+
+fn s519(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    g: fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: Option<DType> = a.get(2)?;
+    let x4: Option<Device> = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x4)? } else { f(x0, x1, x2, x4)? };
+    Ok(result.boxed())
+}
+
+fn s520(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
+    g: fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<i64> = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s521(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<DType>,
+    ) -> Result<Tensor>,
+    g: fn(
+        u32,
+        &Tensor,
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        Option<DType>,
+    ) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: Option<DType> = a.get(4)?;
+    let result = if below { g(0, x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s522(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &str, bool) -> Result<()>,
+    g: fn(u32, &Tensor, &str, bool) -> Result<()>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &str = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(0, x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s523(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+    g: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Scalar = a.get(3)?;
+    let x4: Scalar = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s524(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s525(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
+    g: fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<Scalar> = a.get(1)?;
+    let x2: DType = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s526(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
+    g: fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<Scalar> = a.get(1)?;
+    let x2: Vec<i64> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let x4: DType = a.get(4)?;
+    let result = if below { g(x0, x1, &x2, x3, x4)? } else { f(x0, x1, &x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s527(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &[i64], bool) -> Result<Tensor>,
+    g: fn(&Tensor, &[i64], bool) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(x0, &x1, x2)? } else { f(x0, &x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s528(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+    g: fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: Option<Vec<i64>> = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let x4: Option<DType> = a.get(4)?;
+    let result = if below {
+        g(x0, x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s529(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+    g: fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let x2: Option<DType> = a.get(2)?;
+    let result = if below { g(&x0, x1, x2)? } else { f(&x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s530(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, SymInt, i64) -> Result<Tensor>,
+    g: fn(u32, &Tensor, SymInt, i64) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: SymInt = a.get(1)?;
+    let x2: i64 = a.get(2)?;
+    let result = if below { g(0, x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s531(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: bool = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s532(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s533(
+    a: &Args<'_>,
+    below: bool,
+    f: for<'a> fn(
+        &'a Tensor,
+        &[Option<Tensor>],
+        &Tensor,
+        bool,
+        bool,
+    ) -> Result<&'a Tensor>,
+    g: for<'a> fn(
+        &'a Tensor,
+        &[Option<Tensor>],
+        &Tensor,
+        bool,
+        bool,
+    ) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Option<Tensor>> = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: bool = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    if below {
+        g(x0, &x1, x2, x3, x4)?;
+    } else {
+        f(x0, &x1, x2, x3, x4)?;
+    }
+    Ok(x0.boxed())
+}
+
+fn s534(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
+    g: fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Vec<Tensor> = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let result = if below { g(&x0, &x1, &x2, x3)? } else { f(&x0, &x1, &x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s535(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
+    g: fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Vec<Tensor> = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let result = if below { g(&x0, &x1, &x2, x3)? } else { f(&x0, &x1, &x2, x3)? };
+    Ok(result.boxed())
+}
+
+fn s536(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
+    g: fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: bool = a.get(2)?;
+    let result = if below { g(&x0, &x1, x2)? } else { f(&x0, &x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s537(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
+    g: fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let result = if below { g(&x0, x1, x2)? } else { f(&x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s538(
+    a: &Args<'_>,
+    below: bool,
+    f: for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+    g: for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: f64 = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    if below {
+        g(x0, x1, x2, x3, x4, x5)?;
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?;
+    }
+    Ok(x0.boxed())
+}
+
+fn s539(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: i64 = a.get(3)?;
+    let x4: i64 = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
+    Ok(result.boxed())
+}
+
+fn s540(
+    a: &Args<'_>,
+    below: bool,
+    f: for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
+    g: for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    if below {
+        g(x0, x1)?;
+    } else {
+        f(x0, x1)?;
+    }
+    Ok(x0.boxed())
+}
+
+fn s541(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &Tensor,
+        f64,
+        f64,
+        f64,
+        f64,
+        bool,
+        bool,
+        Option<&Tensor>,
+        Option<&Tensor>,
+    ) -> Result<()>,
+    g: fn(
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &Tensor,
+        f64,
+        f64,
+        f64,
+        f64,
+        bool,
+        bool,
+        Option<&Tensor>,
+        Option<&Tensor>,
+    ) -> Result<()>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Vec<Tensor> = a.get(2)?;
+    let x3: Vec<Tensor> = a.get(3)?;
+    let x4: Vec<Tensor> = a.get(4)?;
+    let x5: Vec<Tensor> = a.get(5)?;
+    let x6: &Tensor = a.get(6)?;
+    let x7: f64 = a.get(7)?;
+    let x8: f64 = a.get(8)?;
+    let x9: f64 = a.get(9)?;
+    let x10: f64 = a.get(10)?;
+    let x11: bool = a.get(11)?;
+    let x12: bool = a.get(12)?;
+    let x13: Option<&Tensor> = a.get(13)?;
+    let x14: Option<&Tensor> = a.get(14)?;
+    let result = if below {
+        g(&x0, &x1, &x2, &x3, &x4, &x5, x6, x7, x8, x9, x10, x11, x12, x13, x14)?
+    } else {
+        f(&x0, &x1, &x2, &x3, &x4, &x5, x6, x7, x8, x9, x10, x11, x12, x13, x14)?
+    };
+    Ok(result.boxed())
+}
+
+fn s542(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        f64,
+        f64,
+        &Tensor,
+        f64,
+        bool,
+        bool,
+        bool,
+        Option<&Tensor>,
+        Option<&Tensor>,
+    ) -> Result<()>,
+    g: fn(
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        f64,
+        f64,
+        &Tensor,
+        f64,
+        bool,
+        bool,
+        bool,
+        Option<&Tensor>,
+        Option<&Tensor>,
+    ) -> Result<()>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Vec<Tensor> = a.get(2)?;
+    let x3: f64 = a.get(3)?;
+    let x4: f64 = a.get(4)?;
+    let x5: &Tensor = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let x7: bool = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let x9: bool = a.get(9)?;
+    let x10: Option<&Tensor> = a.get(10)?;
+    let x11: Option<&Tensor> = a.get(11)?;
+    let result = if below {
+        g(&x0, &x1, &x2, x3, x4, x5, x6, x7, x8, x9, x10, x11)?
+    } else {
+        f(&x0, &x1, &x2, x3, x4, x5, x6, x7, x8, x9, x10, x11)?
+    };
+    Ok(result.boxed())
+}
+
+fn s543(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &Tensor,
+        f64,
+        f64,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<&Tensor>,
+    ) -> Result<()>,
+    g: fn(
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &[Tensor],
+        &Tensor,
+        f64,
+        f64,
+        f64,
+        bool,
+        Option<&Tensor>,
+        Option<&Tensor>,
+    ) -> Result<()>,
+) -> Result<Outputs> {
+    let x0: Vec<Tensor> = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Vec<Tensor> = a.get(2)?;
+    let x3: Vec<Tensor> = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: f64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let x7: f64 = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let x9: Option<&Tensor> = a.get(9)?;
+    let x10: Option<&Tensor> = a.get(10)?;
+    let result = if below {
+        g(&x0, &x1, &x2, &x3, x4, x5, x6, x7, x8, x9, x10)?
+    } else {
+        f(&x0, &x1, &x2, &x3, x4, x5, x6, x7, x8, x9, x10)?
+    };
+    Ok(result.boxed())
+}
+
+fn s544(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor) -> Result<bool>,
+    g: fn(&Tensor) -> Result<bool>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let result = if below { g(x0)? } else { f(x0)? };
+    Ok(result.boxed())
+}
+
+fn s545(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor) -> Result<i64>,
+    g: fn(&Tensor) -> Result<i64>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let result = if below { g(x0)? } else { f(x0)? };
+    Ok(result.boxed())
+}
+
+fn s546(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Option<Device>) -> Result<bool>,
+    g: fn(&Tensor, Option<Device>) -> Result<bool>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<Device> = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s547(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, MemoryFormat) -> Result<bool>,
+    g: fn(&Tensor, MemoryFormat) -> Result<bool>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: MemoryFormat = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s548(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor) -> Result<bool>,
+    g: fn(&Tensor, &Tensor) -> Result<bool>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s549(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, i64) -> Result<i64>,
+    g: fn(&Tensor, i64) -> Result<i64>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s550(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(DType, DType) -> Result<bool>,
+    g: fn(DType, DType) -> Result<bool>,
+) -> Result<Outputs> {
+    let x0: DType = a.get(0)?;
+    let x1: DType = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s551(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(DType, DType) -> Result<DType>,
+    g: fn(DType, DType) -> Result<DType>,
+) -> Result<Outputs> {
+    let x0: DType = a.get(0)?;
+    let x1: DType = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s552(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &Tensor) -> Result<DType>,
+    g: fn(&Tensor, &Tensor) -> Result<DType>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s553(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, Scalar) -> Result<DType>,
+    g: fn(&Tensor, Scalar) -> Result<DType>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s554(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, &Tensor) -> Result<DType>,
+    g: fn(Scalar, &Tensor) -> Result<DType>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s555(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, Scalar) -> Result<DType>,
+    g: fn(Scalar, Scalar) -> Result<DType>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: Scalar = a.get(1)?;
+    let result = if below { g(x0, x1)? } else { f(x0, x1)? };
+    Ok(result.boxed())
+}
+
+fn s556(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
+    g: fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Option<DType> = a.get(0)?;
+    let x2: Option<Device> = a.get(2)?;
+    let x4: Option<MemoryFormat> = a.get(4)?;
+    let result = if below { g(x0, x2, x4)? } else { f(x0, x2, x4)? };
+    Ok(result.boxed())
+}
+
+fn s557(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, &str, &Tensor) -> Result<Tensor>,
+    g: fn(Scalar, &str, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: &str = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s558(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
+    g: fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &str = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let result = if below { g(x0, x1, x2)? } else { f(x0, x1, x2)? };
+    Ok(result.boxed())
+}
+
+fn s559(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,
+    g: fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,
+) -> Result<Outputs> {
+    let x0: Scalar = a.get(0)?;
+    let x1: Option<i64> = a.get(1)?;
+    let x2: Option<i64> = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let result = if below { g(x0, x1, x2, x3)? } else { f(x0, x1, x2, x3)? };
     Ok(result.boxed())
 }

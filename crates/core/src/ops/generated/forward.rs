@@ -7409,3 +7409,119 @@ pub(crate) fn native_dropout_backward(
     let grad_output_t = &tangent_or_zeros(grad_output)?;
     Ok(Some(ops::native_dropout_backward(grad_output_t, mask, scale)?))
 }
+
+pub(crate) fn nextafter(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &ops::where_scalar_other(
+                    &ops::ne(self_p, other_p)?,
+                    self_t,
+                    Scalar::from(0),
+                )?,
+                &ops::zeros_like(other_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn frexp(
+    self_: &Tensor,
+    mantissa: &Tensor,
+    exponent: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::div(self_t, &ops::exp2(exponent)?)?))
+}
+
+pub(crate) fn unsafe_split_with_sizes(
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+    result: &[Tensor],
+) -> Result<Option<Vec<Tensor>>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::unsafe_split_with_sizes(self_t, split_sizes, dim)?))
+}
+
+pub(crate) fn poisson(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::conj(&ops::zeros_like(self_p, None, None, None)?)?))
+}
+
+pub(crate) fn linalg_matrix_sqrth(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::matrix_sqrth_differential(self_p, self_t)?))
+}
+
+pub(crate) fn linalg_polar(
+    A: &Tensor,
+    U: &Tensor,
+    H: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(Some((formulas::polar_jvp_u(A_t, U, H)?, formulas::polar_jvp_h(A_t, U, H)?)))
+}
+
+pub(crate) fn grouped_mm(
+    self_: &Tensor,
+    mat2: &Tensor,
+    offs: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    out_dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, mat2]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let mat2_t = &tangent_or_zeros(mat2)?;
+    let mat2_p = mat2;
+    Ok(
+        Some(
+            arith::add(
+                &ops::grouped_mm(self_t, mat2_p, offs, None, None)?,
+                &ops::grouped_mm(self_p, mat2_t, offs, None, None)?,
+            )?,
+        ),
+    )
+}

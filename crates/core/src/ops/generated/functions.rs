@@ -5,7 +5,7 @@
 use super::schema::Op;
 use super::{below, forward, nodes};
 use crate::autograd::forward::{any_tangent, set_tangent, set_tangent_inplace};
-use crate::autograd::node::Edges;
+use crate::autograd::node::{Edges, boxed};
 use crate::autograd::record;
 use crate::autograd::saved::SavedTensor;
 use crate::dispatch::{self, Lent, MemoryFormat};
@@ -109,7 +109,7 @@ pub fn add_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::AddBackward1))?;
+        record::finish(&mut result, edges, boxed(nodes::AddBackward1))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::add_scalar(self_, other, alpha, &result)?
@@ -140,7 +140,7 @@ pub fn add_scalar_<'a>(
     {
         self_.check_inplace("add_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::AddBackward1)))
+        Some((edges, boxed(nodes::AddBackward1)))
     } else {
         None
     };
@@ -253,7 +253,7 @@ pub fn sub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::SubBackward1))?;
+        record::finish(&mut result, edges, boxed(nodes::SubBackward1))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::sub_scalar(self_, other, alpha, &result)?
@@ -284,7 +284,7 @@ pub fn sub_scalar_<'a>(
     {
         self_.check_inplace("sub_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::SubBackward1)))
+        Some((edges, boxed(nodes::SubBackward1)))
     } else {
         None
     };
@@ -818,7 +818,7 @@ pub fn floor_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_, other])?;
-        record::finish(&mut result, edges, Box::new(nodes::FloorDivideBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::FloorDivideBackward0))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::floor_divide(self_, other, &result)?
@@ -844,7 +844,7 @@ pub fn floor_divide_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor
     {
         self_.check_inplace("floor_divide_")?;
         let edges = record::edges([self_, other])?;
-        Some((edges, Box::new(nodes::FloorDivideBackward0)))
+        Some((edges, boxed(nodes::FloorDivideBackward0)))
     } else {
         None
     };
@@ -873,7 +873,7 @@ pub fn floor_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::FloorDivideBackward1))?;
+        record::finish(&mut result, edges, boxed(nodes::FloorDivideBackward1))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::floor_divide_scalar(self_, other, &result)?
@@ -898,7 +898,7 @@ pub fn floor_divide_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a 
     {
         self_.check_inplace("floor_divide_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::FloorDivideBackward1)))
+        Some((edges, boxed(nodes::FloorDivideBackward1)))
     } else {
         None
     };
@@ -1008,7 +1008,7 @@ pub fn remainder_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::RemainderBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::RemainderBackward0))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::remainder_scalar(self_, other, &result)?
@@ -1033,7 +1033,7 @@ pub fn remainder_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Ten
     {
         self_.check_inplace("remainder_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::RemainderBackward0)))
+        Some((edges, boxed(nodes::RemainderBackward0)))
     } else {
         None
     };
@@ -1164,7 +1164,7 @@ pub fn fmod_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::FmodBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::FmodBackward0))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::fmod_scalar(self_, other, &result)?
@@ -1189,7 +1189,7 @@ pub fn fmod_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> 
     {
         self_.check_inplace("fmod_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::FmodBackward0)))
+        Some((edges, boxed(nodes::FmodBackward0)))
     } else {
         None
     };
@@ -2437,7 +2437,7 @@ pub fn neg(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::NegBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::NegBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::neg(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2460,7 +2460,7 @@ pub fn neg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("neg_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::NegBackward0)))
+        Some((edges, boxed(nodes::NegBackward0)))
     } else {
         None
     };
@@ -2569,7 +2569,7 @@ pub fn floor(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::FloorBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::FloorBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::floor(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2592,7 +2592,7 @@ pub fn floor_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("floor_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::FloorBackward0)))
+        Some((edges, boxed(nodes::FloorBackward0)))
     } else {
         None
     };
@@ -2619,7 +2619,7 @@ pub fn ceil(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::CeilBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::CeilBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::ceil(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2642,7 +2642,7 @@ pub fn ceil_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("ceil_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::CeilBackward0)))
+        Some((edges, boxed(nodes::CeilBackward0)))
     } else {
         None
     };
@@ -2669,7 +2669,7 @@ pub fn round(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::RoundBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::RoundBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::round(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2692,7 +2692,7 @@ pub fn round_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("round_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::RoundBackward0)))
+        Some((edges, boxed(nodes::RoundBackward0)))
     } else {
         None
     };
@@ -2719,7 +2719,7 @@ pub fn trunc(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::TruncBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::TruncBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::trunc(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2742,7 +2742,7 @@ pub fn trunc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("trunc_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::TruncBackward0)))
+        Some((edges, boxed(nodes::TruncBackward0)))
     } else {
         None
     };
@@ -2769,7 +2769,7 @@ pub fn round_decimals(self_: &Tensor, decimals: i64) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::RoundBackward1))?;
+        record::finish(&mut result, edges, boxed(nodes::RoundBackward1))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::round_decimals(self_, decimals, &result)?
@@ -2794,7 +2794,7 @@ pub fn round_decimals_<'a>(self_: &'a Tensor, decimals: i64) -> Result<&'a Tenso
     {
         self_.check_inplace("round_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::RoundBackward1)))
+        Some((edges, boxed(nodes::RoundBackward1)))
     } else {
         None
     };
@@ -2880,7 +2880,7 @@ pub fn sign(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::SignBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::SignBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::sign(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2903,7 +2903,7 @@ pub fn sign_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("sign_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::SignBackward0)))
+        Some((edges, boxed(nodes::SignBackward0)))
     } else {
         None
     };
@@ -2930,7 +2930,7 @@ pub fn frac(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::FracBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::FracBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::frac(self_, &result)? {
         set_tangent(&result, t)?;
@@ -2953,7 +2953,7 @@ pub fn frac_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("frac_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::FracBackward0)))
+        Some((edges, boxed(nodes::FracBackward0)))
     } else {
         None
     };
@@ -2980,7 +2980,7 @@ pub fn conj_physical(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::ConjPhysicalBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::ConjPhysicalBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::conj_physical(self_, &result)? {
         set_tangent(&result, t)?;
@@ -3003,7 +3003,7 @@ pub fn conj_physical_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("conj_physical_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::ConjPhysicalBackward0)))
+        Some((edges, boxed(nodes::ConjPhysicalBackward0)))
     } else {
         None
     };
@@ -3078,7 +3078,7 @@ pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([real, imag])?;
-        record::finish(&mut result, edges, Box::new(nodes::ComplexBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::ComplexBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::complex(real, imag, &result)? {
         set_tangent(&result, t)?;
@@ -3134,7 +3134,7 @@ pub fn view_as_real(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::ViewAsRealBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::ViewAsRealBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::view_as_real(self_, &result)? {
         set_tangent(&result, t)?;
@@ -3155,7 +3155,7 @@ pub fn view_as_complex(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::ViewAsComplexBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::ViewAsComplexBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::view_as_complex(self_, &result)?
     {
@@ -4930,7 +4930,7 @@ pub fn deg2rad(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::Deg2RadBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::Deg2RadBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::deg2rad(self_, &result)? {
         set_tangent(&result, t)?;
@@ -4953,7 +4953,7 @@ pub fn deg2rad_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("deg2rad_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::Deg2RadBackward0)))
+        Some((edges, boxed(nodes::Deg2RadBackward0)))
     } else {
         None
     };
@@ -4980,7 +4980,7 @@ pub fn rad2deg(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::Rad2DegBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::Rad2DegBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::rad2deg(self_, &result)? {
         set_tangent(&result, t)?;
@@ -5003,7 +5003,7 @@ pub fn rad2deg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("rad2deg_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::Rad2DegBackward0)))
+        Some((edges, boxed(nodes::Rad2DegBackward0)))
     } else {
         None
     };
@@ -6389,7 +6389,7 @@ pub fn logical_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("logical_not_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::LogicalNotBackward0)))
+        Some((edges, boxed(nodes::LogicalNotBackward0)))
     } else {
         None
     };
@@ -6471,7 +6471,7 @@ pub fn eq_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("eq_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::EqBackward1)))
+        Some((edges, boxed(nodes::EqBackward1)))
     } else {
         None
     };
@@ -6554,7 +6554,7 @@ pub fn ne_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("ne_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::NeBackward1)))
+        Some((edges, boxed(nodes::NeBackward1)))
     } else {
         None
     };
@@ -6637,7 +6637,7 @@ pub fn lt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("lt_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::LtBackward1)))
+        Some((edges, boxed(nodes::LtBackward1)))
     } else {
         None
     };
@@ -6720,7 +6720,7 @@ pub fn le_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("le_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::LeBackward1)))
+        Some((edges, boxed(nodes::LeBackward1)))
     } else {
         None
     };
@@ -6803,7 +6803,7 @@ pub fn gt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("gt_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::GtBackward1)))
+        Some((edges, boxed(nodes::GtBackward1)))
     } else {
         None
     };
@@ -6886,7 +6886,7 @@ pub fn ge_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("ge_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::GeBackward1)))
+        Some((edges, boxed(nodes::GeBackward1)))
     } else {
         None
     };
@@ -7115,7 +7115,7 @@ pub fn bitwise_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("bitwise_not_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::BitwiseNotBackward0)))
+        Some((edges, boxed(nodes::BitwiseNotBackward0)))
     } else {
         None
     };
@@ -7199,7 +7199,7 @@ pub fn bitwise_and_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a T
     {
         self_.check_inplace("bitwise_and_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::BitwiseAndBackward1)))
+        Some((edges, boxed(nodes::BitwiseAndBackward1)))
     } else {
         None
     };
@@ -7312,7 +7312,7 @@ pub fn bitwise_or_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Te
     {
         self_.check_inplace("bitwise_or_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::BitwiseOrBackward1)))
+        Some((edges, boxed(nodes::BitwiseOrBackward1)))
     } else {
         None
     };
@@ -7425,7 +7425,7 @@ pub fn bitwise_xor_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a T
     {
         self_.check_inplace("bitwise_xor_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::BitwiseXorBackward1)))
+        Some((edges, boxed(nodes::BitwiseXorBackward1)))
     } else {
         None
     };
@@ -7551,7 +7551,7 @@ pub fn bitwise_left_shift_scalar_<'a>(
     {
         self_.check_inplace("bitwise_left_shift_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::BitwiseLeftShiftBackward1)))
+        Some((edges, boxed(nodes::BitwiseLeftShiftBackward1)))
     } else {
         None
     };
@@ -7653,7 +7653,7 @@ pub fn bitwise_right_shift_scalar_<'a>(
     {
         self_.check_inplace("bitwise_right_shift_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::BitwiseRightShiftBackward1)))
+        Some((edges, boxed(nodes::BitwiseRightShiftBackward1)))
     } else {
         None
     };
@@ -16060,6 +16060,82 @@ pub fn fft_ihfft(
     composite::fft::fft_ihfft(self_, n, dim, norm)
 }
 
+/// The two-dimensional `fft_hfft`, over the last two dimensions.
+///
+/// `aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn fft_hfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::FFT_HFFT2,
+            &[self_.into(), s.into(), dim.into(), norm.into()],
+        );
+    }
+    composite::fft::fft_hfft2(self_, s, dim, norm)
+}
+
+/// The inverse of `fft_hfft2`.
+///
+/// `aten::fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn fft_ihfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::FFT_IHFFT2,
+            &[self_.into(), s.into(), dim.into(), norm.into()],
+        );
+    }
+    composite::fft::fft_ihfft2(self_, s, dim, norm)
+}
+
+/// The Fourier transform of the half of a Hermitian-symmetric signal over several dimensions, which is real.
+///
+/// `aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn fft_hfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::FFT_HFFTN,
+            &[self_.into(), s.into(), dim.into(), norm.into()],
+        );
+    }
+    composite::fft::fft_hfftn(self_, s, dim, norm)
+}
+
+/// The inverse of `fft_hfftn`.
+///
+/// `aten::fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn fft_ihfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::FFT_IHFFTN,
+            &[self_.into(), s.into(), dim.into(), norm.into()],
+        );
+    }
+    composite::fft::fft_ihfftn(self_, s, dim, norm)
+}
+
 /// The Fourier transform over two dimensions, by default the last two.
 ///
 /// `aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
@@ -17315,7 +17391,7 @@ pub fn linalg_ldl_factor_ex(
     )?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
         let edges = record::edges([self_])?;
-        record::finish(&mut LD, edges, Box::new(nodes::LinalgLdlFactorExBackward0))?;
+        record::finish(&mut LD, edges, boxed(nodes::LinalgLdlFactorExBackward0))?;
     }
     if word & state::DUAL != 0 && any_tangent(&[self_]) {
         return Err(
@@ -17359,7 +17435,7 @@ pub fn linalg_ldl_solve(
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([LD, B])?;
-        record::finish(&mut result, edges, Box::new(nodes::LinalgLdlSolveBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::LinalgLdlSolveBackward0))?;
     }
     if word & state::DUAL != 0 && any_tangent(&[LD, pivots, B]) {
         return Err(
@@ -17411,7 +17487,7 @@ pub fn _linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::LinalgEigvalsBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::LinalgEigvalsBackward0))?;
     }
     if word & state::DUAL != 0 && any_tangent(&[self_]) {
         return Err(
@@ -17476,7 +17552,7 @@ pub fn geqrf(self_: &Tensor) -> Result<(Tensor, Tensor)> {
         record::finish_many(
             &mut [&mut a_, &mut tau],
             edges,
-            Box::new(nodes::GeqrfBackward0),
+            boxed(nodes::GeqrfBackward0),
         )?;
     }
     if word & state::DUAL != 0 && any_tangent(&[self_]) {
@@ -18018,7 +18094,7 @@ pub fn _attention_backward(
         record::finish_many(
             &mut [&mut result0, &mut result1, &mut result2],
             edges,
-            Box::new(nodes::AttentionBackwardBackward0),
+            boxed(nodes::AttentionBackwardBackward0),
         )?;
     }
     if word & state::DUAL != 0 && any_tangent(&[grad, query, key, value]) {
@@ -18030,6 +18106,74 @@ pub fn _attention_backward(
         );
     }
     Ok((result0, result1, result2))
+}
+
+/// `aten::_dequantize_groups(Tensor weight, Tensor scale, int bits) -> Tensor`
+pub fn _dequantize_groups(weight: &Tensor, scale: &Tensor, bits: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_DEQUANTIZE_GROUPS,
+            &[weight.into(), scale.into(), bits.into()],
+        );
+    }
+    below::_dequantize_groups(word, weight, scale, bits)
+}
+
+/// `aten::_linear_quantized(Tensor input, Tensor weight, Tensor scale, Tensor? bias, int bits) -> Tensor`
+pub fn _linear_quantized(
+    input: &Tensor,
+    weight: &Tensor,
+    scale: &Tensor,
+    bias: Option<&Tensor>,
+    bits: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_LINEAR_QUANTIZED,
+            &[input.into(), weight.into(), scale.into(), bias.into(), bits.into()],
+        );
+    }
+    let mut result = below::_linear_quantized(word, input, weight, scale, bias, bits)?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[input, scale])
+            || record::opt_requires_grad(bias)) && result.dtype().is_differentiable()
+    {
+        let edges = record::edges_opt(&[Some(input), Some(scale), bias])?;
+        let saved = (
+            bits,
+            if edges[0].is_some() {
+                SavedTensor::input(scale)?
+            } else {
+                SavedTensor::NONE
+            },
+            if edges[0].is_some() {
+                SavedTensor::input(weight)?
+            } else {
+                SavedTensor::NONE
+            },
+        );
+        record::finish(&mut result, edges, nodes::LinearQuantizedBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && any_tangent(
+            &std::iter::empty::<&Tensor>()
+                .chain([input])
+                .chain([weight])
+                .chain([scale])
+                .chain(bias)
+                .collect::<Vec<_>>(),
+        )
+    {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_linear_quantized".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
 }
 
 /// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint.
@@ -22083,7 +22227,7 @@ pub fn alias(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::AliasBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::AliasBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::alias(self_, &result)? {
         set_tangent(&result, t)?;
@@ -22126,7 +22270,7 @@ pub fn t(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::TBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::TBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::t(self_, &result)? {
         set_tangent(&result, t)?;
@@ -22565,7 +22709,7 @@ pub fn lift_fresh(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::LiftFreshBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::LiftFreshBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::lift_fresh(self_, &result)? {
         set_tangent(&result, t)?;
@@ -24065,7 +24209,7 @@ pub fn clone(self_: &Tensor, memory_format: Option<MemoryFormat>) -> Result<Tens
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::CloneBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::CloneBackward0))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::clone(self_, memory_format, &result)?
@@ -24088,7 +24232,7 @@ pub fn lift_fresh_copy(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::LiftFreshCopyBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::LiftFreshCopyBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::lift_fresh_copy(self_, &result)?
     {
@@ -24374,7 +24518,7 @@ pub fn fill(self_: &Tensor, value: Scalar) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::FillBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::FillBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::fill(self_, value, &result)? {
         set_tangent(&result, t)?;
@@ -24397,7 +24541,7 @@ pub fn fill_<'a>(self_: &'a Tensor, value: Scalar) -> Result<&'a Tensor> {
     {
         self_.check_inplace("fill_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::FillBackward0)))
+        Some((edges, boxed(nodes::FillBackward0)))
     } else {
         None
     };
@@ -24424,7 +24568,7 @@ pub fn fill_tensor(self_: &Tensor, value: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_, value])?;
-        record::finish(&mut result, edges, Box::new(nodes::FillBackward1))?;
+        record::finish(&mut result, edges, boxed(nodes::FillBackward1))?;
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::fill_tensor(self_, value, &result)?
@@ -24450,7 +24594,7 @@ pub fn fill_tensor_<'a>(self_: &'a Tensor, value: &Tensor) -> Result<&'a Tensor>
     {
         self_.check_inplace("fill_")?;
         let edges = record::edges([self_, value])?;
-        Some((edges, Box::new(nodes::FillBackward1)))
+        Some((edges, boxed(nodes::FillBackward1)))
     } else {
         None
     };
@@ -24479,7 +24623,7 @@ pub fn zero(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::ZeroBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::ZeroBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::zero(self_, &result)? {
         set_tangent(&result, t)?;
@@ -24502,7 +24646,7 @@ pub fn zero_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("zero_")?;
         let edges = record::edges([self_])?;
-        Some((edges, Box::new(nodes::ZeroBackward0)))
+        Some((edges, boxed(nodes::ZeroBackward0)))
     } else {
         None
     };
@@ -28826,7 +28970,7 @@ pub fn unique2(
     )?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
         let edges = record::edges([self_])?;
-        record::finish(&mut result0, edges, Box::new(nodes::Unique2Backward0))?;
+        record::finish(&mut result0, edges, boxed(nodes::Unique2Backward0))?;
     }
     if word & state::DUAL != 0 && any_tangent(&[self_]) {
         return Err(
@@ -28864,11 +29008,7 @@ pub fn unique_consecutive(
     )?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
         let edges = record::edges([self_])?;
-        record::finish(
-            &mut result0,
-            edges,
-            Box::new(nodes::UniqueConsecutiveBackward0),
-        )?;
+        record::finish(&mut result0, edges, boxed(nodes::UniqueConsecutiveBackward0))?;
     }
     if word & state::DUAL != 0 && any_tangent(&[self_]) {
         return Err(
@@ -28914,7 +29054,7 @@ pub fn unique_dim(
     )?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
         let edges = record::edges([self_])?;
-        record::finish(&mut result0, edges, Box::new(nodes::UniqueDimBackward0))?;
+        record::finish(&mut result0, edges, boxed(nodes::UniqueDimBackward0))?;
     }
     if word & state::DUAL != 0 && any_tangent(&[self_]) {
         return Err(
@@ -29255,7 +29395,7 @@ pub fn bernoulli(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        record::finish(&mut result, edges, Box::new(nodes::BernoulliBackward0))?;
+        record::finish(&mut result, edges, boxed(nodes::BernoulliBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::bernoulli(self_, &result)? {
         set_tangent(&result, t)?;
@@ -30879,4 +31019,1344 @@ pub fn fused_adagrad_(
         grad_scale,
         found_inf,
     )
+}
+
+/// A periodic Bartlett (triangular) window.
+///
+/// `aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn bartlett_window(
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::BARTLETT_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    below::bartlett_window(word, window_length, dtype, device)
+}
+
+/// A Bartlett (triangular) window, periodic or symmetric.
+///
+/// `aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn bartlett_window_periodic(
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::BARTLETT_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::bartlett_window_periodic(word, window_length, periodic, dtype, device)
+}
+
+/// A periodic Blackman window.
+///
+/// `aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn blackman_window(
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::BLACKMAN_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    below::blackman_window(word, window_length, dtype, device)
+}
+
+/// A Blackman window, periodic or symmetric.
+///
+/// `aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn blackman_window_periodic(
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::BLACKMAN_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::blackman_window_periodic(word, window_length, periodic, dtype, device)
+}
+
+/// A periodic Hamming window.
+///
+/// `aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn hamming_window(
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::HAMMING_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    below::hamming_window(word, window_length, dtype, device)
+}
+
+/// A Hamming window, periodic or symmetric.
+///
+/// `aten::hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn hamming_window_periodic(
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::HAMMING_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::hamming_window_periodic(word, window_length, periodic, dtype, device)
+}
+
+/// `alpha - 0.46 cos(2 pi i / period)`, periodic or symmetric.
+///
+/// `aten::hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn hamming_window_periodic_alpha(
+    window_length: i64,
+    periodic: bool,
+    alpha: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::HAMMING_WINDOW_PERIODIC_ALPHA,
+            &[
+                window_length.into(),
+                periodic.into(),
+                alpha.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::hamming_window_periodic_alpha(
+        word,
+        window_length,
+        periodic,
+        alpha,
+        dtype,
+        device,
+    )
+}
+
+/// `alpha - beta cos(2 pi i / period)`, periodic or symmetric.
+///
+/// `aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn hamming_window_periodic_alpha_beta(
+    window_length: i64,
+    periodic: bool,
+    alpha: f64,
+    beta: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::HAMMING_WINDOW_PERIODIC_ALPHA_BETA,
+            &[
+                window_length.into(),
+                periodic.into(),
+                alpha.into(),
+                beta.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::hamming_window_periodic_alpha_beta(
+        word,
+        window_length,
+        periodic,
+        alpha,
+        beta,
+        dtype,
+        device,
+    )
+}
+
+/// A periodic Kaiser window with `beta` 12.
+///
+/// `aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn kaiser_window(
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::KAISER_WINDOW,
+            &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
+        );
+    }
+    below::kaiser_window(word, window_length, dtype, device)
+}
+
+/// A Kaiser window with `beta` 12, periodic or symmetric.
+///
+/// `aten::kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn kaiser_window_periodic(
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::KAISER_WINDOW_PERIODIC,
+            &[
+                window_length.into(),
+                periodic.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::kaiser_window_periodic(word, window_length, periodic, dtype, device)
+}
+
+/// A Kaiser window of this shape, periodic or symmetric.
+///
+/// `aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn kaiser_window_beta(
+    window_length: i64,
+    periodic: bool,
+    beta: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::KAISER_WINDOW_BETA,
+            &[
+                window_length.into(),
+                periodic.into(),
+                beta.into(),
+                dtype.into(),
+                Lent::None,
+                device.into(),
+                Lent::None,
+            ],
+        );
+    }
+    below::kaiser_window_beta(word, window_length, periodic, beta, dtype, device)
+}
+
+/// The greatest common divisor of integers.
+///
+/// `aten::gcd(Tensor self, Tensor other) -> Tensor`
+pub fn gcd(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::GCD, &[self_.into(), other.into()]);
+    }
+    below::gcd(word, self_, other)
+}
+
+/// The least common multiple of integers.
+///
+/// `aten::lcm(Tensor self, Tensor other) -> Tensor`
+pub fn lcm(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LCM, &[self_.into(), other.into()]);
+    }
+    below::lcm(word, self_, other)
+}
+
+/// The float next to `self` on the way to `other`.
+///
+/// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
+pub fn nextafter(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::NEXTAFTER, &[self_.into(), other.into()]);
+    }
+    let mut result = below::nextafter(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, other])?;
+        let saved = (
+            if edges[0].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            other.spec().clone(),
+            if edges[0].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        );
+        record::finish(&mut result, edges, nodes::NextafterBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nextafter(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// Mantissa in [0.5, 1) and exponent of every float: `mantissa * 2^exponent` is the element.
+///
+/// `aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)`
+pub fn frexp(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::FREXP_TENSOR, &[self_.into()]);
+    }
+    let (mut mantissa, exponent) = below::frexp(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(&exponent)?,);
+        record::finish(&mut mantissa, edges, nodes::FrexpBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::frexp(self_, &mantissa, &exponent)?
+    {
+        set_tangent(&mantissa, t)?;
+    }
+    Ok((mantissa, exponent))
+}
+
+/// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+///
+/// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
+pub fn histogram_bins(
+    self_: &Tensor,
+    bins: &Tensor,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::HISTOGRAM_BINS_TENSOR,
+            &[self_.into(), bins.into(), weight.into(), density.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(bins) | devices::of_opt(weight)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::HISTOGRAM_BINS_TENSOR,
+            &[self_.into(), bins.into(), weight.into(), density.into()],
+        )?;
+    }
+    composite::histogram::histogram_bins(self_, bins, weight, density)
+}
+
+/// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+///
+/// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
+pub fn histogram(
+    self_: &Tensor,
+    bins: i64,
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::HISTOGRAM_BIN_CT,
+            &[self_.into(), bins.into(), range.into(), weight.into(), density.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(weight) == devices::MIXED
+    {
+        devices::check(
+            Op::HISTOGRAM_BIN_CT,
+            &[self_.into(), bins.into(), range.into(), weight.into(), density.into()],
+        )?;
+    }
+    composite::histogram::histogram_count(self_, bins, range, weight, density)
+}
+
+/// The slope along a dimension, or along each, of a function given by samples `spacing` apart.
+///
+/// `aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]`
+pub fn gradient(
+    self_: &Tensor,
+    spacing: Option<Scalar>,
+    dim: Option<i64>,
+    edge_order: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::GRADIENT_SCALARINT,
+            &[self_.into(), spacing.into(), dim.into(), edge_order.into()],
+        );
+    }
+    composite::slopes::gradient_scalar(self_, spacing, dim, edge_order)
+}
+
+/// Sums, means, products or extremes of segments that lie one after another along `axis`, of these lengths or between these offsets.
+///
+/// `aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor`
+pub fn segment_reduce(
+    data: &Tensor,
+    reduce: &str,
+    lengths: Option<&Tensor>,
+    indices: Option<&Tensor>,
+    offsets: Option<&Tensor>,
+    axis: i64,
+    unsafe_: bool,
+    initial: Option<Scalar>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::SEGMENT_REDUCE,
+            &[
+                data.into(),
+                reduce.into(),
+                lengths.into(),
+                indices.into(),
+                offsets.into(),
+                axis.into(),
+                unsafe_.into(),
+                initial.into(),
+            ],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(data) | devices::of_opt(lengths) | devices::of_opt(indices)
+            | devices::of_opt(offsets) == devices::MIXED
+    {
+        devices::check(
+            Op::SEGMENT_REDUCE,
+            &[
+                data.into(),
+                reduce.into(),
+                lengths.into(),
+                indices.into(),
+                offsets.into(),
+                axis.into(),
+                unsafe_.into(),
+                initial.into(),
+            ],
+        )?;
+    }
+    composite::segments::segment_reduce(
+        data,
+        reduce,
+        lengths,
+        indices,
+        offsets,
+        axis,
+        unsafe_,
+        initial,
+    )
+}
+
+/// The negative log-likelihood of target sequences over all alignments with input sequences (connectionist temporal classification).
+///
+/// `aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor`
+pub fn ctc_loss(
+    log_probs: &Tensor,
+    targets: &Tensor,
+    input_lengths: &[i64],
+    target_lengths: &[i64],
+    blank: i64,
+    reduction: i64,
+    zero_infinity: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::CTC_LOSS_INTLIST,
+            &[
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                blank.into(),
+                reduction.into(),
+                zero_infinity.into(),
+            ],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(log_probs) | devices::of(targets) == devices::MIXED
+    {
+        devices::check(
+            Op::CTC_LOSS_INTLIST,
+            &[
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                blank.into(),
+                reduction.into(),
+                zero_infinity.into(),
+            ],
+        )?;
+    }
+    composite::ctc::ctc_loss_lists(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        reduction,
+        zero_infinity,
+    )
+}
+
+/// `ctc_loss` with lengths in tensors.
+///
+/// `aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor`
+pub fn ctc_loss_tensor(
+    log_probs: &Tensor,
+    targets: &Tensor,
+    input_lengths: &Tensor,
+    target_lengths: &Tensor,
+    blank: i64,
+    reduction: i64,
+    zero_infinity: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::CTC_LOSS_TENSOR,
+            &[
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                blank.into(),
+                reduction.into(),
+                zero_infinity.into(),
+            ],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(log_probs) | devices::of(targets) | devices::of(input_lengths)
+            | devices::of(target_lengths) == devices::MIXED
+    {
+        devices::check(
+            Op::CTC_LOSS_TENSOR,
+            &[
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                blank.into(),
+                reduction.into(),
+                zero_infinity.into(),
+            ],
+        )?;
+    }
+    composite::ctc::ctc_loss_tensors(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        reduction,
+        zero_infinity,
+    )
+}
+
+/// `aten::_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)`
+pub fn _ctc_loss(
+    log_probs: &Tensor,
+    targets: &Tensor,
+    input_lengths: &[i64],
+    target_lengths: &[i64],
+    blank: i64,
+    zero_infinity: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_CTC_LOSS,
+            &[
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                blank.into(),
+                zero_infinity.into(),
+            ],
+        );
+    }
+    let (mut result0, result1) = below::_ctc_loss(
+        word,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        zero_infinity,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[log_probs]) {
+        let edges = record::edges([log_probs])?;
+        let saved = (
+            blank,
+            input_lengths.to_vec(),
+            SavedTensor::input(log_probs)?,
+            target_lengths.to_vec(),
+            SavedTensor::input(targets)?,
+            zero_infinity,
+            SavedTensor::output(&result0, 0)?,
+            SavedTensor::input(&result1)?,
+        );
+        record::finish(&mut result0, edges, nodes::CtcLossBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[log_probs, targets]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_ctc_loss".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor`
+pub fn _ctc_loss_backward(
+    grad: &Tensor,
+    log_probs: &Tensor,
+    targets: &Tensor,
+    input_lengths: &[i64],
+    target_lengths: &[i64],
+    neg_log_likelihood: &Tensor,
+    log_alpha: &Tensor,
+    blank: i64,
+    zero_infinity: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_CTC_LOSS_BACKWARD,
+            &[
+                grad.into(),
+                log_probs.into(),
+                targets.into(),
+                input_lengths.into(),
+                target_lengths.into(),
+                neg_log_likelihood.into(),
+                log_alpha.into(),
+                blank.into(),
+                zero_infinity.into(),
+            ],
+        );
+    }
+    let mut result = below::_ctc_loss_backward(
+        word,
+        grad,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        neg_log_likelihood,
+        log_alpha,
+        blank,
+        zero_infinity,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad, log_probs, neg_log_likelihood, log_alpha])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([grad, log_probs, neg_log_likelihood, log_alpha])?;
+        record::finish(&mut result, edges, boxed(nodes::CtcLossBackwardBackward0))?;
+    }
+    if word & state::DUAL != 0
+        && any_tangent(&[grad, log_probs, targets, neg_log_likelihood, log_alpha])
+    {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_ctc_loss_backward".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// Sequences of several lengths in one tensor, short ones filled up with `padding_value`.
+///
+/// `aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor`
+pub fn pad_sequence(
+    sequences: &[Tensor],
+    batch_first: bool,
+    padding_value: f64,
+    padding_side: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::PAD_SEQUENCE,
+            &[
+                sequences.into(),
+                batch_first.into(),
+                padding_value.into(),
+                padding_side.into(),
+            ],
+        );
+    }
+    if word & state::INNER == 0 && devices::of_list(sequences) == devices::MIXED {
+        devices::check(
+            Op::PAD_SEQUENCE,
+            &[
+                sequences.into(),
+                batch_first.into(),
+                padding_value.into(),
+                padding_side.into(),
+            ],
+        )?;
+    }
+    composite::sequences::pad_sequence(
+        sequences,
+        batch_first,
+        padding_value,
+        padding_side,
+    )
+}
+
+/// A convolution of sequences `[time, batch, channels]` with a weight `[width, in, out]`.
+///
+/// `aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor`
+pub fn conv_tbc(
+    self_: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    pad: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::CONV_TBC,
+            &[self_.into(), weight.into(), bias.into(), pad.into()],
+        );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(weight) | devices::of(bias) == devices::MIXED
+    {
+        devices::check(
+            Op::CONV_TBC,
+            &[self_.into(), weight.into(), bias.into(), pad.into()],
+        )?;
+    }
+    composite::conv_tbc(self_, weight, bias, pad)
+}
+
+/// `aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_lanczos2d_aa(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_UPSAMPLE_LANCZOS2D_AA,
+            &[
+                self_.into(),
+                output_size.into(),
+                align_corners.into(),
+                scales_h.into(),
+                scales_w.into(),
+            ],
+        );
+    }
+    composite::upsample_lanczos2d_aa(
+        self_,
+        output_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+///
+/// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
+pub fn view_dtype(self_: &Tensor, dtype: DType) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::VIEW_DTYPE, &[self_.into(), dtype.into()]);
+    }
+    below::view_dtype(word, self_, dtype)
+}
+
+/// `split_with_sizes` whose results count as tensors of their own instead of views.
+///
+/// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+pub fn unsafe_split_with_sizes(
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::UNSAFE_SPLIT_WITH_SIZES,
+            &[self_.into(), split_sizes.into(), dim.into()],
+        );
+    }
+    let mut result = below::unsafe_split_with_sizes(word, self_, split_sizes, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges = record::edges([self_])?;
+        let saved = (dim, self_.spec().clone(), split_sizes.iter().copied().collect());
+        record::finish_list(
+            &mut result,
+            edges,
+            nodes::UnsafeSplitWithSizesBackward0.keep_plain(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unsafe_split_with_sizes(
+            self_,
+            split_sizes,
+            dim,
+            &result,
+        )?
+    {
+        for (r, t) in result.iter().zip(t) {
+            set_tangent(r, t)?;
+        }
+    }
+    Ok(result)
+}
+
+/// Removes dimensions of size 1 among those named, in place.
+///
+/// `aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)`
+pub fn squeeze_dims_<'a>(self_: &'a Tensor, dim: &[i64]) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<()>(Op::SQUEEZE__DIMS, &[self_.into(), dim.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<()>(Op::SQUEEZE__DIMS, &[self_.into(), dim.into()])?;
+        return Ok(self_);
+    }
+    manual::squeeze_dims_(self_, dim)?;
+    Ok(self_)
+}
+
+/// Gives a tensor any sizes, strides and offset over its memory, in place.
+///
+/// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
+pub fn as_strided_<'a>(
+    self_: &'a Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<
+            (),
+        >(
+            Op::AS_STRIDED_,
+            &[self_.into(), size.into(), stride.into(), storage_offset.into()],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<
+            (),
+        >(
+            Op::AS_STRIDED_,
+            &[self_.into(), size.into(), stride.into(), storage_offset.into()],
+        )?;
+        return Ok(self_);
+    }
+    manual::as_strided_(self_, size, stride, storage_offset)?;
+    Ok(self_)
+}
+
+/// Swaps two dimensions, in place; alias of `transpose_`.
+///
+/// `aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)`
+pub fn swapaxes_<'a>(self_: &'a Tensor, axis0: i64, axis1: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<
+            (),
+        >(Op::SWAPAXES_, &[self_.into(), axis0.into(), axis1.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<
+            (),
+        >(Op::SWAPAXES_, &[self_.into(), axis0.into(), axis1.into()])?;
+        return Ok(self_);
+    }
+    manual::swapaxes_(self_, axis0, axis1)?;
+    Ok(self_)
+}
+
+/// Swaps two dimensions, in place; alias of `transpose_`.
+///
+/// `aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+pub fn swapdims_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<
+            (),
+        >(Op::SWAPDIMS_, &[self_.into(), dim0.into(), dim1.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<()>(Op::SWAPDIMS_, &[self_.into(), dim0.into(), dim1.into()])?;
+        return Ok(self_);
+    }
+    manual::swapaxes_(self_, dim0, dim1)?;
+    Ok(self_)
+}
+
+/// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+///
+/// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
+pub fn resize_<'a>(
+    self_: &'a Tensor,
+    size: &[SymInt],
+    memory_format: Option<MemoryFormat>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<
+            (),
+        >(Op::RESIZE_, &[self_.into(), size.into(), memory_format.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<
+            (),
+        >(Op::RESIZE_, &[self_.into(), size.into(), memory_format.into()])?;
+        return Ok(self_);
+    }
+    manual::resize_(self_, size, memory_format)?;
+    Ok(self_)
+}
+
+/// Gives a tensor the size of another, in place.
+///
+/// `aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
+pub fn resize_as_<'a>(
+    self_: &'a Tensor,
+    the_template: &Tensor,
+    memory_format: Option<MemoryFormat>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<
+            (),
+        >(Op::RESIZE_AS_, &[self_.into(), the_template.into(), memory_format.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<
+            (),
+        >(Op::RESIZE_AS_, &[self_.into(), the_template.into(), memory_format.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(the_template) == devices::MIXED
+    {
+        devices::check(
+            Op::RESIZE_AS_,
+            &[self_.into(), the_template.into(), memory_format.into()],
+        )?;
+    }
+    manual::resize_as_(self_, the_template, memory_format)?;
+    Ok(self_)
+}
+
+/// Makes a tensor show the memory of another, in place.
+///
+/// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
+pub fn set_source_<'a>(self_: &'a Tensor, source: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<()>(Op::SET__SOURCE_TENSOR, &[self_.into(), source.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<()>(Op::SET__SOURCE_TENSOR, &[self_.into(), source.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(source) == devices::MIXED
+    {
+        devices::check(Op::SET__SOURCE_TENSOR, &[self_.into(), source.into()])?;
+    }
+    manual::set_source(self_, source)?;
+    Ok(self_)
+}
+
+/// Makes a tensor show a region of the memory of another, in place.
+///
+/// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
+pub fn set_source_region_<'a>(
+    self_: &'a Tensor,
+    source: &Tensor,
+    storage_offset: SymInt,
+    size: &[SymInt],
+    stride: &[SymInt],
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<
+            (),
+        >(
+            Op::SET__SOURCE_TENSOR_STORAGE_OFFSET,
+            &[
+                self_.into(),
+                source.into(),
+                storage_offset.into(),
+                size.into(),
+                stride.into(),
+            ],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<
+            (),
+        >(
+            Op::SET__SOURCE_TENSOR_STORAGE_OFFSET,
+            &[
+                self_.into(),
+                source.into(),
+                storage_offset.into(),
+                size.into(),
+                stride.into(),
+            ],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(source) == devices::MIXED
+    {
+        devices::check(
+            Op::SET__SOURCE_TENSOR_STORAGE_OFFSET,
+            &[
+                self_.into(),
+                source.into(),
+                storage_offset.into(),
+                size.into(),
+                stride.into(),
+            ],
+        )?;
+    }
+    manual::set_source_region(self_, source, storage_offset, size, stride)?;
+    Ok(self_)
+}
+
+/// Leaves a tensor without elements, in place.
+///
+/// `aten::set_(Tensor(a!) self) -> Tensor(a!)`
+pub fn set_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::layers::<()>(Op::SET_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::inner::<()>(Op::SET_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    manual::set_(self_)?;
+    Ok(self_)
+}
+
+/// Poisson numbers, one for each rate.
+///
+/// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
+pub fn poisson(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::POISSON, &[self_.into(), Lent::None]);
+    }
+    let mut result = below::poisson(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (self_.spec().clone(),);
+        record::finish(&mut result, edges, nodes::PoissonBackward0.keep_plain(saved))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::poisson(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// How many of `count` trials succeed with probability `prob`, drawn for each pair.
+///
+/// `aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor`
+pub fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::BINOMIAL, &[count.into(), prob.into(), Lent::None]);
+    }
+    below::binomial(word, count, prob)
+}
+
+/// `aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor`
+pub fn _standard_gamma(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::_STANDARD_GAMMA, &[self_.into(), Lent::None]);
+    }
+    let mut result = below::_standard_gamma(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::StandardGammaBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_standard_gamma".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// `aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor`
+pub fn _standard_gamma_grad(self_: &Tensor, output: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_STANDARD_GAMMA_GRAD,
+            &[self_.into(), output.into()],
+        );
+    }
+    let mut result = below::_standard_gamma_grad(word, self_, output)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, output])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, output])?;
+        record::finish(&mut result, edges, boxed(nodes::StandardGammaGradBackward0))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_, output]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_standard_gamma_grad".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// Powers of the elements of a vector, one row each, falling unless `increasing`.
+///
+/// `aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor`
+pub fn vander(x: &Tensor, N: Option<i64>, increasing: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::VANDER, &[x.into(), N.into(), increasing.into()]);
+    }
+    composite::miscellany::vander(x, N, increasing)
+}
+
+/// The square root of Hermitian matrices without negative eigenvalues; the lower triangle is read.
+///
+/// `aten::linalg_matrix_sqrth(Tensor self) -> Tensor`
+pub fn linalg_matrix_sqrth(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_MATRIX_SQRTH, &[self_.into()]);
+    }
+    let mut result = below::linalg_matrix_sqrth(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(
+            &mut result,
+            edges,
+            nodes::LinalgMatrixSqrthBackward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_matrix_sqrth(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// The polar decomposition: a matrix with orthonormal columns and a positive Hermitian one whose product is `A`.
+///
+/// `aten::linalg_polar(Tensor A) -> (Tensor U, Tensor H)`
+pub fn linalg_polar(A: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(Op::LINALG_POLAR, &[A.into()]);
+    }
+    let (mut U, mut H) = below::linalg_polar(word, A)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges = record::edges([A])?;
+        let saved = (SavedTensor::output(&H, 1)?, SavedTensor::output(&U, 0)?);
+        record::finish_many(
+            &mut [&mut U, &mut H],
+            edges,
+            nodes::LinalgPolarBackward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::linalg_polar(A, &U, &H)? {
+        set_tangent(&U, t.0)?;
+        set_tangent(&H, t.1)?;
+    }
+    Ok((U, H))
+}
+
+/// `aten::_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor`
+pub fn grouped_mm(
+    self_: &Tensor,
+    mat2: &Tensor,
+    offs: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    out_dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_GROUPED_MM,
+            &[self_.into(), mat2.into(), offs.into(), bias.into(), out_dtype.into()],
+        );
+    }
+    let mut result = below::grouped_mm(word, self_, mat2, offs, bias, out_dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, mat2])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_, mat2])?;
+        let saved = (
+            if edges[0].is_some() {
+                SavedTensor::input(mat2)?
+            } else {
+                SavedTensor::NONE
+            },
+            SavedTensor::optional(offs)?,
+            if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        );
+        record::finish(&mut result, edges, nodes::GroupedMmBackward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::grouped_mm(
+            self_,
+            mat2,
+            offs,
+            bias,
+            out_dtype,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()`
+pub fn _linalg_check_errors(
+    info: &Tensor,
+    api_name: &str,
+    is_matrix: bool,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::_LINALG_CHECK_ERRORS,
+            &[info.into(), api_name.into(), is_matrix.into()],
+        );
+    }
+    below::_linalg_check_errors(word, info, api_name, is_matrix)
+}
+
+/// `nonzero` with a fixed number of rows: cut off, or filled up with `fill_value`.
+///
+/// `aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor`
+pub fn nonzero_static(self_: &Tensor, size: SymInt, fill_value: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::layers(
+            Op::NONZERO_STATIC,
+            &[self_.into(), size.into(), fill_value.into()],
+        );
+    }
+    below::nonzero_static(word, self_, size, fill_value)
 }

@@ -37,7 +37,7 @@ impl Tensor {
         match other.into() {
             Operand::Tensor(other) => ops::add(self, other, Scalar::Int(1)),
             Operand::Scalar(other) => {
-                ops::add(self, &Tensor::wrapped_number(other)?, Scalar::Int(1))
+                ops::add(self, &Tensor::try_wrapped_number(other)?, Scalar::Int(1))
             }
         }
     }
@@ -60,7 +60,7 @@ impl Tensor {
         match other.into() {
             Operand::Tensor(other) => ops::add_(self, other, Scalar::Int(1)),
             Operand::Scalar(other) => {
-                ops::add_(self, &Tensor::wrapped_number(other)?, Scalar::Int(1))
+                ops::add_(self, &Tensor::try_wrapped_number(other)?, Scalar::Int(1))
             }
         }
     }
@@ -137,7 +137,7 @@ impl Tensor {
         match other.into() {
             Operand::Tensor(other) => ops::sub(self, other, Scalar::Int(1)),
             Operand::Scalar(other) => {
-                ops::sub(self, &Tensor::wrapped_number(other)?, Scalar::Int(1))
+                ops::sub(self, &Tensor::try_wrapped_number(other)?, Scalar::Int(1))
             }
         }
     }
@@ -160,7 +160,7 @@ impl Tensor {
         match other.into() {
             Operand::Tensor(other) => ops::sub_(self, other, Scalar::Int(1)),
             Operand::Scalar(other) => {
-                ops::sub_(self, &Tensor::wrapped_number(other)?, Scalar::Int(1))
+                ops::sub_(self, &Tensor::try_wrapped_number(other)?, Scalar::Int(1))
             }
         }
     }
@@ -285,7 +285,7 @@ impl Tensor {
     pub fn try_mul<'o>(&self, other: impl Into<Operand<'o>>) -> Result<Tensor> {
         match other.into() {
             Operand::Tensor(other) => ops::mul(self, other),
-            Operand::Scalar(other) => ops::mul(self, &Tensor::wrapped_number(other)?),
+            Operand::Scalar(other) => ops::mul(self, &Tensor::try_wrapped_number(other)?),
         }
     }
     /// Multiplies element by element, with broadcasting. In-place form.
@@ -306,7 +306,9 @@ impl Tensor {
     pub fn try_mul_<'o>(&self, other: impl Into<Operand<'o>>) -> Result<&Tensor> {
         match other.into() {
             Operand::Tensor(other) => ops::mul_(self, other),
-            Operand::Scalar(other) => ops::mul_(self, &Tensor::wrapped_number(other)?),
+            Operand::Scalar(other) => {
+                ops::mul_(self, &Tensor::try_wrapped_number(other)?)
+            }
         }
     }
     /// Multiplies every element by a number.
@@ -365,7 +367,7 @@ impl Tensor {
     pub fn try_div<'o>(&self, other: impl Into<Operand<'o>>) -> Result<Tensor> {
         match other.into() {
             Operand::Tensor(other) => ops::div(self, other),
-            Operand::Scalar(other) => ops::div(self, &Tensor::wrapped_number(other)?),
+            Operand::Scalar(other) => ops::div(self, &Tensor::try_wrapped_number(other)?),
         }
     }
     /// Divides element by element, with broadcasting. Dividing integers gives floats. In-place form.
@@ -386,7 +388,9 @@ impl Tensor {
     pub fn try_div_<'o>(&self, other: impl Into<Operand<'o>>) -> Result<&Tensor> {
         match other.into() {
             Operand::Tensor(other) => ops::div_(self, other),
-            Operand::Scalar(other) => ops::div_(self, &Tensor::wrapped_number(other)?),
+            Operand::Scalar(other) => {
+                ops::div_(self, &Tensor::try_wrapped_number(other)?)
+            }
         }
     }
     /// Divides every element by a number. Dividing integers gives floats.
@@ -15795,5 +15799,483 @@ impl Tensor {
     #[inline]
     pub fn try_bernoulli_tensor_(&self, p: &Tensor) -> Result<&Tensor> {
         ops::bernoulli_tensor_(self, p)
+    }
+    /// The greatest common divisor of integers.
+    ///
+    /// `aten::gcd(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_gcd`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn gcd(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_gcd(other))
+    }
+    /// The greatest common divisor of integers.
+    ///
+    /// `aten::gcd(Tensor self, Tensor other) -> Tensor`
+    #[inline]
+    pub fn try_gcd(&self, other: &Tensor) -> Result<Tensor> {
+        ops::gcd(self, other)
+    }
+    /// The least common multiple of integers.
+    ///
+    /// `aten::lcm(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_lcm`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn lcm(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_lcm(other))
+    }
+    /// The least common multiple of integers.
+    ///
+    /// `aten::lcm(Tensor self, Tensor other) -> Tensor`
+    #[inline]
+    pub fn try_lcm(&self, other: &Tensor) -> Result<Tensor> {
+        ops::lcm(self, other)
+    }
+    /// The float next to `self` on the way to `other`.
+    ///
+    /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_nextafter`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn nextafter(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_nextafter(other))
+    }
+    /// The float next to `self` on the way to `other`.
+    ///
+    /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
+    #[inline]
+    pub fn try_nextafter(&self, other: &Tensor) -> Result<Tensor> {
+        ops::nextafter(self, other)
+    }
+    /// Mantissa in [0.5, 1) and exponent of every float: `mantissa * 2^exponent` is the element.
+    ///
+    /// `aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_frexp`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn frexp(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_frexp())
+    }
+    /// Mantissa in [0.5, 1) and exponent of every float: `mantissa * 2^exponent` is the element.
+    ///
+    /// `aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)`
+    #[inline]
+    pub fn try_frexp(&self) -> Result<(Tensor, Tensor)> {
+        ops::frexp(self)
+    }
+    /// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+    ///
+    /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_histogram_bins`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn histogram_bins(&self, bins: &Tensor) -> (Tensor, Tensor) {
+        expect_ok(self.try_histogram_bins(bins))
+    }
+    /// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+    ///
+    /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
+    #[inline]
+    pub fn try_histogram_bins(&self, bins: &Tensor) -> Result<(Tensor, Tensor)> {
+        ops::histogram_bins(self, bins, None, false)
+    }
+    /// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+    ///
+    /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_histogram`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn histogram(&self, bins: i64) -> (Tensor, Tensor) {
+        expect_ok(self.try_histogram(bins))
+    }
+    /// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+    ///
+    /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
+    #[inline]
+    pub fn try_histogram(&self, bins: i64) -> Result<(Tensor, Tensor)> {
+        ops::histogram(self, bins, None, None, false)
+    }
+    /// The slope along a dimension, or along each, of a function given by samples `spacing` apart.
+    ///
+    /// `aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_gradient`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn gradient(&self) -> Vec<Tensor> {
+        expect_ok(self.try_gradient())
+    }
+    /// The slope along a dimension, or along each, of a function given by samples `spacing` apart.
+    ///
+    /// `aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]`
+    #[inline]
+    pub fn try_gradient(&self) -> Result<Vec<Tensor>> {
+        ops::gradient(self, None, None, 1)
+    }
+    /// `aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::_try_upsample_lanczos2d_aa`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn _upsample_lanczos2d_aa(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: impl Into<Option<f64>>,
+        scales_w: impl Into<Option<f64>>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                ._try_upsample_lanczos2d_aa(
+                    output_size,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                ),
+        )
+    }
+    /// `aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    #[inline]
+    pub fn _try_upsample_lanczos2d_aa(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: impl Into<Option<f64>>,
+        scales_w: impl Into<Option<f64>>,
+    ) -> Result<Tensor> {
+        ops::_upsample_lanczos2d_aa(
+            self,
+            &output_size.into_sizes(),
+            align_corners,
+            scales_h.into(),
+            scales_w.into(),
+        )
+    }
+    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+    ///
+    /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_view_dtype`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn view_dtype(&self, dtype: DType) -> Tensor {
+        expect_ok(self.try_view_dtype(dtype))
+    }
+    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+    ///
+    /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
+    #[inline]
+    pub fn try_view_dtype(&self, dtype: DType) -> Result<Tensor> {
+        ops::view_dtype(self, dtype)
+    }
+    /// `split_with_sizes` whose results count as tensors of their own instead of views.
+    ///
+    /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_unsafe_split_with_sizes`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn unsafe_split_with_sizes(
+        &self,
+        split_sizes: impl IntoSizes,
+        dim: i64,
+    ) -> Vec<Tensor> {
+        expect_ok(self.try_unsafe_split_with_sizes(split_sizes, dim))
+    }
+    /// `split_with_sizes` whose results count as tensors of their own instead of views.
+    ///
+    /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+    #[inline]
+    pub fn try_unsafe_split_with_sizes(
+        &self,
+        split_sizes: impl IntoSizes,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::unsafe_split_with_sizes(self, &split_sizes.into_sizes(), dim)
+    }
+    /// Removes dimensions of size 1 among those named, in place.
+    ///
+    /// `aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_squeeze_dims_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn squeeze_dims_(&self, dim: impl IntoDims) -> &Tensor {
+        expect_ok(self.try_squeeze_dims_(dim))
+    }
+    /// Removes dimensions of size 1 among those named, in place.
+    ///
+    /// `aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)`
+    #[inline]
+    pub fn try_squeeze_dims_(&self, dim: impl IntoDims) -> Result<&Tensor> {
+        ops::squeeze_dims_(self, &dim.into_dims())
+    }
+    /// Gives a tensor any sizes, strides and offset over its memory, in place.
+    ///
+    /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_as_strided_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn as_strided_(
+        &self,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+        storage_offset: Option<SymInt>,
+    ) -> &Tensor {
+        expect_ok(self.try_as_strided_(size, stride, storage_offset))
+    }
+    /// Gives a tensor any sizes, strides and offset over its memory, in place.
+    ///
+    /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
+    #[inline]
+    pub fn try_as_strided_(
+        &self,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+        storage_offset: Option<SymInt>,
+    ) -> Result<&Tensor> {
+        ops::as_strided_(self, &size.into_sizes(), &stride.into_sizes(), storage_offset)
+    }
+    /// Swaps two dimensions, in place; alias of `transpose_`.
+    ///
+    /// `aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_swapaxes_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn swapaxes_(&self, axis0: i64, axis1: i64) -> &Tensor {
+        expect_ok(self.try_swapaxes_(axis0, axis1))
+    }
+    /// Swaps two dimensions, in place; alias of `transpose_`.
+    ///
+    /// `aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)`
+    #[inline]
+    pub fn try_swapaxes_(&self, axis0: i64, axis1: i64) -> Result<&Tensor> {
+        ops::swapaxes_(self, axis0, axis1)
+    }
+    /// Swaps two dimensions, in place; alias of `transpose_`.
+    ///
+    /// `aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_swapdims_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn swapdims_(&self, dim0: i64, dim1: i64) -> &Tensor {
+        expect_ok(self.try_swapdims_(dim0, dim1))
+    }
+    /// Swaps two dimensions, in place; alias of `transpose_`.
+    ///
+    /// `aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+    #[inline]
+    pub fn try_swapdims_(&self, dim0: i64, dim1: i64) -> Result<&Tensor> {
+        ops::swapdims_(self, dim0, dim1)
+    }
+    /// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+    ///
+    /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_resize_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn resize_(&self, size: impl IntoSizes) -> &Tensor {
+        expect_ok(self.try_resize_(size))
+    }
+    /// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+    ///
+    /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
+    #[inline]
+    pub fn try_resize_(&self, size: impl IntoSizes) -> Result<&Tensor> {
+        ops::resize_(self, &size.into_sizes(), None)
+    }
+    /// Gives a tensor the size of another, in place.
+    ///
+    /// `aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_resize_as_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn resize_as_(&self, the_template: &Tensor) -> &Tensor {
+        expect_ok(self.try_resize_as_(the_template))
+    }
+    /// Gives a tensor the size of another, in place.
+    ///
+    /// `aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
+    #[inline]
+    pub fn try_resize_as_(&self, the_template: &Tensor) -> Result<&Tensor> {
+        ops::resize_as_(self, the_template, None)
+    }
+    /// Makes a tensor show the memory of another, in place.
+    ///
+    /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_set_source_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn set_source_(&self, source: &Tensor) -> &Tensor {
+        expect_ok(self.try_set_source_(source))
+    }
+    /// Makes a tensor show the memory of another, in place.
+    ///
+    /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
+    #[inline]
+    pub fn try_set_source_(&self, source: &Tensor) -> Result<&Tensor> {
+        ops::set_source_(self, source)
+    }
+    /// Makes a tensor show a region of the memory of another, in place.
+    ///
+    /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_set_source_region_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn set_source_region_(
+        &self,
+        source: &Tensor,
+        storage_offset: impl Into<SymInt>,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+    ) -> &Tensor {
+        expect_ok(self.try_set_source_region_(source, storage_offset, size, stride))
+    }
+    /// Makes a tensor show a region of the memory of another, in place.
+    ///
+    /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
+    #[inline]
+    pub fn try_set_source_region_(
+        &self,
+        source: &Tensor,
+        storage_offset: impl Into<SymInt>,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+    ) -> Result<&Tensor> {
+        ops::set_source_region_(
+            self,
+            source,
+            storage_offset.into(),
+            &size.into_sizes(),
+            &stride.into_sizes(),
+        )
+    }
+    /// Leaves a tensor without elements, in place.
+    ///
+    /// `aten::set_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_set_`] returns an error.
+    #[inline]
+    #[track_caller]
+    pub fn set_(&self) -> &Tensor {
+        expect_ok(self.try_set_())
+    }
+    /// Leaves a tensor without elements, in place.
+    ///
+    /// `aten::set_(Tensor(a!) self) -> Tensor(a!)`
+    #[inline]
+    pub fn try_set_(&self) -> Result<&Tensor> {
+        ops::set_(self)
+    }
+    /// Poisson numbers, one for each rate.
+    ///
+    /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_poisson`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn poisson(&self) -> Tensor {
+        expect_ok(self.try_poisson())
+    }
+    /// Poisson numbers, one for each rate.
+    ///
+    /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
+    #[inline]
+    pub fn try_poisson(&self) -> Result<Tensor> {
+        ops::poisson(self)
+    }
+    /// `aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::_try_standard_gamma`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn _standard_gamma(&self) -> Tensor {
+        expect_ok(self._try_standard_gamma())
+    }
+    /// `aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor`
+    #[inline]
+    pub fn _try_standard_gamma(&self) -> Result<Tensor> {
+        ops::_standard_gamma(self)
+    }
+    /// `aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::_try_standard_gamma_grad`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn _standard_gamma_grad(&self, output: &Tensor) -> Tensor {
+        expect_ok(self._try_standard_gamma_grad(output))
+    }
+    /// `aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor`
+    #[inline]
+    pub fn _try_standard_gamma_grad(&self, output: &Tensor) -> Result<Tensor> {
+        ops::_standard_gamma_grad(self, output)
+    }
+    /// `nonzero` with a fixed number of rows: cut off, or filled up with `fill_value`.
+    ///
+    /// `aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor`
+    ///
+    /// # Panics
+    /// If [`Tensor::try_nonzero_static`] returns an error.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn nonzero_static(&self, size: impl Into<SymInt>) -> Tensor {
+        expect_ok(self.try_nonzero_static(size))
+    }
+    /// `nonzero` with a fixed number of rows: cut off, or filled up with `fill_value`.
+    ///
+    /// `aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor`
+    #[inline]
+    pub fn try_nonzero_static(&self, size: impl Into<SymInt>) -> Result<Tensor> {
+        ops::nonzero_static(self, size.into(), -1)
     }
 }

@@ -5521,6 +5521,33 @@ impl Backward for AttentionBackwardBackward0 {
     }
 }
 
+pub(crate) static LinearQuantizedBackward0: Formula<(i64, SavedTensor, SavedTensor)> = Formula {
+    name: "LinearQuantizedBackward0",
+    names: &["bits", "scale", "weight"],
+    apply: |node, (bits, scale, weight), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let bits = bits;
+        if needs.get(0) {
+            let scale = &scale.unpack_some(node)?;
+            let weight = &weight.unpack_some(node)?;
+            put(
+                &mut gradients[0],
+                ops::matmul(grad, &ops::_dequantize_groups(weight, scale, bits)?)?,
+            );
+        }
+        if needs.get(1) {
+            put(
+                &mut gradients[1],
+                formulas::not_implemented("_linear_quantized: scale")?,
+            );
+        }
+        if needs.get(2) {
+            put(&mut gradients[2], grad);
+        }
+        Ok(())
+    },
+};
+
 pub(crate) static ConvolutionBackward0: Formula<
     (SymInts, SymInt, SavedTensor, SymInts, SymInts, SymInts, bool, SavedTensor),
 > = Formula {
@@ -8912,6 +8939,268 @@ pub(crate) static NativeDropoutBackwardBackward0: Formula<(SavedTensor, f64)> = 
         let scale = scale;
         if needs.get(0) {
             put(&mut gradients[0], ops::native_dropout_backward(grad, mask, scale)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static NextafterBackward0: Formula<(SavedTensor, Spec, SavedTensor)> = Formula {
+    name: "NextafterBackward0",
+    names: &["other", "other_info", "self"],
+    apply: |node, (other, other_info, self_), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let other_info = &other_info;
+        if needs.get(0) {
+            let other = &other.unpack_some(node)?;
+            let self_ = &self_.unpack_some(node)?;
+            put(
+                &mut gradients[0],
+                ops::where_scalar_other(&ops::ne(self_, other)?, grad, Scalar::from(0))?,
+            );
+        }
+        if needs.get(1) {
+            put(&mut gradients[1], formulas::zeros_of(other_info)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static FrexpBackward0: Formula<(SavedTensor,)> = Formula {
+    name: "FrexpBackward0",
+    names: &["exponent"],
+    apply: |node, (exponent,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let exponent = &exponent.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], arith::div(grad, &ops::exp2(exponent)?)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static CtcLossBackward0: Formula<
+    (i64, Vec<i64>, SavedTensor, Vec<i64>, SavedTensor, bool, SavedTensor, SavedTensor),
+> = Formula {
+    name: "CtcLossBackward0",
+    names: &[
+        "blank",
+        "input_lengths",
+        "log_probs",
+        "target_lengths",
+        "targets",
+        "zero_infinity",
+        "result0",
+        "result1",
+    ],
+    apply: |
+        node,
+        (
+            blank,
+            input_lengths,
+            log_probs,
+            target_lengths,
+            targets,
+            zero_infinity,
+            result0,
+            result1,
+        ),
+        grads,
+        needs,
+        gradients|
+    {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let blank = blank;
+        let input_lengths = &input_lengths[..];
+        let log_probs = &log_probs.unpack_some(node)?;
+        let target_lengths = &target_lengths[..];
+        let targets = &targets.unpack_some(node)?;
+        let zero_infinity = zero_infinity;
+        let result0 = &result0.unpack_some(node)?;
+        let result1 = &result1.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                ops::_ctc_loss_backward(
+                    grad,
+                    log_probs,
+                    targets,
+                    input_lengths,
+                    target_lengths,
+                    result0,
+                    result1,
+                    blank,
+                    zero_infinity,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) struct CtcLossBackwardBackward0;
+impl Backward for CtcLossBackwardBackward0 {
+    fn name(&self) -> &str {
+        "CtcLossBackwardBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::not_implemented("_ctc_loss_backward: grad")?,
+            );
+        }
+        if needs.get(1) {
+            put(
+                &mut gradients[1],
+                formulas::not_implemented("_ctc_loss_backward: log_probs")?,
+            );
+        }
+        if needs.get(2) {
+            put(
+                &mut gradients[2],
+                formulas::not_implemented("_ctc_loss_backward: neg_log_likelihood")?,
+            );
+        }
+        if needs.get(3) {
+            put(
+                &mut gradients[3],
+                formulas::not_implemented("_ctc_loss_backward: log_alpha")?,
+            );
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) static UnsafeSplitWithSizesBackward0: Formula<(i64, Spec, SymInts)> = Formula {
+    name: "UnsafeSplitWithSizesBackward0",
+    names: &["dim", "self_spec", "split_sizes"],
+    apply: |node, (dim, self_spec, split_sizes), grads, needs, gradients| {
+        let dim = dim;
+        let self_spec = &self_spec;
+        let split_sizes = &split_sizes[..];
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::split_with_sizes_backward(grads, split_sizes, dim, self_spec)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static PoissonBackward0: Formula<(Spec,)> = Formula {
+    name: "PoissonBackward0",
+    names: &["self_info"],
+    apply: |node, (self_info,), grads, needs, gradients| {
+        let self_info = &self_info;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::zeros_of(self_info)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static StandardGammaBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "StandardGammaBackward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(grad, &ops::_standard_gamma_grad(self_, result)?)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) struct StandardGammaGradBackward0;
+impl Backward for StandardGammaGradBackward0 {
+    fn name(&self) -> &str {
+        "StandardGammaGradBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                formulas::not_implemented("_standard_gamma_grad: self")?,
+            );
+        }
+        if needs.get(1) {
+            put(
+                &mut gradients[1],
+                formulas::not_implemented("_standard_gamma_grad: output")?,
+            );
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) static LinalgMatrixSqrthBackward0: Formula<(SavedTensor,)> = Formula {
+    name: "LinalgMatrixSqrthBackward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::matrix_sqrth_differential(self_, grad)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static LinalgPolarBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "LinalgPolarBackward0",
+    names: &["H", "U"],
+    apply: |node, (H, U), grads, needs, gradients| {
+        let H = &H.unpack_some(node)?;
+        let U = &U.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::polar_backward(grads, U, H)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static GroupedMmBackward0: Formula<(SavedTensor, SavedTensor, SavedTensor)> = Formula {
+    name: "GroupedMmBackward0",
+    names: &["mat2", "offs", "self"],
+    apply: |node, (mat2, offs, self_), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let offs = offs.unpack(node)?;
+        let offs = offs.as_ref();
+        if needs.get(0) {
+            let mat2 = &mat2.unpack_some(node)?;
+            put(
+                &mut gradients[0],
+                ops::grouped_mm(grad, &ops::transpose(mat2, -2, -1)?, offs, None, None)?,
+            );
+        }
+        if needs.get(1) {
+            let self_ = &self_.unpack_some(node)?;
+            put(
+                &mut gradients[1],
+                ops::grouped_mm(&ops::transpose(self_, -2, -1)?, grad, offs, None, None)?,
+            );
         }
         Ok(())
     },

@@ -1214,1082 +1214,1596 @@ impl Op {
     pub const FFT_HFFT: Op = Op(597);
     /// `aten::fft_ihfft`
     pub const FFT_IHFFT: Op = Op(598);
+    /// `aten::fft_hfft2`
+    pub const FFT_HFFT2: Op = Op(599);
+    /// `aten::fft_ihfft2`
+    pub const FFT_IHFFT2: Op = Op(600);
+    /// `aten::fft_hfftn`
+    pub const FFT_HFFTN: Op = Op(601);
+    /// `aten::fft_ihfftn`
+    pub const FFT_IHFFTN: Op = Op(602);
     /// `aten::fft_fft2`
-    pub const FFT_FFT2: Op = Op(599);
+    pub const FFT_FFT2: Op = Op(603);
     /// `aten::fft_ifft2`
-    pub const FFT_IFFT2: Op = Op(600);
+    pub const FFT_IFFT2: Op = Op(604);
     /// `aten::fft_rfft2`
-    pub const FFT_RFFT2: Op = Op(601);
+    pub const FFT_RFFT2: Op = Op(605);
     /// `aten::fft_irfft2`
-    pub const FFT_IRFFT2: Op = Op(602);
+    pub const FFT_IRFFT2: Op = Op(606);
     /// `aten::fft_fftn`
-    pub const FFT_FFTN: Op = Op(603);
+    pub const FFT_FFTN: Op = Op(607);
     /// `aten::fft_ifftn`
-    pub const FFT_IFFTN: Op = Op(604);
+    pub const FFT_IFFTN: Op = Op(608);
     /// `aten::fft_rfftn`
-    pub const FFT_RFFTN: Op = Op(605);
+    pub const FFT_RFFTN: Op = Op(609);
     /// `aten::fft_irfftn`
-    pub const FFT_IRFFTN: Op = Op(606);
+    pub const FFT_IRFFTN: Op = Op(610);
     /// `aten::fft_fftshift`
-    pub const FFT_FFTSHIFT: Op = Op(607);
+    pub const FFT_FFTSHIFT: Op = Op(611);
     /// `aten::fft_ifftshift`
-    pub const FFT_IFFTSHIFT: Op = Op(608);
+    pub const FFT_IFFTSHIFT: Op = Op(612);
     /// `aten::fft_fftfreq`
-    pub const FFT_FFTFREQ: Op = Op(609);
+    pub const FFT_FFTFREQ: Op = Op(613);
     /// `aten::fft_rfftfreq`
-    pub const FFT_RFFTFREQ: Op = Op(610);
+    pub const FFT_RFFTFREQ: Op = Op(614);
     /// `aten::linalg_inv_ex`
-    pub const LINALG_INV_EX: Op = Op(611);
+    pub const LINALG_INV_EX: Op = Op(615);
     /// `aten::linalg_inv`
-    pub const LINALG_INV: Op = Op(612);
+    pub const LINALG_INV: Op = Op(616);
     /// `aten::inverse`
-    pub const INVERSE: Op = Op(613);
+    pub const INVERSE: Op = Op(617);
     /// `aten::_linalg_solve_ex`
-    pub const _LINALG_SOLVE_EX: Op = Op(614);
+    pub const _LINALG_SOLVE_EX: Op = Op(618);
     /// `aten::linalg_solve_ex`
-    pub const LINALG_SOLVE_EX: Op = Op(615);
+    pub const LINALG_SOLVE_EX: Op = Op(619);
     /// `aten::linalg_solve`
-    pub const LINALG_SOLVE: Op = Op(616);
+    pub const LINALG_SOLVE: Op = Op(620);
     /// `aten::_linalg_det`
-    pub const _LINALG_DET: Op = Op(617);
+    pub const _LINALG_DET: Op = Op(621);
     /// `aten::linalg_det`
-    pub const LINALG_DET: Op = Op(618);
+    pub const LINALG_DET: Op = Op(622);
     /// `aten::det`
-    pub const DET: Op = Op(619);
+    pub const DET: Op = Op(623);
     /// `aten::_linalg_slogdet`
-    pub const _LINALG_SLOGDET: Op = Op(620);
+    pub const _LINALG_SLOGDET: Op = Op(624);
     /// `aten::linalg_slogdet`
-    pub const LINALG_SLOGDET: Op = Op(621);
+    pub const LINALG_SLOGDET: Op = Op(625);
     /// `aten::slogdet`
-    pub const SLOGDET: Op = Op(622);
+    pub const SLOGDET: Op = Op(626);
     /// `aten::logdet`
-    pub const LOGDET: Op = Op(623);
+    pub const LOGDET: Op = Op(627);
     /// `aten::linalg_cholesky_ex`
-    pub const LINALG_CHOLESKY_EX: Op = Op(624);
+    pub const LINALG_CHOLESKY_EX: Op = Op(628);
     /// `aten::linalg_cholesky`
-    pub const LINALG_CHOLESKY: Op = Op(625);
+    pub const LINALG_CHOLESKY: Op = Op(629);
     /// `aten::cholesky_solve`
-    pub const CHOLESKY_SOLVE: Op = Op(626);
+    pub const CHOLESKY_SOLVE: Op = Op(630);
     /// `aten::cholesky_inverse`
-    pub const CHOLESKY_INVERSE: Op = Op(627);
+    pub const CHOLESKY_INVERSE: Op = Op(631);
     /// `aten::triangular_solve`
-    pub const TRIANGULAR_SOLVE: Op = Op(628);
+    pub const TRIANGULAR_SOLVE: Op = Op(632);
     /// `aten::svd`
-    pub const SVD: Op = Op(629);
+    pub const SVD: Op = Op(633);
     /// `aten::linalg_vecdot`
-    pub const LINALG_VECDOT: Op = Op(630);
+    pub const LINALG_VECDOT: Op = Op(634);
     /// `aten::linalg_multi_dot`
-    pub const LINALG_MULTI_DOT: Op = Op(631);
+    pub const LINALG_MULTI_DOT: Op = Op(635);
     /// `aten::linalg_matmul`
-    pub const LINALG_MATMUL: Op = Op(632);
+    pub const LINALG_MATMUL: Op = Op(636);
     /// `aten::matrix_H`
-    pub const MATRIX_H: Op = Op(633);
+    pub const MATRIX_H: Op = Op(637);
     /// `aten::mH`
-    pub const MH: Op = Op(634);
+    pub const MH: Op = Op(638);
     /// `aten::_trilinear`
-    pub const _TRILINEAR: Op = Op(635);
+    pub const _TRILINEAR: Op = Op(639);
     /// `aten::linalg_qr`
-    pub const LINALG_QR: Op = Op(636);
+    pub const LINALG_QR: Op = Op(640);
     /// `aten::_linalg_eigh`
-    pub const _LINALG_EIGH: Op = Op(637);
+    pub const _LINALG_EIGH: Op = Op(641);
     /// `aten::linalg_eigh`
-    pub const LINALG_EIGH: Op = Op(638);
+    pub const LINALG_EIGH: Op = Op(642);
     /// `aten::linalg_eigvalsh`
-    pub const LINALG_EIGVALSH: Op = Op(639);
+    pub const LINALG_EIGVALSH: Op = Op(643);
     /// `aten::_linalg_svd`
-    pub const _LINALG_SVD: Op = Op(640);
+    pub const _LINALG_SVD: Op = Op(644);
     /// `aten::linalg_svd`
-    pub const LINALG_SVD: Op = Op(641);
+    pub const LINALG_SVD: Op = Op(645);
     /// `aten::linalg_svdvals`
-    pub const LINALG_SVDVALS: Op = Op(642);
+    pub const LINALG_SVDVALS: Op = Op(646);
     /// `aten::linalg_solve_triangular`
-    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(643);
+    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(647);
     /// `aten::linalg_matrix_norm`
-    pub const LINALG_MATRIX_NORM: Op = Op(644);
+    pub const LINALG_MATRIX_NORM: Op = Op(648);
     /// `aten::linalg_matrix_norm.str_ord`
-    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(645);
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(649);
     /// `aten::linalg_norm`
-    pub const LINALG_NORM: Op = Op(646);
+    pub const LINALG_NORM: Op = Op(650);
     /// `aten::linalg_norm.ord_str`
-    pub const LINALG_NORM_ORD_STR: Op = Op(647);
+    pub const LINALG_NORM_ORD_STR: Op = Op(651);
     /// `aten::linalg_matrix_power`
-    pub const LINALG_MATRIX_POWER: Op = Op(648);
+    pub const LINALG_MATRIX_POWER: Op = Op(652);
     /// `aten::matrix_power`
-    pub const MATRIX_POWER: Op = Op(649);
+    pub const MATRIX_POWER: Op = Op(653);
     /// `aten::linalg_lu_factor_ex`
-    pub const LINALG_LU_FACTOR_EX: Op = Op(650);
+    pub const LINALG_LU_FACTOR_EX: Op = Op(654);
     /// `aten::linalg_lu_factor`
-    pub const LINALG_LU_FACTOR: Op = Op(651);
+    pub const LINALG_LU_FACTOR: Op = Op(655);
     /// `aten::_lu_with_info`
-    pub const _LU_WITH_INFO: Op = Op(652);
+    pub const _LU_WITH_INFO: Op = Op(656);
     /// `aten::linalg_lu`
-    pub const LINALG_LU: Op = Op(653);
+    pub const LINALG_LU: Op = Op(657);
     /// `aten::lu_unpack`
-    pub const LU_UNPACK: Op = Op(654);
+    pub const LU_UNPACK: Op = Op(658);
     /// `aten::linalg_lu_solve`
-    pub const LINALG_LU_SOLVE: Op = Op(655);
+    pub const LINALG_LU_SOLVE: Op = Op(659);
     /// `aten::lu_solve`
-    pub const LU_SOLVE: Op = Op(656);
+    pub const LU_SOLVE: Op = Op(660);
     /// `aten::linalg_ldl_factor_ex`
-    pub const LINALG_LDL_FACTOR_EX: Op = Op(657);
+    pub const LINALG_LDL_FACTOR_EX: Op = Op(661);
     /// `aten::linalg_ldl_factor`
-    pub const LINALG_LDL_FACTOR: Op = Op(658);
+    pub const LINALG_LDL_FACTOR: Op = Op(662);
     /// `aten::linalg_ldl_solve`
-    pub const LINALG_LDL_SOLVE: Op = Op(659);
+    pub const LINALG_LDL_SOLVE: Op = Op(663);
     /// `aten::linalg_eig`
-    pub const LINALG_EIG: Op = Op(660);
+    pub const LINALG_EIG: Op = Op(664);
     /// `aten::_linalg_eigvals`
-    pub const _LINALG_EIGVALS: Op = Op(661);
+    pub const _LINALG_EIGVALS: Op = Op(665);
     /// `aten::linalg_eigvals`
-    pub const LINALG_EIGVALS: Op = Op(662);
+    pub const LINALG_EIGVALS: Op = Op(666);
     /// `aten::linalg_matrix_exp`
-    pub const LINALG_MATRIX_EXP: Op = Op(663);
+    pub const LINALG_MATRIX_EXP: Op = Op(667);
     /// `aten::matrix_exp`
-    pub const MATRIX_EXP: Op = Op(664);
+    pub const MATRIX_EXP: Op = Op(668);
     /// `aten::geqrf`
-    pub const GEQRF: Op = Op(665);
+    pub const GEQRF: Op = Op(669);
     /// `aten::linalg_householder_product`
-    pub const LINALG_HOUSEHOLDER_PRODUCT: Op = Op(666);
+    pub const LINALG_HOUSEHOLDER_PRODUCT: Op = Op(670);
     /// `aten::orgqr`
-    pub const ORGQR: Op = Op(667);
+    pub const ORGQR: Op = Op(671);
     /// `aten::ormqr`
-    pub const ORMQR: Op = Op(668);
+    pub const ORMQR: Op = Op(672);
     /// `aten::linalg_lstsq`
-    pub const LINALG_LSTSQ: Op = Op(669);
+    pub const LINALG_LSTSQ: Op = Op(673);
     /// `aten::linalg_pinv.atol_rtol_tensor`
-    pub const LINALG_PINV_ATOL_RTOL_TENSOR: Op = Op(670);
+    pub const LINALG_PINV_ATOL_RTOL_TENSOR: Op = Op(674);
     /// `aten::linalg_pinv.atol_rtol_float`
-    pub const LINALG_PINV_ATOL_RTOL_FLOAT: Op = Op(671);
+    pub const LINALG_PINV_ATOL_RTOL_FLOAT: Op = Op(675);
     /// `aten::linalg_pinv`
-    pub const LINALG_PINV: Op = Op(672);
+    pub const LINALG_PINV: Op = Op(676);
     /// `aten::linalg_pinv.rcond_tensor`
-    pub const LINALG_PINV_RCOND_TENSOR: Op = Op(673);
+    pub const LINALG_PINV_RCOND_TENSOR: Op = Op(677);
     /// `aten::pinverse`
-    pub const PINVERSE: Op = Op(674);
+    pub const PINVERSE: Op = Op(678);
     /// `aten::linalg_matrix_rank.atol_rtol_tensor`
-    pub const LINALG_MATRIX_RANK_ATOL_RTOL_TENSOR: Op = Op(675);
+    pub const LINALG_MATRIX_RANK_ATOL_RTOL_TENSOR: Op = Op(679);
     /// `aten::linalg_matrix_rank.atol_rtol_float`
-    pub const LINALG_MATRIX_RANK_ATOL_RTOL_FLOAT: Op = Op(676);
+    pub const LINALG_MATRIX_RANK_ATOL_RTOL_FLOAT: Op = Op(680);
     /// `aten::linalg_matrix_rank`
-    pub const LINALG_MATRIX_RANK: Op = Op(677);
+    pub const LINALG_MATRIX_RANK: Op = Op(681);
     /// `aten::linalg_matrix_rank.tol_tensor`
-    pub const LINALG_MATRIX_RANK_TOL_TENSOR: Op = Op(678);
+    pub const LINALG_MATRIX_RANK_TOL_TENSOR: Op = Op(682);
     /// `aten::linalg_cond`
-    pub const LINALG_COND: Op = Op(679);
+    pub const LINALG_COND: Op = Op(683);
     /// `aten::linalg_cond.p_str`
-    pub const LINALG_COND_P_STR: Op = Op(680);
+    pub const LINALG_COND_P_STR: Op = Op(684);
     /// `aten::linalg_tensorinv`
-    pub const LINALG_TENSORINV: Op = Op(681);
+    pub const LINALG_TENSORINV: Op = Op(685);
     /// `aten::linalg_tensorsolve`
-    pub const LINALG_TENSORSOLVE: Op = Op(682);
+    pub const LINALG_TENSORSOLVE: Op = Op(686);
     /// `aten::linalg_vander`
-    pub const LINALG_VANDER: Op = Op(683);
+    pub const LINALG_VANDER: Op = Op(687);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(684);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(688);
     /// `aten::_attention`
-    pub const _ATTENTION: Op = Op(685);
+    pub const _ATTENTION: Op = Op(689);
     /// `aten::_attention_backward`
-    pub const _ATTENTION_BACKWARD: Op = Op(686);
+    pub const _ATTENTION_BACKWARD: Op = Op(690);
+    /// `aten::_dequantize_groups`
+    pub const _DEQUANTIZE_GROUPS: Op = Op(691);
+    /// `aten::_linear_quantized`
+    pub const _LINEAR_QUANTIZED: Op = Op(692);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(687);
+    pub const CONVOLUTION: Op = Op(693);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(688);
+    pub const CONVOLUTION_OUT: Op = Op(694);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(689);
+    pub const CONVOLUTION_BACKWARD: Op = Op(695);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(690);
+    pub const _CONVOLUTION: Op = Op(696);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(691);
+    pub const CONV1D: Op = Op(697);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(692);
+    pub const CONV1D_PADDING: Op = Op(698);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(693);
+    pub const CONV_TRANSPOSE1D: Op = Op(699);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(694);
+    pub const CONV2D: Op = Op(700);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(695);
+    pub const CONV2D_PADDING: Op = Op(701);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(696);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(702);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(697);
+    pub const CONV3D: Op = Op(703);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(698);
+    pub const CONV3D_PADDING: Op = Op(704);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(699);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(705);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(700);
+    pub const IM2COL: Op = Op(706);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(701);
+    pub const COL2IM: Op = Op(707);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(702);
+    pub const MAX_POOL1D: Op = Op(708);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(703);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(709);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(704);
+    pub const MAX_POOL2D: Op = Op(710);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(705);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(711);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(706);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(712);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(707);
+    pub const MAX_POOL3D: Op = Op(713);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(708);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(714);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(709);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(715);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(710);
+    pub const MAX_UNPOOL2D: Op = Op(716);
     /// `aten::max_unpool3d`
-    pub const MAX_UNPOOL3D: Op = Op(711);
+    pub const MAX_UNPOOL3D: Op = Op(717);
     /// `aten::fractional_max_pool2d`
-    pub const FRACTIONAL_MAX_POOL2D: Op = Op(712);
+    pub const FRACTIONAL_MAX_POOL2D: Op = Op(718);
     /// `aten::fractional_max_pool3d`
-    pub const FRACTIONAL_MAX_POOL3D: Op = Op(713);
+    pub const FRACTIONAL_MAX_POOL3D: Op = Op(719);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(714);
+    pub const AVG_POOL1D: Op = Op(720);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(715);
+    pub const AVG_POOL2D: Op = Op(721);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(716);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(722);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(717);
+    pub const AVG_POOL3D: Op = Op(723);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(718);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(724);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(719);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(725);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(720);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(726);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(721);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(727);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(722);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(728);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(723);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(729);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(724);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(730);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(725);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(731);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(726);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(732);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(727);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(733);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(728);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(734);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(729);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(735);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(730);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(736);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(731);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(737);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(732);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(738);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(733);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(739);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(734);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(740);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(735);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(741);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(736);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(742);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(737);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(743);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(738);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(744);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(739);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(745);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(740);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(746);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(741);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(747);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(742);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(748);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(743);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(749);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(744);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(750);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(745);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(751);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(746);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(752);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(747);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(753);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(748);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(754);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(749);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(755);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(750);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(756);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(751);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(757);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(752);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(758);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(753);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(759);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(754);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(760);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(755);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(761);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(756);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(762);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(757);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(763);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(758);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(764);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(759);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(765);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(760);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(766);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(761);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(767);
     /// `aten::_upsample_bilinear2d_aa.vec`
-    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(762);
+    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(768);
     /// `aten::_upsample_bicubic2d_aa`
-    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(763);
+    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(769);
     /// `aten::_upsample_bicubic2d_aa.vec`
-    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(764);
+    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(770);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(765);
+    pub const GRID_SAMPLER: Op = Op(771);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(766);
+    pub const GRID_SAMPLER_2D: Op = Op(772);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(767);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(773);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(768);
+    pub const GRID_SAMPLER_3D: Op = Op(774);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(769);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(775);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(770);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(776);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(771);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(777);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(772);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(778);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(773);
+    pub const ALIAS: Op = Op(779);
     /// `aten::view`
-    pub const VIEW: Op = Op(774);
+    pub const VIEW: Op = Op(780);
     /// `aten::t`
-    pub const T: Op = Op(775);
+    pub const T: Op = Op(781);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(776);
+    pub const TRANSPOSE_INT: Op = Op(782);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(777);
+    pub const PERMUTE: Op = Op(783);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(778);
+    pub const EXPAND: Op = Op(784);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(779);
+    pub const UNSQUEEZE: Op = Op(785);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(780);
+    pub const SQUEEZE: Op = Op(786);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(781);
+    pub const SQUEEZE_DIM: Op = Op(787);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(782);
+    pub const SQUEEZE_DIMS: Op = Op(788);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(783);
+    pub const SELECT_INT: Op = Op(789);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(784);
+    pub const SLICE_TENSOR: Op = Op(790);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(785);
+    pub const UNBIND_INT: Op = Op(791);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(786);
+    pub const SPLIT_TENSOR: Op = Op(792);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(787);
+    pub const SPLIT_WITH_SIZES: Op = Op(793);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(788);
+    pub const AS_STRIDED: Op = Op(794);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(789);
+    pub const DIAGONAL: Op = Op(795);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(790);
+    pub const UNFOLD: Op = Op(796);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(791);
+    pub const LIFT_FRESH: Op = Op(797);
     /// `aten::detach`
-    pub const DETACH: Op = Op(792);
+    pub const DETACH: Op = Op(798);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(793);
+    pub const DETACH_: Op = Op(799);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(794);
+    pub const UNSQUEEZE_: Op = Op(800);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(795);
+    pub const SQUEEZE_: Op = Op(801);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(796);
+    pub const SQUEEZE__DIM: Op = Op(802);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(797);
+    pub const TRANSPOSE_: Op = Op(803);
     /// `aten::t_`
-    pub const T_: Op = Op(798);
+    pub const T_: Op = Op(804);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(799);
+    pub const _UNSAFE_VIEW: Op = Op(805);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(800);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(806);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(801);
+    pub const RESHAPE: Op = Op(807);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(802);
+    pub const RESHAPE_AS: Op = Op(808);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(803);
+    pub const VIEW_AS: Op = Op(809);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(804);
+    pub const EXPAND_AS: Op = Op(810);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(805);
+    pub const BROADCAST_TO: Op = Op(811);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(806);
+    pub const BROADCAST_TENSORS: Op = Op(812);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(807);
+    pub const SWAPAXES: Op = Op(813);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(808);
+    pub const SWAPDIMS: Op = Op(814);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(809);
+    pub const NUMPY_T: Op = Op(815);
     /// `aten::mT`
-    pub const MT: Op = Op(810);
+    pub const MT: Op = Op(816);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(811);
+    pub const NARROW: Op = Op(817);
     /// `aten::narrow_copy`
-    pub const NARROW_COPY: Op = Op(812);
+    pub const NARROW_COPY: Op = Op(818);
     /// `aten::hsplit.int`
-    pub const HSPLIT_INT: Op = Op(813);
+    pub const HSPLIT_INT: Op = Op(819);
     /// `aten::hsplit.array`
-    pub const HSPLIT_ARRAY: Op = Op(814);
+    pub const HSPLIT_ARRAY: Op = Op(820);
     /// `aten::vsplit.int`
-    pub const VSPLIT_INT: Op = Op(815);
+    pub const VSPLIT_INT: Op = Op(821);
     /// `aten::vsplit.array`
-    pub const VSPLIT_ARRAY: Op = Op(816);
+    pub const VSPLIT_ARRAY: Op = Op(822);
     /// `aten::dsplit.int`
-    pub const DSPLIT_INT: Op = Op(817);
+    pub const DSPLIT_INT: Op = Op(823);
     /// `aten::dsplit.array`
-    pub const DSPLIT_ARRAY: Op = Op(818);
+    pub const DSPLIT_ARRAY: Op = Op(824);
     /// `aten::atleast_1d.Sequence`
-    pub const ATLEAST_1D_SEQUENCE: Op = Op(819);
+    pub const ATLEAST_1D_SEQUENCE: Op = Op(825);
     /// `aten::atleast_2d.Sequence`
-    pub const ATLEAST_2D_SEQUENCE: Op = Op(820);
+    pub const ATLEAST_2D_SEQUENCE: Op = Op(826);
     /// `aten::atleast_3d.Sequence`
-    pub const ATLEAST_3D_SEQUENCE: Op = Op(821);
+    pub const ATLEAST_3D_SEQUENCE: Op = Op(827);
     /// `aten::linalg_diagonal`
-    pub const LINALG_DIAGONAL: Op = Op(822);
+    pub const LINALG_DIAGONAL: Op = Op(828);
     /// `aten::diagflat`
-    pub const DIAGFLAT: Op = Op(823);
+    pub const DIAGFLAT: Op = Op(829);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(824);
+    pub const FLATTEN_USING_INTS: Op = Op(830);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(825);
+    pub const UNFLATTEN_INT: Op = Op(831);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(826);
+    pub const RAVEL: Op = Op(832);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(827);
+    pub const SPLIT_SIZES: Op = Op(833);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(828);
+    pub const CHUNK: Op = Op(834);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(829);
+    pub const UNSAFE_CHUNK: Op = Op(835);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(830);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(836);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(831);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(837);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(832);
+    pub const MOVEDIM_INT: Op = Op(838);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(833);
+    pub const MOVEDIM_INTLIST: Op = Op(839);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(834);
+    pub const MOVEAXIS_INT: Op = Op(840);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(835);
+    pub const MOVEAXIS_INTLIST: Op = Op(841);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(836);
+    pub const ATLEAST_1D: Op = Op(842);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(837);
+    pub const ATLEAST_2D: Op = Op(843);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(838);
+    pub const ATLEAST_3D: Op = Op(844);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(839);
+    pub const CONTIGUOUS: Op = Op(845);
     /// `aten::lift`
-    pub const LIFT: Op = Op(840);
+    pub const LIFT: Op = Op(846);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(841);
+    pub const MESHGRID: Op = Op(847);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(842);
+    pub const MESHGRID_INDEXING: Op = Op(848);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(843);
+    pub const PIXEL_SHUFFLE: Op = Op(849);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(844);
+    pub const PIXEL_UNSHUFFLE: Op = Op(850);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(845);
+    pub const CHANNEL_SHUFFLE: Op = Op(851);
     /// `aten::diag`
-    pub const DIAG: Op = Op(846);
+    pub const DIAG: Op = Op(852);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(847);
+    pub const DIAG_EMBED: Op = Op(853);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(848);
+    pub const ALIAS_COPY: Op = Op(854);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(849);
+    pub const DETACH_COPY: Op = Op(855);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(850);
+    pub const VIEW_COPY: Op = Op(856);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(851);
+    pub const T_COPY: Op = Op(857);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(852);
+    pub const TRANSPOSE_COPY_INT: Op = Op(858);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(853);
+    pub const PERMUTE_COPY: Op = Op(859);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(854);
+    pub const EXPAND_COPY: Op = Op(860);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(855);
+    pub const UNSQUEEZE_COPY: Op = Op(861);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(856);
+    pub const SQUEEZE_COPY: Op = Op(862);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(857);
+    pub const SQUEEZE_COPY_DIM: Op = Op(863);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(858);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(864);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(859);
+    pub const SELECT_COPY_INT: Op = Op(865);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(860);
+    pub const SLICE_COPY_TENSOR: Op = Op(866);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(861);
+    pub const UNBIND_COPY_INT: Op = Op(867);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(862);
+    pub const SPLIT_COPY_TENSOR: Op = Op(868);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(863);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(869);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(864);
+    pub const AS_STRIDED_COPY: Op = Op(870);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(865);
+    pub const DIAGONAL_COPY: Op = Op(871);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(866);
+    pub const UNFOLD_COPY: Op = Op(872);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(867);
+    pub const SLICE_SCATTER: Op = Op(873);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(868);
+    pub const SELECT_SCATTER: Op = Op(874);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(869);
+    pub const DIAGONAL_SCATTER: Op = Op(875);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(870);
+    pub const AS_STRIDED_SCATTER: Op = Op(876);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(871);
+    pub const SLICE_BACKWARD: Op = Op(877);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(872);
+    pub const SELECT_BACKWARD: Op = Op(878);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(873);
+    pub const DIAGONAL_BACKWARD: Op = Op(879);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(874);
+    pub const UNFOLD_BACKWARD: Op = Op(880);
     /// `aten::clone`
-    pub const CLONE: Op = Op(875);
+    pub const CLONE: Op = Op(881);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(876);
+    pub const LIFT_FRESH_COPY: Op = Op(882);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(877);
+    pub const _TO_COPY: Op = Op(883);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(878);
+    pub const TO_DTYPE: Op = Op(884);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(879);
+    pub const TO_DTYPE_LAYOUT: Op = Op(885);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(880);
+    pub const TO_DEVICE: Op = Op(886);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(881);
+    pub const TO_OTHER: Op = Op(887);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(882);
+    pub const TYPE_AS: Op = Op(888);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(883);
+    pub const COPY_: Op = Op(889);
     /// `aten::copy`
-    pub const COPY: Op = Op(884);
+    pub const COPY: Op = Op(890);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(885);
+    pub const FILL_SCALAR: Op = Op(891);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(886);
+    pub const FILL__SCALAR: Op = Op(892);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(887);
+    pub const FILL_TENSOR: Op = Op(893);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(888);
+    pub const FILL__TENSOR: Op = Op(894);
     /// `aten::zero`
-    pub const ZERO: Op = Op(889);
+    pub const ZERO: Op = Op(895);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(890);
+    pub const ZERO_: Op = Op(896);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(891);
+    pub const ZEROS: Op = Op(897);
     /// `aten::ones`
-    pub const ONES: Op = Op(892);
+    pub const ONES: Op = Op(898);
     /// `aten::full`
-    pub const FULL: Op = Op(893);
+    pub const FULL: Op = Op(899);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(894);
+    pub const SCALAR_TENSOR: Op = Op(900);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(895);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(901);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(896);
+    pub const EMPTY_PERMUTED: Op = Op(902);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(897);
+    pub const EMPTY_STRIDED: Op = Op(903);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(898);
+    pub const EMPTY_LIKE: Op = Op(904);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(899);
+    pub const ZEROS_LIKE: Op = Op(905);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(900);
+    pub const ONES_LIKE: Op = Op(906);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(901);
+    pub const FULL_LIKE: Op = Op(907);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(902);
+    pub const NEW_EMPTY: Op = Op(908);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(903);
+    pub const NEW_EMPTY_STRIDED: Op = Op(909);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(904);
+    pub const NEW_ZEROS: Op = Op(910);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(905);
+    pub const NEW_ONES: Op = Op(911);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(906);
+    pub const NEW_FULL: Op = Op(912);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(907);
+    pub const ARANGE: Op = Op(913);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(908);
+    pub const ARANGE_START: Op = Op(914);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(909);
+    pub const ARANGE_START_STEP: Op = Op(915);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(910);
+    pub const LINSPACE: Op = Op(916);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(911);
+    pub const LOGSPACE: Op = Op(917);
     /// `aten::eye`
-    pub const EYE: Op = Op(912);
+    pub const EYE: Op = Op(918);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(913);
+    pub const EYE_M: Op = Op(919);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(914);
+    pub const HANN_WINDOW: Op = Op(920);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(915);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(921);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(916);
+    pub const TRIL_INDICES: Op = Op(922);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(917);
+    pub const TRIU_INDICES: Op = Op(923);
     /// `aten::item`
-    pub const ITEM: Op = Op(918);
+    pub const ITEM: Op = Op(924);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(919);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(925);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(920);
+    pub const IS_NONZERO: Op = Op(926);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(921);
+    pub const NUMEL: Op = Op(927);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(922);
+    pub const SYM_SIZE_INT: Op = Op(928);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(923);
+    pub const SYM_STRIDE_INT: Op = Op(929);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(924);
+    pub const SYM_NUMEL: Op = Op(930);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(925);
+    pub const SYM_STORAGE_OFFSET: Op = Op(931);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(926);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(932);
     /// `aten::_assert_scalar`
-    pub const _ASSERT_SCALAR: Op = Op(927);
+    pub const _ASSERT_SCALAR: Op = Op(933);
     /// `aten::_assert_async`
-    pub const _ASSERT_ASYNC: Op = Op(928);
+    pub const _ASSERT_ASYNC: Op = Op(934);
     /// `aten::_assert_async.msg`
-    pub const _ASSERT_ASYNC_MSG: Op = Op(929);
+    pub const _ASSERT_ASYNC_MSG: Op = Op(935);
     /// `aten::sym_constrain_range`
-    pub const SYM_CONSTRAIN_RANGE: Op = Op(930);
+    pub const SYM_CONSTRAIN_RANGE: Op = Op(936);
     /// `aten::sym_constrain_range_for_size`
-    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(931);
+    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(937);
     /// `aten::gather`
-    pub const GATHER: Op = Op(932);
+    pub const GATHER: Op = Op(938);
     /// `aten::nonzero_numpy`
-    pub const NONZERO_NUMPY: Op = Op(933);
+    pub const NONZERO_NUMPY: Op = Op(939);
     /// `aten::_unsafe_masked_index`
-    pub const _UNSAFE_MASKED_INDEX: Op = Op(934);
+    pub const _UNSAFE_MASKED_INDEX: Op = Op(940);
     /// `aten::_unsafe_masked_index_put_accumulate`
-    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(935);
+    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(941);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(936);
+    pub const SCATTER_SRC: Op = Op(942);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(937);
+    pub const SCATTER__SRC: Op = Op(943);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(938);
+    pub const SCATTER_VALUE: Op = Op(944);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(939);
+    pub const SCATTER__VALUE: Op = Op(945);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(940);
+    pub const SCATTER_REDUCE: Op = Op(946);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(941);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(947);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(942);
+    pub const SCATTER_ADD: Op = Op(948);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(943);
+    pub const SCATTER_ADD_: Op = Op(949);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(944);
+    pub const SCATTER_REDUCE_TWO: Op = Op(950);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(945);
+    pub const SCATTER_REDUCE__TWO: Op = Op(951);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(946);
+    pub const INDEX_REDUCE: Op = Op(952);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(947);
+    pub const INDEX_REDUCE_: Op = Op(953);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(948);
+    pub const INDEX_TENSOR: Op = Op(954);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(949);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(955);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(950);
+    pub const INDEX_PUT: Op = Op(956);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(951);
+    pub const INDEX_PUT_: Op = Op(957);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(952);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(958);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(953);
+    pub const INDEX_SELECT: Op = Op(959);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(954);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(960);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(955);
+    pub const INDEX_ADD: Op = Op(961);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(956);
+    pub const INDEX_ADD_: Op = Op(962);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(957);
+    pub const INDEX_COPY: Op = Op(963);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(958);
+    pub const INDEX_COPY_: Op = Op(964);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(959);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(965);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(960);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(966);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(961);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(967);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(962);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(968);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(963);
+    pub const MASKED_FILL_SCALAR: Op = Op(969);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(964);
+    pub const MASKED_FILL__SCALAR: Op = Op(970);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(965);
+    pub const MASKED_FILL_TENSOR: Op = Op(971);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(966);
+    pub const MASKED_FILL__TENSOR: Op = Op(972);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(967);
+    pub const MASKED_SELECT: Op = Op(973);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(968);
+    pub const MASKED_SCATTER: Op = Op(974);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(969);
+    pub const MASKED_SCATTER_: Op = Op(975);
     /// `aten::take`
-    pub const TAKE: Op = Op(970);
+    pub const TAKE: Op = Op(976);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(971);
+    pub const TAKE_ALONG_DIM: Op = Op(977);
     /// `aten::put`
-    pub const PUT: Op = Op(972);
+    pub const PUT: Op = Op(978);
     /// `aten::put_`
-    pub const PUT_: Op = Op(973);
+    pub const PUT_: Op = Op(979);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(974);
+    pub const NONZERO: Op = Op(980);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(975);
+    pub const ARGWHERE: Op = Op(981);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(976);
+    pub const ONE_HOT: Op = Op(982);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(977);
+    pub const EMBEDDING: Op = Op(983);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(978);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(984);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(979);
+    pub const EMBEDDING_BAG: Op = Op(985);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(980);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(986);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(981);
+    pub const _EMBEDDING_BAG: Op = Op(987);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(982);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(988);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(983);
+    pub const EMBEDDING_RENORM_: Op = Op(989);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(984);
+    pub const FILL_DIAGONAL_: Op = Op(990);
     /// `aten::cat`
-    pub const CAT: Op = Op(985);
+    pub const CAT: Op = Op(991);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(986);
+    pub const CAT_OUT: Op = Op(992);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(987);
+    pub const CONCAT: Op = Op(993);
     /// `aten::concatenate`
-    pub const CONCATENATE: Op = Op(988);
+    pub const CONCATENATE: Op = Op(994);
     /// `aten::row_stack`
-    pub const ROW_STACK: Op = Op(989);
+    pub const ROW_STACK: Op = Op(995);
     /// `aten::stack`
-    pub const STACK: Op = Op(990);
+    pub const STACK: Op = Op(996);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(991);
+    pub const STACK_OUT: Op = Op(997);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(992);
+    pub const HSTACK: Op = Op(998);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(993);
+    pub const VSTACK: Op = Op(999);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(994);
+    pub const DSTACK: Op = Op(1000);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(995);
+    pub const COLUMN_STACK: Op = Op(1001);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(996);
+    pub const BLOCK_DIAG: Op = Op(1002);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(997);
+    pub const CARTESIAN_PROD: Op = Op(1003);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(998);
+    pub const COMBINATIONS: Op = Op(1004);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(999);
+    pub const REPEAT: Op = Op(1005);
     /// `aten::tile`
-    pub const TILE: Op = Op(1000);
+    pub const TILE: Op = Op(1006);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(1001);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(1007);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(1002);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(1008);
     /// `aten::flip`
-    pub const FLIP: Op = Op(1003);
+    pub const FLIP: Op = Op(1009);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(1004);
+    pub const FLIPLR: Op = Op(1010);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(1005);
+    pub const FLIPUD: Op = Op(1011);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(1006);
+    pub const ROT90: Op = Op(1012);
     /// `aten::roll`
-    pub const ROLL: Op = Op(1007);
+    pub const ROLL: Op = Op(1013);
     /// `aten::tril`
-    pub const TRIL: Op = Op(1008);
+    pub const TRIL: Op = Op(1014);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(1009);
+    pub const TRIL_: Op = Op(1015);
     /// `aten::triu`
-    pub const TRIU: Op = Op(1010);
+    pub const TRIU: Op = Op(1016);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(1011);
+    pub const TRIU_: Op = Op(1017);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(1012);
+    pub const CONSTANT_PAD_ND: Op = Op(1018);
     /// `aten::pad`
-    pub const PAD: Op = Op(1013);
+    pub const PAD: Op = Op(1019);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(1014);
+    pub const REFLECTION_PAD1D: Op = Op(1020);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(1015);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(1021);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(1016);
+    pub const REFLECTION_PAD2D: Op = Op(1022);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(1017);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(1023);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(1018);
+    pub const REFLECTION_PAD3D: Op = Op(1024);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(1019);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(1025);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(1020);
+    pub const REPLICATION_PAD1D: Op = Op(1026);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(1021);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(1027);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(1022);
+    pub const REPLICATION_PAD2D: Op = Op(1028);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(1023);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(1029);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(1024);
+    pub const REPLICATION_PAD3D: Op = Op(1030);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(1025);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(1031);
     /// `aten::sort`
-    pub const SORT: Op = Op(1026);
+    pub const SORT: Op = Op(1032);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(1027);
+    pub const SORT_VALUES: Op = Op(1033);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(1028);
+    pub const SORT_STABLE: Op = Op(1034);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(1029);
+    pub const ARGSORT: Op = Op(1035);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(1030);
+    pub const ARGSORT_STABLE: Op = Op(1036);
     /// `aten::msort`
-    pub const MSORT: Op = Op(1031);
+    pub const MSORT: Op = Op(1037);
     /// `aten::topk`
-    pub const TOPK: Op = Op(1032);
+    pub const TOPK: Op = Op(1038);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(1033);
+    pub const TOPK_VALUES: Op = Op(1039);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(1034);
+    pub const KTHVALUE: Op = Op(1040);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(1035);
+    pub const MEDIAN: Op = Op(1041);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(1036);
+    pub const MEDIAN_DIM: Op = Op(1042);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(1037);
+    pub const NANMEDIAN: Op = Op(1043);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(1038);
+    pub const NANMEDIAN_DIM: Op = Op(1044);
     /// `aten::mode`
-    pub const MODE: Op = Op(1039);
+    pub const MODE: Op = Op(1045);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(1040);
+    pub const SEARCHSORTED_TENSOR: Op = Op(1046);
     /// `aten::searchsorted.Scalar`
-    pub const SEARCHSORTED_SCALAR: Op = Op(1041);
+    pub const SEARCHSORTED_SCALAR: Op = Op(1047);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(1042);
+    pub const BUCKETIZE_TENSOR: Op = Op(1048);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(1043);
+    pub const _UNIQUE2: Op = Op(1049);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(1044);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(1050);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(1045);
+    pub const UNIQUE_DIM: Op = Op(1051);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(1046);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(1052);
     /// `aten::rand`
-    pub const RAND: Op = Op(1047);
+    pub const RAND: Op = Op(1053);
     /// `aten::randn`
-    pub const RANDN: Op = Op(1048);
+    pub const RANDN: Op = Op(1054);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(1049);
+    pub const RANDINT: Op = Op(1055);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(1050);
+    pub const RANDINT_LOW: Op = Op(1056);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(1051);
+    pub const RANDPERM: Op = Op(1057);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(1052);
+    pub const RAND_LIKE: Op = Op(1058);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(1053);
+    pub const RANDN_LIKE: Op = Op(1059);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(1054);
+    pub const RANDINT_LIKE: Op = Op(1060);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(1055);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(1061);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(1056);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(1062);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(1057);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(1063);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(1058);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(1064);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(1059);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(1065);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(1060);
+    pub const BERNOULLI: Op = Op(1066);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(1061);
+    pub const BERNOULLI_P: Op = Op(1067);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(1062);
+    pub const MULTINOMIAL: Op = Op(1068);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(1063);
+    pub const DROPOUT: Op = Op(1069);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(1064);
+    pub const DROPOUT_: Op = Op(1070);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(1065);
+    pub const FEATURE_DROPOUT: Op = Op(1071);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(1066);
+    pub const ALPHA_DROPOUT: Op = Op(1072);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(1067);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(1073);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(1068);
+    pub const NATIVE_DROPOUT: Op = Op(1074);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(1069);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(1075);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(1070);
+    pub const UNIFORM_: Op = Op(1076);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(1071);
+    pub const NORMAL_: Op = Op(1077);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(1072);
+    pub const LOG_NORMAL_: Op = Op(1078);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(1073);
+    pub const EXPONENTIAL_: Op = Op(1079);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(1074);
+    pub const CAUCHY_: Op = Op(1080);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(1075);
+    pub const GEOMETRIC_: Op = Op(1081);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(1076);
+    pub const RANDOM_: Op = Op(1082);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(1077);
+    pub const RANDOM__TO: Op = Op(1083);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(1078);
+    pub const RANDOM__FROM: Op = Op(1084);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(1079);
+    pub const BERNOULLI__FLOAT: Op = Op(1085);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(1080);
+    pub const BERNOULLI__TENSOR: Op = Op(1086);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(1081);
+    pub const _FOREACH_ADD_LIST: Op = Op(1087);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(1082);
+    pub const _FOREACH_ADD__LIST: Op = Op(1088);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(1083);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(1089);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(1084);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(1090);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1085);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1091);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1086);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1092);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(1087);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(1093);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(1088);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(1094);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(1089);
+    pub const _FOREACH_SUB_LIST: Op = Op(1095);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(1090);
+    pub const _FOREACH_SUB__LIST: Op = Op(1096);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(1091);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(1097);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(1092);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(1098);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1093);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1099);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1094);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1100);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(1095);
+    pub const _FOREACH_MUL_LIST: Op = Op(1101);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(1096);
+    pub const _FOREACH_MUL__LIST: Op = Op(1102);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(1097);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(1103);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(1098);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(1104);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1099);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1105);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1100);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1106);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(1101);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(1107);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(1102);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(1108);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(1103);
+    pub const _FOREACH_DIV_LIST: Op = Op(1109);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(1104);
+    pub const _FOREACH_DIV__LIST: Op = Op(1110);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(1105);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(1111);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(1106);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(1112);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1107);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1113);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1108);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1114);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(1109);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(1115);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(1110);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(1116);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1111);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1117);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1112);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1118);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1113);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1119);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1114);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1120);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1115);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1121);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1116);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1122);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1117);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1123);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1118);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1124);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(1119);
+    pub const _FOREACH_LERP_LIST: Op = Op(1125);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(1120);
+    pub const _FOREACH_LERP__LIST: Op = Op(1126);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(1121);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(1127);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(1122);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(1128);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1123);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1129);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1124);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1130);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(1125);
+    pub const _FOREACH_NEG: Op = Op(1131);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(1126);
+    pub const _FOREACH_NEG_: Op = Op(1132);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(1127);
+    pub const _FOREACH_EXP: Op = Op(1133);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(1128);
+    pub const _FOREACH_EXP_: Op = Op(1134);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(1129);
+    pub const _FOREACH_SQRT: Op = Op(1135);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(1130);
+    pub const _FOREACH_SQRT_: Op = Op(1136);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(1131);
+    pub const _FOREACH_ZERO_: Op = Op(1137);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(1132);
+    pub const _FOREACH_COPY_: Op = Op(1138);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(1133);
+    pub const _FUSED_ADAM_: Op = Op(1139);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(1134);
+    pub const _FUSED_ADAMW_: Op = Op(1140);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(1135);
+    pub const _FUSED_SGD_: Op = Op(1141);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(1136);
+    pub const _FUSED_ADAGRAD_: Op = Op(1142);
+    /// `aten::bartlett_window`
+    pub const BARTLETT_WINDOW: Op = Op(1143);
+    /// `aten::bartlett_window.periodic`
+    pub const BARTLETT_WINDOW_PERIODIC: Op = Op(1144);
+    /// `aten::blackman_window`
+    pub const BLACKMAN_WINDOW: Op = Op(1145);
+    /// `aten::blackman_window.periodic`
+    pub const BLACKMAN_WINDOW_PERIODIC: Op = Op(1146);
+    /// `aten::hamming_window`
+    pub const HAMMING_WINDOW: Op = Op(1147);
+    /// `aten::hamming_window.periodic`
+    pub const HAMMING_WINDOW_PERIODIC: Op = Op(1148);
+    /// `aten::hamming_window.periodic_alpha`
+    pub const HAMMING_WINDOW_PERIODIC_ALPHA: Op = Op(1149);
+    /// `aten::hamming_window.periodic_alpha_beta`
+    pub const HAMMING_WINDOW_PERIODIC_ALPHA_BETA: Op = Op(1150);
+    /// `aten::kaiser_window`
+    pub const KAISER_WINDOW: Op = Op(1151);
+    /// `aten::kaiser_window.periodic`
+    pub const KAISER_WINDOW_PERIODIC: Op = Op(1152);
+    /// `aten::kaiser_window.beta`
+    pub const KAISER_WINDOW_BETA: Op = Op(1153);
+    /// `aten::gcd`
+    pub const GCD: Op = Op(1154);
+    /// `aten::lcm`
+    pub const LCM: Op = Op(1155);
+    /// `aten::nextafter`
+    pub const NEXTAFTER: Op = Op(1156);
+    /// `aten::frexp.Tensor`
+    pub const FREXP_TENSOR: Op = Op(1157);
+    /// `aten::histogram.bins_tensor`
+    pub const HISTOGRAM_BINS_TENSOR: Op = Op(1158);
+    /// `aten::histogram.bin_ct`
+    pub const HISTOGRAM_BIN_CT: Op = Op(1159);
+    /// `aten::_histogramdd_bin_edges`
+    pub const _HISTOGRAMDD_BIN_EDGES: Op = Op(1160);
+    /// `aten::_histogramdd_from_bin_cts`
+    pub const _HISTOGRAMDD_FROM_BIN_CTS: Op = Op(1161);
+    /// `aten::_histogramdd_from_bin_tensors`
+    pub const _HISTOGRAMDD_FROM_BIN_TENSORS: Op = Op(1162);
+    /// `aten::gradient.scalarint`
+    pub const GRADIENT_SCALARINT: Op = Op(1163);
+    /// `aten::gradient.scalararray`
+    pub const GRADIENT_SCALARARRAY: Op = Op(1164);
+    /// `aten::gradient.array`
+    pub const GRADIENT_ARRAY: Op = Op(1165);
+    /// `aten::gradient.scalarrayint`
+    pub const GRADIENT_SCALARRAYINT: Op = Op(1166);
+    /// `aten::gradient.scalarrayarray`
+    pub const GRADIENT_SCALARRAYARRAY: Op = Op(1167);
+    /// `aten::gradient.tensorarrayint`
+    pub const GRADIENT_TENSORARRAYINT: Op = Op(1168);
+    /// `aten::gradient.tensorarray`
+    pub const GRADIENT_TENSORARRAY: Op = Op(1169);
+    /// `aten::segment_reduce`
+    pub const SEGMENT_REDUCE: Op = Op(1170);
+    /// `aten::_segment_reduce_backward`
+    pub const _SEGMENT_REDUCE_BACKWARD: Op = Op(1171);
+    /// `aten::ctc_loss.IntList`
+    pub const CTC_LOSS_INTLIST: Op = Op(1172);
+    /// `aten::ctc_loss.Tensor`
+    pub const CTC_LOSS_TENSOR: Op = Op(1173);
+    /// `aten::_ctc_loss`
+    pub const _CTC_LOSS: Op = Op(1174);
+    /// `aten::_ctc_loss.Tensor`
+    pub const _CTC_LOSS_TENSOR: Op = Op(1175);
+    /// `aten::_ctc_loss_backward`
+    pub const _CTC_LOSS_BACKWARD: Op = Op(1176);
+    /// `aten::_ctc_loss_backward.Tensor`
+    pub const _CTC_LOSS_BACKWARD_TENSOR: Op = Op(1177);
+    /// `aten::pad_sequence`
+    pub const PAD_SEQUENCE: Op = Op(1178);
+    /// `aten::_pack_padded_sequence`
+    pub const _PACK_PADDED_SEQUENCE: Op = Op(1179);
+    /// `aten::_pack_padded_sequence_backward`
+    pub const _PACK_PADDED_SEQUENCE_BACKWARD: Op = Op(1180);
+    /// `aten::_pad_packed_sequence`
+    pub const _PAD_PACKED_SEQUENCE: Op = Op(1181);
+    /// `aten::flatten_dense_tensors`
+    pub const FLATTEN_DENSE_TENSORS: Op = Op(1182);
+    /// `aten::unflatten_dense_tensors`
+    pub const UNFLATTEN_DENSE_TENSORS: Op = Op(1183);
+    /// `aten::_chunk_cat`
+    pub const _CHUNK_CAT: Op = Op(1184);
+    /// `aten::repeat_interleave.Tensor`
+    pub const REPEAT_INTERLEAVE_TENSOR: Op = Op(1185);
+    /// `aten::logit_backward`
+    pub const LOGIT_BACKWARD: Op = Op(1186);
+    /// `aten::infinitely_differentiable_gelu_backward`
+    pub const INFINITELY_DIFFERENTIABLE_GELU_BACKWARD: Op = Op(1187);
+    /// `aten::glu_jvp`
+    pub const GLU_JVP: Op = Op(1188);
+    /// `aten::glu_backward_jvp`
+    pub const GLU_BACKWARD_JVP: Op = Op(1189);
+    /// `aten::rrelu_with_noise_backward`
+    pub const RRELU_WITH_NOISE_BACKWARD: Op = Op(1190);
+    /// `aten::_prelu_kernel_backward`
+    pub const _PRELU_KERNEL_BACKWARD: Op = Op(1191);
+    /// `aten::_masked_softmax_backward`
+    pub const _MASKED_SOFTMAX_BACKWARD: Op = Op(1192);
+    /// `aten::soft_margin_loss_backward`
+    pub const SOFT_MARGIN_LOSS_BACKWARD: Op = Op(1193);
+    /// `aten::multi_margin_loss_backward`
+    pub const MULTI_MARGIN_LOSS_BACKWARD: Op = Op(1194);
+    /// `aten::multilabel_margin_loss_forward`
+    pub const MULTILABEL_MARGIN_LOSS_FORWARD: Op = Op(1195);
+    /// `aten::multilabel_margin_loss_backward`
+    pub const MULTILABEL_MARGIN_LOSS_BACKWARD: Op = Op(1196);
+    /// `aten::_cdist_backward`
+    pub const _CDIST_BACKWARD: Op = Op(1197);
+    /// `aten::_pdist_backward`
+    pub const _PDIST_BACKWARD: Op = Op(1198);
+    /// `aten::_euclidean_dist`
+    pub const _EUCLIDEAN_DIST: Op = Op(1199);
+    /// `aten::fractional_max_pool2d_backward`
+    pub const FRACTIONAL_MAX_POOL2D_BACKWARD: Op = Op(1200);
+    /// `aten::fractional_max_pool3d_backward`
+    pub const FRACTIONAL_MAX_POOL3D_BACKWARD: Op = Op(1201);
+    /// `aten::cummaxmin_backward`
+    pub const CUMMAXMIN_BACKWARD: Op = Op(1202);
+    /// `aten::cumprod_backward`
+    pub const CUMPROD_BACKWARD: Op = Op(1203);
+    /// `aten::value_selecting_reduction_backward`
+    pub const VALUE_SELECTING_REDUCTION_BACKWARD: Op = Op(1204);
+    /// `aten::trace_backward`
+    pub const TRACE_BACKWARD: Op = Op(1205);
+    /// `aten::masked_select_backward`
+    pub const MASKED_SELECT_BACKWARD: Op = Op(1206);
+    /// `aten::masked_scatter_backward`
+    pub const MASKED_SCATTER_BACKWARD: Op = Op(1207);
+    /// `aten::gather_backward`
+    pub const GATHER_BACKWARD: Op = Op(1208);
+    /// `aten::embedding_backward`
+    pub const EMBEDDING_BACKWARD: Op = Op(1209);
+    /// `aten::_weight_norm_interface_backward`
+    pub const _WEIGHT_NORM_INTERFACE_BACKWARD: Op = Op(1210);
+    /// `aten::_weight_norm_differentiable_backward`
+    pub const _WEIGHT_NORM_DIFFERENTIABLE_BACKWARD: Op = Op(1211);
+    /// `aten::matrix_exp_backward`
+    pub const MATRIX_EXP_BACKWARD: Op = Op(1212);
+    /// `aten::batch_norm_backward`
+    pub const BATCH_NORM_BACKWARD: Op = Op(1213);
+    /// `aten::_convolution_double_backward`
+    pub const _CONVOLUTION_DOUBLE_BACKWARD: Op = Op(1214);
+    /// `aten::affine_grid_generator_backward`
+    pub const AFFINE_GRID_GENERATOR_BACKWARD: Op = Op(1215);
+    /// `aten::_upsample_bilinear2d_aa_backward`
+    pub const _UPSAMPLE_BILINEAR2D_AA_BACKWARD: Op = Op(1216);
+    /// `aten::_upsample_bicubic2d_aa_backward`
+    pub const _UPSAMPLE_BICUBIC2D_AA_BACKWARD: Op = Op(1217);
+    /// `aten::_upsample_lanczos2d_aa_backward`
+    pub const _UPSAMPLE_LANCZOS2D_AA_BACKWARD: Op = Op(1218);
+    /// `aten::conv_tbc_backward`
+    pub const CONV_TBC_BACKWARD: Op = Op(1219);
+    /// `aten::_slow_conv2d_backward.output_mask`
+    pub const _SLOW_CONV2D_BACKWARD_OUTPUT_MASK: Op = Op(1220);
+    /// `aten::_embedding_bag_backward`
+    pub const _EMBEDDING_BAG_BACKWARD: Op = Op(1221);
+    /// `aten::_embedding_bag_dense_backward`
+    pub const _EMBEDDING_BAG_DENSE_BACKWARD: Op = Op(1222);
+    /// `aten::_embedding_bag_per_sample_weights_backward`
+    pub const _EMBEDDING_BAG_PER_SAMPLE_WEIGHTS_BACKWARD: Op = Op(1223);
+    /// `aten::conv_tbc`
+    pub const CONV_TBC: Op = Op(1224);
+    /// `aten::_convolution.deprecated`
+    pub const _CONVOLUTION_DEPRECATED: Op = Op(1225);
+    /// `aten::_convolution_mode`
+    pub const _CONVOLUTION_MODE: Op = Op(1226);
+    /// `aten::mkldnn_convolution`
+    pub const MKLDNN_CONVOLUTION: Op = Op(1227);
+    /// `aten::_slow_conv2d_forward`
+    pub const _SLOW_CONV2D_FORWARD: Op = Op(1228);
+    /// `aten::thnn_conv2d`
+    pub const THNN_CONV2D: Op = Op(1229);
+    /// `aten::slow_conv3d`
+    pub const SLOW_CONV3D: Op = Op(1230);
+    /// `aten::slow_conv3d_forward`
+    pub const SLOW_CONV3D_FORWARD: Op = Op(1231);
+    /// `aten::slow_conv_dilated2d`
+    pub const SLOW_CONV_DILATED2D: Op = Op(1232);
+    /// `aten::slow_conv_dilated3d`
+    pub const SLOW_CONV_DILATED3D: Op = Op(1233);
+    /// `aten::slow_conv_transpose2d`
+    pub const SLOW_CONV_TRANSPOSE2D: Op = Op(1234);
+    /// `aten::slow_conv_transpose3d`
+    pub const SLOW_CONV_TRANSPOSE3D: Op = Op(1235);
+    /// `aten::_upsample_lanczos2d_aa`
+    pub const _UPSAMPLE_LANCZOS2D_AA: Op = Op(1236);
+    /// `aten::_upsample_lanczos2d_aa.vec`
+    pub const _UPSAMPLE_LANCZOS2D_AA_VEC: Op = Op(1237);
+    /// `aten::_scaled_dot_product_flash_attention_for_cpu`
+    pub const _SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU: Op = Op(1238);
+    /// `aten::_scaled_dot_product_flash_attention_for_cpu_backward`
+    pub const _SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU_BACKWARD: Op = Op(1239);
+    /// `aten::_scaled_dot_product_attention_math`
+    pub const _SCALED_DOT_PRODUCT_ATTENTION_MATH: Op = Op(1240);
+    /// `aten::_transform_bias_rescale_qkv`
+    pub const _TRANSFORM_BIAS_RESCALE_QKV: Op = Op(1241);
+    /// `aten::_masked_softmax`
+    pub const _MASKED_SOFTMAX: Op = Op(1242);
+    /// `aten::_fused_rms_norm`
+    pub const _FUSED_RMS_NORM: Op = Op(1243);
+    /// `aten::_batch_norm_no_update`
+    pub const _BATCH_NORM_NO_UPDATE: Op = Op(1244);
+    /// `aten::_new_zeros_with_same_feature_meta`
+    pub const _NEW_ZEROS_WITH_SAME_FEATURE_META: Op = Op(1245);
+    /// `aten::fake_quantize_per_tensor_affine`
+    pub const FAKE_QUANTIZE_PER_TENSOR_AFFINE: Op = Op(1246);
+    /// `aten::fake_quantize_per_tensor_affine.tensor_qparams`
+    pub const FAKE_QUANTIZE_PER_TENSOR_AFFINE_TENSOR_QPARAMS: Op = Op(1247);
+    /// `aten::fake_quantize_per_channel_affine`
+    pub const FAKE_QUANTIZE_PER_CHANNEL_AFFINE: Op = Op(1248);
+    /// `aten::fake_quantize_per_tensor_affine_cachemask`
+    pub const FAKE_QUANTIZE_PER_TENSOR_AFFINE_CACHEMASK: Op = Op(1249);
+    /// `aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams`
+    pub const _FAKE_QUANTIZE_PER_TENSOR_AFFINE_CACHEMASK_TENSOR_QPARAMS: Op = Op(1250);
+    /// `aten::fake_quantize_per_channel_affine_cachemask`
+    pub const FAKE_QUANTIZE_PER_CHANNEL_AFFINE_CACHEMASK: Op = Op(1251);
+    /// `aten::fake_quantize_per_tensor_affine_cachemask_backward`
+    pub const FAKE_QUANTIZE_PER_TENSOR_AFFINE_CACHEMASK_BACKWARD: Op = Op(1252);
+    /// `aten::fake_quantize_per_channel_affine_cachemask_backward`
+    pub const FAKE_QUANTIZE_PER_CHANNEL_AFFINE_CACHEMASK_BACKWARD: Op = Op(1253);
+    /// `aten::_fake_quantize_learnable_per_tensor_affine`
+    pub const _FAKE_QUANTIZE_LEARNABLE_PER_TENSOR_AFFINE: Op = Op(1254);
+    /// `aten::_fake_quantize_learnable_per_channel_affine`
+    pub const _FAKE_QUANTIZE_LEARNABLE_PER_CHANNEL_AFFINE: Op = Op(1255);
+    /// `aten::_fake_quantize_learnable_per_tensor_affine_backward`
+    pub const _FAKE_QUANTIZE_LEARNABLE_PER_TENSOR_AFFINE_BACKWARD: Op = Op(1256);
+    /// `aten::_fake_quantize_learnable_per_channel_affine_backward`
+    pub const _FAKE_QUANTIZE_LEARNABLE_PER_CHANNEL_AFFINE_BACKWARD: Op = Op(1257);
+    /// `aten::view.dtype`
+    pub const VIEW_DTYPE: Op = Op(1258);
+    /// `aten::view_copy.dtype`
+    pub const VIEW_COPY_DTYPE: Op = Op(1259);
+    /// `aten::unsafe_split_with_sizes`
+    pub const UNSAFE_SPLIT_WITH_SIZES: Op = Op(1260);
+    /// `aten::_lazy_clone`
+    pub const _LAZY_CLONE: Op = Op(1261);
+    /// `aten::_reshape_alias`
+    pub const _RESHAPE_ALIAS: Op = Op(1262);
+    /// `aten::_reshape_alias_copy`
+    pub const _RESHAPE_ALIAS_COPY: Op = Op(1263);
+    /// `aten::_reshape_copy`
+    pub const _RESHAPE_COPY: Op = Op(1264);
+    /// `aten::view_as_real_copy`
+    pub const VIEW_AS_REAL_COPY: Op = Op(1265);
+    /// `aten::view_as_complex_copy`
+    pub const VIEW_AS_COMPLEX_COPY: Op = Op(1266);
+    /// `aten::_conj_copy`
+    pub const _CONJ_COPY: Op = Op(1267);
+    /// `aten::_pad_circular`
+    pub const _PAD_CIRCULAR: Op = Op(1268);
+    /// `aten::_pad_enum`
+    pub const _PAD_ENUM: Op = Op(1269);
+    /// `aten::narrow.Tensor`
+    pub const NARROW_TENSOR: Op = Op(1270);
+    /// `aten::tensor_split.tensor_indices_or_sections`
+    pub const TENSOR_SPLIT_TENSOR_INDICES_OR_SECTIONS: Op = Op(1271);
+    /// `aten::_reshape_from_tensor`
+    pub const _RESHAPE_FROM_TENSOR: Op = Op(1272);
+    /// `aten::_dim_arange`
+    pub const _DIM_ARANGE: Op = Op(1273);
+    /// `aten::squeeze_.dims`
+    pub const SQUEEZE__DIMS: Op = Op(1274);
+    /// `aten::as_strided_`
+    pub const AS_STRIDED_: Op = Op(1275);
+    /// `aten::swapaxes_`
+    pub const SWAPAXES_: Op = Op(1276);
+    /// `aten::swapdims_`
+    pub const SWAPDIMS_: Op = Op(1277);
+    /// `aten::resize_`
+    pub const RESIZE_: Op = Op(1278);
+    /// `aten::resize_as_`
+    pub const RESIZE_AS_: Op = Op(1279);
+    /// `aten::set_.source_Tensor`
+    pub const SET__SOURCE_TENSOR: Op = Op(1280);
+    /// `aten::set_.source_Tensor_storage_offset`
+    pub const SET__SOURCE_TENSOR_STORAGE_OFFSET: Op = Op(1281);
+    /// `aten::set_`
+    pub const SET_: Op = Op(1282);
+    /// `aten::poisson`
+    pub const POISSON: Op = Op(1283);
+    /// `aten::binomial`
+    pub const BINOMIAL: Op = Op(1284);
+    /// `aten::_standard_gamma`
+    pub const _STANDARD_GAMMA: Op = Op(1285);
+    /// `aten::_standard_gamma_grad`
+    pub const _STANDARD_GAMMA_GRAD: Op = Op(1286);
+    /// `aten::_sample_dirichlet`
+    pub const _SAMPLE_DIRICHLET: Op = Op(1287);
+    /// `aten::rand.generator`
+    pub const RAND_GENERATOR: Op = Op(1288);
+    /// `aten::randn.generator`
+    pub const RANDN_GENERATOR: Op = Op(1289);
+    /// `aten::randperm.generator`
+    pub const RANDPERM_GENERATOR: Op = Op(1290);
+    /// `aten::randint.generator`
+    pub const RANDINT_GENERATOR: Op = Op(1291);
+    /// `aten::randint.low_generator`
+    pub const RANDINT_LOW_GENERATOR: Op = Op(1292);
+    /// `aten::rand_like.generator`
+    pub const RAND_LIKE_GENERATOR: Op = Op(1293);
+    /// `aten::randn_like.generator`
+    pub const RANDN_LIKE_GENERATOR: Op = Op(1294);
+    /// `aten::randint_like.generator`
+    pub const RANDINT_LIKE_GENERATOR: Op = Op(1295);
+    /// `aten::randint_like.low_generator_dtype`
+    pub const RANDINT_LIKE_LOW_GENERATOR_DTYPE: Op = Op(1296);
+    /// `aten::randint_like.Tensor`
+    pub const RANDINT_LIKE_TENSOR: Op = Op(1297);
+    /// `aten::randint_like.Tensor_generator`
+    pub const RANDINT_LIKE_TENSOR_GENERATOR: Op = Op(1298);
+    /// `aten::linspace.Tensor_Tensor`
+    pub const LINSPACE_TENSOR_TENSOR: Op = Op(1299);
+    /// `aten::logspace.Tensor_Tensor`
+    pub const LOGSPACE_TENSOR_TENSOR: Op = Op(1300);
+    /// `aten::linspace.Tensor_Scalar`
+    pub const LINSPACE_TENSOR_SCALAR: Op = Op(1301);
+    /// `aten::logspace.Tensor_Scalar`
+    pub const LOGSPACE_TENSOR_SCALAR: Op = Op(1302);
+    /// `aten::linspace.Scalar_Tensor`
+    pub const LINSPACE_SCALAR_TENSOR: Op = Op(1303);
+    /// `aten::logspace.Scalar_Tensor`
+    pub const LOGSPACE_SCALAR_TENSOR: Op = Op(1304);
+    /// `aten::range.step`
+    pub const RANGE_STEP: Op = Op(1305);
+    /// `aten::range`
+    pub const RANGE: Op = Op(1306);
+    /// `aten::vander`
+    pub const VANDER: Op = Op(1307);
+    /// `aten::linalg_matrix_sqrth`
+    pub const LINALG_MATRIX_SQRTH: Op = Op(1308);
+    /// `aten::linalg_polar`
+    pub const LINALG_POLAR: Op = Op(1309);
+    /// `aten::_grouped_mm`
+    pub const _GROUPED_MM: Op = Op(1310);
+    /// `aten::_linalg_check_errors`
+    pub const _LINALG_CHECK_ERRORS: Op = Op(1311);
+    /// `aten::_cholesky_solve_helper`
+    pub const _CHOLESKY_SOLVE_HELPER: Op = Op(1312);
+    /// `aten::_compute_linear_combination`
+    pub const _COMPUTE_LINEAR_COMBINATION: Op = Op(1313);
+    /// `aten::_int_mm`
+    pub const _INT_MM: Op = Op(1314);
+    /// `aten::_addmm_activation`
+    pub const _ADDMM_ACTIVATION: Op = Op(1315);
+    /// `aten::_add_relu.Tensor`
+    pub const _ADD_RELU_TENSOR: Op = Op(1316);
+    /// `aten::_add_relu.Scalar`
+    pub const _ADD_RELU_SCALAR: Op = Op(1317);
+    /// `aten::_is_all_true`
+    pub const _IS_ALL_TRUE: Op = Op(1318);
+    /// `aten::_is_any_true`
+    pub const _IS_ANY_TRUE: Op = Op(1319);
+    /// `aten::_aminmax`
+    pub const _AMINMAX: Op = Op(1320);
+    /// `aten::_aminmax.dim`
+    pub const _AMINMAX_DIM: Op = Op(1321);
+    /// `aten::norm.ScalarOpt_dtype`
+    pub const NORM_SCALAROPT_DTYPE: Op = Op(1322);
+    /// `aten::norm.ScalarOpt_dim_dtype`
+    pub const NORM_SCALAROPT_DIM_DTYPE: Op = Op(1323);
+    /// `aten::frobenius_norm.dim`
+    pub const FROBENIUS_NORM_DIM: Op = Op(1324);
+    /// `aten::nuclear_norm`
+    pub const NUCLEAR_NORM: Op = Op(1325);
+    /// `aten::nuclear_norm.dim`
+    pub const NUCLEAR_NORM_DIM: Op = Op(1326);
+    /// `aten::norm_except_dim`
+    pub const NORM_EXCEPT_DIM: Op = Op(1327);
+    /// `aten::linalg__powsum`
+    pub const LINALG__POWSUM: Op = Op(1328);
+    /// `aten::_foreach_norm.Scalar`
+    pub const _FOREACH_NORM_SCALAR: Op = Op(1329);
+    /// `aten::_foreach_powsum.Scalar`
+    pub const _FOREACH_POWSUM_SCALAR: Op = Op(1330);
+    /// `aten::where`
+    pub const WHERE: Op = Op(1331);
+    /// `aten::nonzero_static`
+    pub const NONZERO_STATIC: Op = Op(1332);
+    /// `aten::_unique`
+    pub const _UNIQUE: Op = Op(1333);
+    /// `aten::unique_dim_consecutive`
+    pub const UNIQUE_DIM_CONSECUTIVE: Op = Op(1334);
+    /// `aten::_index_put_impl_`
+    pub const _INDEX_PUT_IMPL_: Op = Op(1335);
+    /// `aten::_foreach_addcmul.Tensor`
+    pub const _FOREACH_ADDCMUL_TENSOR: Op = Op(1336);
+    /// `aten::_foreach_addcmul_.Tensor`
+    pub const _FOREACH_ADDCMUL__TENSOR: Op = Op(1337);
+    /// `aten::_foreach_addcdiv.Tensor`
+    pub const _FOREACH_ADDCDIV_TENSOR: Op = Op(1338);
+    /// `aten::_foreach_addcdiv_.Tensor`
+    pub const _FOREACH_ADDCDIV__TENSOR: Op = Op(1339);
+    /// `aten::_foreach_copy`
+    pub const _FOREACH_COPY: Op = Op(1340);
+    /// `aten::_amp_foreach_non_finite_check_and_unscale_`
+    pub const _AMP_FOREACH_NON_FINITE_CHECK_AND_UNSCALE_: Op = Op(1341);
+    /// `aten::_amp_update_scale_`
+    pub const _AMP_UPDATE_SCALE_: Op = Op(1342);
+    /// `aten::_grid_sampler_2d_cpu_fallback_backward`
+    pub const _GRID_SAMPLER_2D_CPU_FALLBACK_BACKWARD: Op = Op(1343);
+    /// `aten::polygamma_`
+    pub const POLYGAMMA_: Op = Op(1344);
+    /// `aten::_fused_adam_.tensor_lr`
+    pub const _FUSED_ADAM__TENSOR_LR: Op = Op(1345);
+    /// `aten::_fused_adamw_.tensor_lr`
+    pub const _FUSED_ADAMW__TENSOR_LR: Op = Op(1346);
+    /// `aten::_fused_sgd_.tensor_lr`
+    pub const _FUSED_SGD__TENSOR_LR: Op = Op(1347);
+    /// `aten::_fused_adagrad_.tensor_lr`
+    pub const _FUSED_ADAGRAD__TENSOR_LR: Op = Op(1348);
+    /// `aten::is_leaf`
+    pub const IS_LEAF: Op = Op(1349);
+    /// `aten::is_floating_point`
+    pub const IS_FLOATING_POINT: Op = Op(1350);
+    /// `aten::is_complex`
+    pub const IS_COMPLEX: Op = Op(1351);
+    /// `aten::is_signed`
+    pub const IS_SIGNED: Op = Op(1352);
+    /// `aten::is_inference`
+    pub const IS_INFERENCE: Op = Op(1353);
+    /// `aten::is_contiguous`
+    pub const IS_CONTIGUOUS: Op = Op(1354);
+    /// `aten::retains_grad`
+    pub const RETAINS_GRAD: Op = Op(1355);
+    /// `aten::dim`
+    pub const DIM: Op = Op(1356);
+    /// `aten::storage_offset`
+    pub const STORAGE_OFFSET: Op = Op(1357);
+    /// `aten::output_nr`
+    pub const OUTPUT_NR: Op = Op(1358);
+    /// `aten::_version`
+    pub const _VERSION: Op = Op(1359);
+    /// `aten::_debug_has_internal_overlap`
+    pub const _DEBUG_HAS_INTERNAL_OVERLAP: Op = Op(1360);
+    /// `aten::is_conj`
+    pub const IS_CONJ: Op = Op(1361);
+    /// `aten::is_neg`
+    pub const IS_NEG: Op = Op(1362);
+    /// `aten::_is_zerotensor`
+    pub const _IS_ZEROTENSOR: Op = Op(1363);
+    /// `aten::is_distributed`
+    pub const IS_DISTRIBUTED: Op = Op(1364);
+    /// `aten::get_device`
+    pub const GET_DEVICE: Op = Op(1365);
+    /// `aten::is_pinned`
+    pub const IS_PINNED: Op = Op(1366);
+    /// `aten::is_contiguous.memory_format`
+    pub const IS_CONTIGUOUS_MEMORY_FORMAT: Op = Op(1367);
+    /// `aten::is_same_size`
+    pub const IS_SAME_SIZE: Op = Op(1368);
+    /// `aten::is_set_to`
+    pub const IS_SET_TO: Op = Op(1369);
+    /// `aten::_has_same_storage_numel`
+    pub const _HAS_SAME_STORAGE_NUMEL: Op = Op(1370);
+    /// `aten::size.int`
+    pub const SIZE_INT: Op = Op(1371);
+    /// `aten::stride.int`
+    pub const STRIDE_INT: Op = Op(1372);
+    /// `aten::_shape_as_tensor`
+    pub const _SHAPE_AS_TENSOR: Op = Op(1373);
+    /// `aten::can_cast`
+    pub const CAN_CAST: Op = Op(1374);
+    /// `aten::promote_types`
+    pub const PROMOTE_TYPES: Op = Op(1375);
+    /// `aten::result_type.Tensor`
+    pub const RESULT_TYPE_TENSOR: Op = Op(1376);
+    /// `aten::result_type.Scalar`
+    pub const RESULT_TYPE_SCALAR: Op = Op(1377);
+    /// `aten::result_type.Scalar_Tensor`
+    pub const RESULT_TYPE_SCALAR_TENSOR: Op = Op(1378);
+    /// `aten::result_type.Scalar_Scalar`
+    pub const RESULT_TYPE_SCALAR_SCALAR: Op = Op(1379);
+    /// `aten::_cast_Byte`
+    pub const _CAST_BYTE: Op = Op(1380);
+    /// `aten::_cast_Char`
+    pub const _CAST_CHAR: Op = Op(1381);
+    /// `aten::_cast_Double`
+    pub const _CAST_DOUBLE: Op = Op(1382);
+    /// `aten::_cast_Float`
+    pub const _CAST_FLOAT: Op = Op(1383);
+    /// `aten::_cast_Int`
+    pub const _CAST_INT: Op = Op(1384);
+    /// `aten::_cast_Long`
+    pub const _CAST_LONG: Op = Op(1385);
+    /// `aten::_cast_Short`
+    pub const _CAST_SHORT: Op = Op(1386);
+    /// `aten::_cast_Half`
+    pub const _CAST_HALF: Op = Op(1387);
+    /// `aten::data`
+    pub const DATA: Op = Op(1388);
+    /// `aten::_make_dep_token`
+    pub const _MAKE_DEP_TOKEN: Op = Op(1389);
+    /// `aten::_functional_assert_scalar`
+    pub const _FUNCTIONAL_ASSERT_SCALAR: Op = Op(1390);
+    /// `aten::_functional_assert_async.msg`
+    pub const _FUNCTIONAL_ASSERT_ASYNC_MSG: Op = Op(1391);
+    /// `aten::_functional_sym_constrain_range`
+    pub const _FUNCTIONAL_SYM_CONSTRAIN_RANGE: Op = Op(1392);
+    /// `aten::_functional_sym_constrain_range_for_size`
+    pub const _FUNCTIONAL_SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(1393);
 }
 
 static A0: [SchemaArg; 3] = [
@@ -3106,313 +3620,318 @@ static A268: [SchemaArg; 6] = [
     arg("grad", Type::Tensor), arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
     arg("scale", Type::Float), arg("is_causal", Type::Bool),
 ];
-static A269: [SchemaArg; 9] = [
+static A269: [SchemaArg; 3] = [arg("weight", Type::Tensor), arg("scale", Type::Tensor), arg("bits", Type::Int)];
+static A270: [SchemaArg; 5] = [
+    arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("scale", Type::Tensor),
+    arg("bias", Type::Tensor).optional(), arg("bits", Type::Int),
+];
+static A271: [SchemaArg; 9] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
 ];
-static A270: [SchemaArg; 10] = [
+static A272: [SchemaArg; 10] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
     arg("out", Type::Tensor).keyword().written(),
 ];
-static A271: [SchemaArg; 11] = [
+static A273: [SchemaArg; 11] = [
     arg("grad_output", Type::Tensor), arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias_sizes", Type::Ints).optional(), arg("stride", Type::Ints), arg("padding", Type::Ints),
     arg("dilation", Type::Ints), arg("transposed", Type::Bool), arg("output_padding", Type::Ints),
     arg("groups", Type::Int), arg("output_mask", Type::Bools),
 ];
-static A272: [SchemaArg; 13] = [
+static A274: [SchemaArg; 13] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
     arg("benchmark", Type::Bool), arg("deterministic", Type::Bool), arg("cudnn_enabled", Type::Bool),
     arg("allow_tf32", Type::Bool),
 ];
-static A273: [SchemaArg; 7] = [
+static A275: [SchemaArg; 7] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("dilation", Type::Ints).or(Constant::Int(1)),
     arg("groups", Type::Int).or(Constant::Int(1)),
 ];
-static A274: [SchemaArg; 7] = [
+static A276: [SchemaArg; 7] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
     arg("padding", Type::Str).or(Constant::Str("valid")), arg("dilation", Type::Ints).or(Constant::Int(1)),
     arg("groups", Type::Int).or(Constant::Int(1)),
 ];
-static A275: [SchemaArg; 8] = [
+static A277: [SchemaArg; 8] = [
     arg("input", Type::Tensor), arg("weight", Type::Tensor),
     arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("output_padding", Type::Ints).or(Constant::Int(0)),
     arg("groups", Type::Int).or(Constant::Int(1)), arg("dilation", Type::Ints).or(Constant::Int(1)),
 ];
-static A276: [SchemaArg; 5] = [
+static A278: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("dilation", Type::Ints),
     arg("padding", Type::Ints), arg("stride", Type::Ints),
 ];
-static A277: [SchemaArg; 6] = [
+static A279: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("kernel_size", Type::Ints),
     arg("dilation", Type::Ints), arg("padding", Type::Ints), arg("stride", Type::Ints),
 ];
-static A278: [SchemaArg; 6] = [
+static A280: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Ints(&[0])), arg("dilation", Type::Ints).or(Constant::Ints(&[1])),
     arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
 ];
-static A279: [SchemaArg; 6] = [
+static A281: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("dilation", Type::Ints).or(Constant::Int(1)),
     arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
 ];
-static A280: [SchemaArg; 8] = [
+static A282: [SchemaArg; 8] = [
     arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("kernel_size", Type::Ints),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
     arg("ceil_mode", Type::Bool), arg("indices", Type::Tensor),
 ];
-static A281: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("output_size", Type::Ints)];
-static A282: [SchemaArg; 5] = [
+static A283: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("output_size", Type::Ints)];
+static A284: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("output_size", Type::Ints),
     arg("stride", Type::Ints), arg("padding", Type::Ints),
 ];
-static A283: [SchemaArg; 4] = [
+static A285: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("output_size", Type::Ints),
     arg("random_samples", Type::Tensor),
 ];
-static A284: [SchemaArg; 6] = [
+static A286: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Ints(&[0])), arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
     arg("count_include_pad", Type::Bool).or(Constant::Bool(true)),
 ];
-static A285: [SchemaArg; 7] = [
+static A287: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("kernel_size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
     arg("padding", Type::Ints).or(Constant::Int(0)), arg("ceil_mode", Type::Bool).or(Constant::Bool(false)),
     arg("count_include_pad", Type::Bool).or(Constant::Bool(true)),
     arg("divisor_override", Type::Int).optional().or(Constant::None),
 ];
-static A286: [SchemaArg; 8] = [
+static A288: [SchemaArg; 8] = [
     arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("kernel_size", Type::Ints),
     arg("stride", Type::Ints), arg("padding", Type::Ints), arg("ceil_mode", Type::Bool),
     arg("count_include_pad", Type::Bool), arg("divisor_override", Type::Int).optional(),
 ];
-static A287: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("output_size", Type::Ints)];
-static A288: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("indices", Type::Tensor)];
-static A289: [SchemaArg; 3] = [
+static A289: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("output_size", Type::Ints)];
+static A290: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("indices", Type::Tensor)];
+static A291: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints),
     arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A290: [SchemaArg; 4] = [
+static A292: [SchemaArg; 4] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A291: [SchemaArg; 3] = [
+static A293: [SchemaArg; 3] = [
     arg("input", Type::Tensor), arg("output_size", Type::Ints).optional(),
     arg("scale_factors", Type::Floats).optional(),
 ];
-static A292: [SchemaArg; 4] = [
+static A294: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A293: [SchemaArg; 5] = [
+static A295: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A294: [SchemaArg; 5] = [
+static A296: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints),
     arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A295: [SchemaArg; 6] = [
+static A297: [SchemaArg; 6] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A296: [SchemaArg; 4] = [
+static A298: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("align_corners", Type::Bool),
     arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A297: [SchemaArg; 5] = [
+static A299: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("align_corners", Type::Bool), arg("scales", Type::Float).optional().or(Constant::None),
 ];
-static A298: [SchemaArg; 4] = [
+static A300: [SchemaArg; 4] = [
     arg("input", Type::Tensor), arg("output_size", Type::Ints).optional(), arg("align_corners", Type::Bool),
     arg("scale_factors", Type::Floats).optional(),
 ];
-static A299: [SchemaArg; 5] = [
+static A301: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("align_corners", Type::Bool),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A300: [SchemaArg; 6] = [
+static A302: [SchemaArg; 6] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("align_corners", Type::Bool), arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A301: [SchemaArg; 6] = [
+static A303: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("output_size", Type::Ints), arg("align_corners", Type::Bool),
     arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A302: [SchemaArg; 7] = [
+static A304: [SchemaArg; 7] = [
     arg("grad_output", Type::Tensor), arg("output_size", Type::Ints), arg("input_size", Type::Ints),
     arg("align_corners", Type::Bool), arg("scales_d", Type::Float).optional().or(Constant::None),
     arg("scales_h", Type::Float).optional().or(Constant::None),
     arg("scales_w", Type::Float).optional().or(Constant::None),
 ];
-static A303: [SchemaArg; 5] = [
+static A305: [SchemaArg; 5] = [
     arg("input", Type::Tensor), arg("grid", Type::Tensor), arg("interpolation_mode", Type::Int),
     arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
 ];
-static A304: [SchemaArg; 7] = [
+static A306: [SchemaArg; 7] = [
     arg("grad_output", Type::Tensor), arg("input", Type::Tensor), arg("grid", Type::Tensor),
     arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
     arg("output_mask", Type::Bools),
 ];
-static A305: [SchemaArg; 6] = [
+static A307: [SchemaArg; 6] = [
     arg("input", Type::Tensor), arg("grid", Type::Tensor), arg("order", Type::Ints),
     arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
 ];
-static A306: [SchemaArg; 7] = [
+static A308: [SchemaArg; 7] = [
     arg("grad_output", Type::Tensor), arg("grid", Type::Tensor), arg("input_size", Type::Ints),
     arg("order", Type::Ints), arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int),
     arg("align_corners", Type::Bool),
 ];
-static A307: [SchemaArg; 3] = [arg("theta", Type::Tensor), arg("size", Type::Ints), arg("align_corners", Type::Bool)];
-static A308: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("size", Type::Ints)];
-static A309: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
-static A310: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dims", Type::Ints)];
-static A311: [SchemaArg; 3] = [
+static A309: [SchemaArg; 3] = [arg("theta", Type::Tensor), arg("size", Type::Ints), arg("align_corners", Type::Bool)];
+static A310: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("size", Type::Ints)];
+static A311: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
+static A312: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dims", Type::Ints)];
+static A313: [SchemaArg; 3] = [
     arg("self", Type::Tensor).aliased(), arg("size", Type::Ints),
     arg("implicit", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A312: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int)];
-static A313: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Ints)];
-static A314: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("index", Type::Int)];
-static A315: [SchemaArg; 5] = [
+static A314: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int)];
+static A315: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Ints)];
+static A316: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("index", Type::Int)];
+static A317: [SchemaArg; 5] = [
     arg("self", Type::Tensor).aliased(), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("start", Type::Int).optional().or(Constant::None), arg("end", Type::Int).optional().or(Constant::None),
     arg("step", Type::Int).or(Constant::Int(1)),
 ];
-static A316: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int).or(Constant::Int(0))];
-static A317: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A318: [SchemaArg; 3] = [
+static A318: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int).or(Constant::Int(0))];
+static A319: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A320: [SchemaArg; 3] = [
     arg("self", Type::Tensor).aliased(), arg("split_sizes", Type::Ints),
     arg("dim", Type::Int).or(Constant::Int(0)),
 ];
-static A319: [SchemaArg; 4] = [
+static A321: [SchemaArg; 4] = [
     arg("self", Type::Tensor).aliased(), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("storage_offset", Type::Int).optional().or(Constant::None),
 ];
-static A320: [SchemaArg; 4] = [
+static A322: [SchemaArg; 4] = [
     arg("self", Type::Tensor).aliased(), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(0)), arg("dim2", Type::Int).or(Constant::Int(1)),
 ];
-static A321: [SchemaArg; 4] = [
+static A323: [SchemaArg; 4] = [
     arg("self", Type::Tensor).aliased(), arg("dimension", Type::Int), arg("size", Type::Int),
     arg("step", Type::Int),
 ];
-static A322: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("dim", Type::Int)];
-static A323: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
-static A324: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A325: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("shape", Type::Ints)];
-static A326: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("other", Type::Tensor)];
-static A327: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("axis0", Type::Int), arg("axis1", Type::Int)];
-static A328: [SchemaArg; 4] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
-static A329: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
-static A330: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int)];
-static A331: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints)];
-static A332: [SchemaArg; 4] = [
+static A324: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("dim", Type::Int)];
+static A325: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("dim0", Type::Int), arg("dim1", Type::Int)];
+static A326: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_size", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A327: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("shape", Type::Ints)];
+static A328: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("other", Type::Tensor)];
+static A329: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("axis0", Type::Int), arg("axis1", Type::Int)];
+static A330: [SchemaArg; 4] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
+static A331: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("start", Type::Int), arg("length", Type::Int)];
+static A332: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int)];
+static A333: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints)];
+static A334: [SchemaArg; 4] = [
     arg("A", Type::Tensor).aliased(), arg("offset", Type::Int).keyword().or(Constant::Int(0)),
     arg("dim1", Type::Int).keyword().or(Constant::Int(-2)), arg("dim2", Type::Int).keyword().or(Constant::Int(-1)),
 ];
-static A333: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0))];
-static A334: [SchemaArg; 3] = [
+static A335: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0))];
+static A336: [SchemaArg; 3] = [
     arg("self", Type::Tensor).aliased(), arg("start_dim", Type::Int).or(Constant::Int(0)),
     arg("end_dim", Type::Int).or(Constant::Int(-1)),
 ];
-static A335: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("sizes", Type::Ints)];
-static A336: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
-static A337: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A338: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A339: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
-static A340: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
-static A341: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Int), arg("destination", Type::Int)];
-static A342: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Ints), arg("destination", Type::Ints)];
-static A343: [SchemaArg; 2] = [
+static A337: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("sizes", Type::Ints)];
+static A338: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("split_size", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
+static A339: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A340: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("chunks", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A341: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("sections", Type::Int), arg("dim", Type::Int).or(Constant::Int(0))];
+static A342: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("indices", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
+static A343: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Int), arg("destination", Type::Int)];
+static A344: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("source", Type::Ints), arg("destination", Type::Ints)];
+static A345: [SchemaArg; 2] = [
     arg("self", Type::Tensor).aliased(),
     arg("memory_format", Type::MemoryFormat).keyword().or(Constant::MemoryFormat(MemoryFormat::Contiguous)),
 ];
-static A344: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("indexing", Type::Str).keyword()];
-static A345: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("upscale_factor", Type::Int)];
-static A346: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("downscale_factor", Type::Int)];
-static A347: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("groups", Type::Int)];
-static A348: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("diagonal", Type::Int).or(Constant::Int(0))];
-static A349: [SchemaArg; 4] = [
+static A346: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("indexing", Type::Str).keyword()];
+static A347: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("upscale_factor", Type::Int)];
+static A348: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("downscale_factor", Type::Int)];
+static A349: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("groups", Type::Int)];
+static A350: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("diagonal", Type::Int).or(Constant::Int(0))];
+static A351: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(-2)), arg("dim2", Type::Int).or(Constant::Int(-1)),
 ];
-static A350: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim0", Type::Int), arg("dim1", Type::Int)];
-static A351: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dims", Type::Ints)];
-static A352: [SchemaArg; 3] = [
+static A352: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim0", Type::Int), arg("dim1", Type::Int)];
+static A353: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dims", Type::Ints)];
+static A354: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("size", Type::Ints),
     arg("implicit", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A353: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
-static A354: [SchemaArg; 5] = [
+static A355: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
+static A356: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("start", Type::Int).optional().or(Constant::None), arg("end", Type::Int).optional().or(Constant::None),
     arg("step", Type::Int).or(Constant::Int(1)),
 ];
-static A355: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0))];
-static A356: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_sizes", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
-static A357: [SchemaArg; 4] = [
+static A357: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0))];
+static A358: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("split_sizes", Type::Ints), arg("dim", Type::Int).or(Constant::Int(0))];
+static A359: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("storage_offset", Type::Int).optional().or(Constant::None),
 ];
-static A358: [SchemaArg; 4] = [
+static A360: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(0)), arg("dim2", Type::Int).or(Constant::Int(1)),
 ];
-static A359: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dimension", Type::Int), arg("size", Type::Int), arg("step", Type::Int)];
-static A360: [SchemaArg; 6] = [
+static A361: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dimension", Type::Int), arg("size", Type::Int), arg("step", Type::Int)];
+static A362: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("src", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("start", Type::Int).optional().or(Constant::None), arg("end", Type::Int).optional().or(Constant::None),
     arg("step", Type::Int).or(Constant::Int(1)),
 ];
-static A361: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
-static A362: [SchemaArg; 5] = [
+static A363: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Int)];
+static A364: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("src", Type::Tensor), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dim1", Type::Int).or(Constant::Int(0)), arg("dim2", Type::Int).or(Constant::Int(1)),
 ];
-static A363: [SchemaArg; 5] = [
+static A365: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("src", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("storage_offset", Type::Int).optional().or(Constant::None),
 ];
-static A364: [SchemaArg; 6] = [
+static A366: [SchemaArg; 6] = [
     arg("grad_output", Type::Tensor), arg("input_sizes", Type::Ints), arg("dim", Type::Int),
     arg("start", Type::Int), arg("end", Type::Int), arg("step", Type::Int),
 ];
-static A365: [SchemaArg; 4] = [
+static A367: [SchemaArg; 4] = [
     arg("grad_output", Type::Tensor), arg("input_sizes", Type::Ints), arg("dim", Type::Int),
     arg("index", Type::Int),
 ];
-static A366: [SchemaArg; 5] = [
+static A368: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("input_sizes", Type::Ints), arg("offset", Type::Int),
     arg("dim1", Type::Int), arg("dim2", Type::Int),
 ];
-static A367: [SchemaArg; 5] = [
+static A369: [SchemaArg; 5] = [
     arg("grad_in", Type::Tensor), arg("input_sizes", Type::Ints), arg("dim", Type::Int), arg("size", Type::Int),
     arg("step", Type::Int),
 ];
-static A368: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None)];
-static A369: [SchemaArg; 7] = [
+static A370: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None)];
+static A371: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
@@ -3420,12 +3939,12 @@ static A369: [SchemaArg; 7] = [
     arg("non_blocking", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A370: [SchemaArg; 5] = [
+static A372: [SchemaArg; 5] = [
     arg("self", Type::Tensor).aliased(), arg("dtype", Type::DType),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)), arg("copy", Type::Bool).or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().or(Constant::None),
 ];
-static A371: [SchemaArg; 8] = [
+static A373: [SchemaArg; 8] = [
     arg("self", Type::Tensor).aliased(), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
@@ -3434,73 +3953,73 @@ static A371: [SchemaArg; 8] = [
     arg("copy", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A372: [SchemaArg; 6] = [
+static A374: [SchemaArg; 6] = [
     arg("self", Type::Tensor).aliased(), arg("device", Type::Device), arg("dtype", Type::DType),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)), arg("copy", Type::Bool).or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().or(Constant::None),
 ];
-static A373: [SchemaArg; 5] = [
+static A375: [SchemaArg; 5] = [
     arg("self", Type::Tensor).aliased(), arg("other", Type::Tensor),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)), arg("copy", Type::Bool).or(Constant::Bool(false)),
     arg("memory_format", Type::MemoryFormat).optional().or(Constant::None),
 ];
-static A374: [SchemaArg; 3] = [
+static A376: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("src", Type::Tensor),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)),
 ];
-static A375: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("non_blocking", Type::Bool).or(Constant::Bool(false))];
-static A376: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Scalar)];
-static A377: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Scalar)];
-static A378: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Tensor)];
-static A379: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Tensor)];
-static A380: [SchemaArg; 5] = [
+static A377: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("src", Type::Tensor), arg("non_blocking", Type::Bool).or(Constant::Bool(false))];
+static A378: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Scalar)];
+static A379: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Scalar)];
+static A380: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("value", Type::Tensor)];
+static A381: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("value", Type::Tensor)];
+static A382: [SchemaArg; 5] = [
     arg("size", Type::Ints), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A381: [SchemaArg; 6] = [
+static A383: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("fill_value", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A382: [SchemaArg; 5] = [
+static A384: [SchemaArg; 5] = [
     arg("s", Type::Scalar), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A383: [SchemaArg; 6] = [
+static A385: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A384: [SchemaArg; 6] = [
+static A386: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("physical_layout", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A385: [SchemaArg; 6] = [
+static A387: [SchemaArg; 6] = [
     arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A386: [SchemaArg; 6] = [
+static A388: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A387: [SchemaArg; 7] = [
+static A389: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("fill_value", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
@@ -3508,55 +4027,55 @@ static A387: [SchemaArg; 7] = [
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A388: [SchemaArg; 6] = [
+static A390: [SchemaArg; 6] = [
     arg("self", Type::Tensor), arg("size", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A389: [SchemaArg; 7] = [
+static A391: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A390: [SchemaArg; 7] = [
+static A392: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("size", Type::Ints), arg("fill_value", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A391: [SchemaArg; 5] = [
+static A393: [SchemaArg; 5] = [
     arg("end", Type::Scalar), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A392: [SchemaArg; 6] = [
+static A394: [SchemaArg; 6] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A393: [SchemaArg; 7] = [
+static A395: [SchemaArg; 7] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar), arg("step", Type::Scalar).or(Constant::Int(1)),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A394: [SchemaArg; 7] = [
+static A396: [SchemaArg; 7] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar), arg("steps", Type::Int),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A395: [SchemaArg; 8] = [
+static A397: [SchemaArg; 8] = [
     arg("start", Type::Scalar), arg("end", Type::Scalar), arg("steps", Type::Int),
     arg("base", Type::Float).or(Constant::Float(10.0)),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
@@ -3564,169 +4083,169 @@ static A395: [SchemaArg; 8] = [
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A396: [SchemaArg; 5] = [
+static A398: [SchemaArg; 5] = [
     arg("n", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A397: [SchemaArg; 6] = [
+static A399: [SchemaArg; 6] = [
     arg("n", Type::Int), arg("m", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A398: [SchemaArg; 5] = [
+static A400: [SchemaArg; 5] = [
     arg("window_length", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A399: [SchemaArg; 6] = [
+static A401: [SchemaArg; 6] = [
     arg("window_length", Type::Int), arg("periodic", Type::Bool),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A400: [SchemaArg; 7] = [
+static A402: [SchemaArg; 7] = [
     arg("row", Type::Int), arg("col", Type::Int), arg("offset", Type::Int).or(Constant::Int(0)),
     arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A401: [SchemaArg; 6] = [
+static A403: [SchemaArg; 6] = [
     arg("a", Type::Tensor), arg("size", Type::Ints).optional().or(Constant::None),
     arg("stride", Type::Ints).optional().or(Constant::None),
     arg("dtype", Type::DType).optional().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
 ];
-static A402: [SchemaArg; 2] = [arg("self", Type::Scalar), arg("assert_msg", Type::Str)];
-static A403: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("assert_msg", Type::Str)];
-static A404: [SchemaArg; 3] = [
+static A404: [SchemaArg; 2] = [arg("self", Type::Scalar), arg("assert_msg", Type::Str)];
+static A405: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("assert_msg", Type::Str)];
+static A406: [SchemaArg; 3] = [
     arg("size", Type::Scalar), arg("min", Type::Int).optional().keyword().or(Constant::None),
     arg("max", Type::Int).optional().keyword().or(Constant::None),
 ];
-static A405: [SchemaArg; 4] = [
+static A407: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("sparse_grad", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A406: [SchemaArg; 4] = [
+static A408: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("indices", Type::OptTensors),
     arg("fill", Type::Scalar),
 ];
-static A407: [SchemaArg; 4] = [
+static A409: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("indices", Type::OptTensors),
     arg("values", Type::Tensor),
 ];
-static A408: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor)];
-static A409: [SchemaArg; 4] = [
+static A410: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor)];
+static A411: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("src", Type::Tensor),
 ];
-static A410: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Scalar)];
-static A411: [SchemaArg; 4] = [
+static A412: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Scalar)];
+static A413: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("value", Type::Scalar),
 ];
-static A412: [SchemaArg; 5] = [
+static A414: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor),
     arg("reduce", Type::Str).keyword(),
 ];
-static A413: [SchemaArg; 5] = [
+static A415: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Scalar),
     arg("reduce", Type::Str).keyword(),
 ];
-static A414: [SchemaArg; 6] = [
-    arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor),
-    arg("reduce", Type::Str), arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
-];
-static A415: [SchemaArg; 6] = [
-    arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
-    arg("src", Type::Tensor), arg("reduce", Type::Str),
-    arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
-];
 static A416: [SchemaArg; 6] = [
-    arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor),
+    arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("src", Type::Tensor),
     arg("reduce", Type::Str), arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
 ];
 static A417: [SchemaArg; 6] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
+    arg("src", Type::Tensor), arg("reduce", Type::Str),
+    arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
+];
+static A418: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor),
+    arg("reduce", Type::Str), arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
+];
+static A419: [SchemaArg; 6] = [
+    arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("source", Type::Tensor), arg("reduce", Type::Str),
     arg("include_self", Type::Bool).keyword().or(Constant::Bool(true)),
 ];
-static A418: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("indices", Type::OptTensors)];
-static A419: [SchemaArg; 4] = [
+static A420: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("indices", Type::OptTensors)];
+static A421: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("indices", Type::OptTensors), arg("values", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A420: [SchemaArg; 4] = [
+static A422: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("indices", Type::OptTensors), arg("values", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A421: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor)];
-static A422: [SchemaArg; 4] = [arg("grad", Type::Tensor), arg("self_sizes", Type::Ints), arg("dim", Type::Int), arg("index", Type::Tensor)];
-static A423: [SchemaArg; 5] = [
+static A423: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor)];
+static A424: [SchemaArg; 4] = [arg("grad", Type::Tensor), arg("self_sizes", Type::Ints), arg("dim", Type::Int), arg("index", Type::Tensor)];
+static A425: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A424: [SchemaArg; 5] = [
+static A426: [SchemaArg; 5] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("source", Type::Tensor), arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A425: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor)];
-static A426: [SchemaArg; 4] = [
+static A427: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("source", Type::Tensor)];
+static A428: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("source", Type::Tensor),
 ];
-static A427: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Tensor)];
-static A428: [SchemaArg; 4] = [
+static A429: [SchemaArg; 4] = [arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor), arg("value", Type::Tensor)];
+static A430: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("dim", Type::Int), arg("index", Type::Tensor),
     arg("value", Type::Tensor),
 ];
-static A429: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
-static A430: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
-static A431: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
-static A432: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
-static A433: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("mask", Type::Tensor)];
-static A434: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
-static A435: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
-static A436: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("index", Type::Tensor)];
-static A437: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None)];
-static A438: [SchemaArg; 4] = [
+static A431: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
+static A432: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Scalar)];
+static A433: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
+static A434: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("value", Type::Tensor)];
+static A435: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("mask", Type::Tensor)];
+static A436: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
+static A437: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("mask", Type::Tensor), arg("source", Type::Tensor)];
+static A438: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("index", Type::Tensor)];
+static A439: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("indices", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None)];
+static A440: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A439: [SchemaArg; 4] = [
+static A441: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("index", Type::Tensor), arg("source", Type::Tensor),
     arg("accumulate", Type::Bool).or(Constant::Bool(false)),
 ];
-static A440: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("num_classes", Type::Int).or(Constant::Int(-1))];
-static A441: [SchemaArg; 5] = [
+static A442: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("num_classes", Type::Int).or(Constant::Int(-1))];
+static A443: [SchemaArg; 5] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("padding_idx", Type::Int).or(Constant::Int(-1)),
     arg("scale_grad_by_freq", Type::Bool).or(Constant::Bool(false)),
     arg("sparse", Type::Bool).or(Constant::Bool(false)),
 ];
-static A442: [SchemaArg; 5] = [
+static A444: [SchemaArg; 5] = [
     arg("grad_output", Type::Tensor), arg("indices", Type::Tensor), arg("num_weights", Type::Int),
     arg("padding_idx", Type::Int), arg("scale_grad_by_freq", Type::Bool),
 ];
-static A443: [SchemaArg; 8] = [
+static A445: [SchemaArg; 8] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
     arg("scale_grad_by_freq", Type::Bool).or(Constant::Bool(false)), arg("mode", Type::Int).or(Constant::Int(0)),
     arg("sparse", Type::Bool).or(Constant::Bool(false)),
     arg("per_sample_weights", Type::Tensor).optional().or(Constant::None),
     arg("include_last_offset", Type::Bool).or(Constant::Bool(false)),
 ];
-static A444: [SchemaArg; 9] = [
+static A446: [SchemaArg; 9] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
     arg("scale_grad_by_freq", Type::Bool), arg("mode", Type::Int), arg("sparse", Type::Bool),
     arg("per_sample_weights", Type::Tensor).optional(), arg("include_last_offset", Type::Bool),
     arg("padding_idx", Type::Int).optional(),
 ];
-static A445: [SchemaArg; 9] = [
+static A447: [SchemaArg; 9] = [
     arg("weight", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
     arg("scale_grad_by_freq", Type::Bool).or(Constant::Bool(false)), arg("mode", Type::Int).or(Constant::Int(0)),
     arg("sparse", Type::Bool).or(Constant::Bool(false)),
@@ -3734,141 +4253,141 @@ static A445: [SchemaArg; 9] = [
     arg("include_last_offset", Type::Bool).or(Constant::Bool(false)),
     arg("padding_idx", Type::Int).or(Constant::Int(-1)),
 ];
-static A446: [SchemaArg; 4] = [
+static A448: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("indices", Type::Tensor), arg("max_norm", Type::Float),
     arg("norm_type", Type::Float),
 ];
-static A447: [SchemaArg; 3] = [
+static A449: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("fill_value", Type::Scalar),
     arg("wrap", Type::Bool).or(Constant::Bool(false)),
 ];
-static A448: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("dim", Type::Int).or(Constant::Int(0))];
-static A449: [SchemaArg; 3] = [
+static A450: [SchemaArg; 2] = [arg("tensors", Type::Tensors), arg("dim", Type::Int).or(Constant::Int(0))];
+static A451: [SchemaArg; 3] = [
     arg("tensors", Type::Tensors), arg("dim", Type::Int).or(Constant::Int(0)),
     arg("out", Type::Tensor).keyword().written(),
 ];
-static A450: [SchemaArg; 3] = [
+static A452: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("r", Type::Int).or(Constant::Int(2)),
     arg("with_replacement", Type::Bool).or(Constant::Bool(false)),
 ];
-static A451: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("repeats", Type::Ints)];
-static A452: [SchemaArg; 4] = [
+static A453: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("repeats", Type::Ints)];
+static A454: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("repeats", Type::Int), arg("dim", Type::Int).optional().or(Constant::None),
     arg("output_size", Type::Int).optional().keyword().or(Constant::None),
 ];
-static A453: [SchemaArg; 4] = [
+static A455: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("repeats", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None),
     arg("output_size", Type::Int).optional().keyword().or(Constant::None),
 ];
-static A454: [SchemaArg; 3] = [
+static A456: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("k", Type::Int).or(Constant::Int(1)),
     arg("dims", Type::Ints).or(Constant::Ints(&[0, 1])),
 ];
-static A455: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("shifts", Type::Ints), arg("dims", Type::Ints).or(Constant::Ints(&[]))];
-static A456: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("diagonal", Type::Int).or(Constant::Int(0))];
-static A457: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("pad", Type::Ints), arg("value", Type::Scalar).or(Constant::Int(0))];
-static A458: [SchemaArg; 4] = [
+static A457: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("shifts", Type::Ints), arg("dims", Type::Ints).or(Constant::Ints(&[]))];
+static A458: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("diagonal", Type::Int).or(Constant::Int(0))];
+static A459: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("pad", Type::Ints), arg("value", Type::Scalar).or(Constant::Int(0))];
+static A460: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("pad", Type::Ints), arg("mode", Type::Str).or(Constant::Str("constant")),
     arg("value", Type::Float).optional().or(Constant::None),
 ];
-static A459: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("padding", Type::Ints)];
-static A460: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("padding", Type::Ints)];
-static A461: [SchemaArg; 3] = [
+static A461: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("padding", Type::Ints)];
+static A462: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("padding", Type::Ints)];
+static A463: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("descending", Type::Bool).or(Constant::Bool(false)),
 ];
-static A462: [SchemaArg; 5] = [
+static A464: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("descending", Type::Bool).or(Constant::Bool(false)), arg("values", Type::Tensor).keyword().written(),
     arg("indices", Type::Tensor).keyword().written(),
 ];
-static A463: [SchemaArg; 4] = [
+static A465: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("stable", Type::Bool).optional().keyword(),
     arg("dim", Type::Int).keyword().or(Constant::Int(-1)),
     arg("descending", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A464: [SchemaArg; 4] = [
+static A466: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("stable", Type::Bool).keyword(),
     arg("dim", Type::Int).keyword().or(Constant::Int(-1)),
     arg("descending", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A465: [SchemaArg; 5] = [
+static A467: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("k", Type::Int), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("largest", Type::Bool).or(Constant::Bool(true)), arg("sorted", Type::Bool).or(Constant::Bool(true)),
 ];
-static A466: [SchemaArg; 7] = [
+static A468: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("k", Type::Int), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("largest", Type::Bool).or(Constant::Bool(true)), arg("sorted", Type::Bool).or(Constant::Bool(true)),
     arg("values", Type::Tensor).keyword().written(), arg("indices", Type::Tensor).keyword().written(),
 ];
-static A467: [SchemaArg; 4] = [
+static A469: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("k", Type::Int), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("keepdim", Type::Bool).or(Constant::Bool(false)),
 ];
-static A468: [SchemaArg; 3] = [
+static A470: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("dim", Type::Int).or(Constant::Int(-1)),
     arg("keepdim", Type::Bool).or(Constant::Bool(false)),
 ];
-static A469: [SchemaArg; 6] = [
+static A471: [SchemaArg; 6] = [
     arg("sorted_sequence", Type::Tensor), arg("self", Type::Tensor),
     arg("out_int32", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("right", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("side", Type::Str).optional().keyword().or(Constant::None),
     arg("sorter", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A470: [SchemaArg; 6] = [
+static A472: [SchemaArg; 6] = [
     arg("sorted_sequence", Type::Tensor), arg("self", Type::Scalar),
     arg("out_int32", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("right", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("side", Type::Str).optional().keyword().or(Constant::None),
     arg("sorter", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A471: [SchemaArg; 4] = [
+static A473: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("boundaries", Type::Tensor),
     arg("out_int32", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("right", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A472: [SchemaArg; 4] = [
+static A474: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("sorted", Type::Bool).or(Constant::Bool(true)),
     arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
     arg("return_counts", Type::Bool).or(Constant::Bool(false)),
 ];
-static A473: [SchemaArg; 4] = [
+static A475: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
     arg("return_counts", Type::Bool).or(Constant::Bool(false)),
     arg("dim", Type::Int).optional().or(Constant::None),
 ];
-static A474: [SchemaArg; 5] = [
+static A476: [SchemaArg; 5] = [
     arg("self", Type::Tensor), arg("dim", Type::Int), arg("sorted", Type::Bool).or(Constant::Bool(true)),
     arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
     arg("return_counts", Type::Bool).or(Constant::Bool(false)),
 ];
-static A475: [SchemaArg; 4] = [
+static A477: [SchemaArg; 4] = [
     arg("elements", Type::Tensor), arg("test_elements", Type::Tensor),
     arg("assume_unique", Type::Bool).keyword().or(Constant::Bool(false)),
     arg("invert", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A476: [SchemaArg; 6] = [
+static A478: [SchemaArg; 6] = [
     arg("high", Type::Int), arg("size", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A477: [SchemaArg; 7] = [
+static A479: [SchemaArg; 7] = [
     arg("low", Type::Int), arg("high", Type::Int), arg("size", Type::Ints),
     arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A478: [SchemaArg; 5] = [
+static A480: [SchemaArg; 5] = [
     arg("n", Type::Int), arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A479: [SchemaArg; 7] = [
+static A481: [SchemaArg; 7] = [
     arg("self", Type::Tensor), arg("high", Type::Int),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
@@ -3876,7 +4395,7 @@ static A479: [SchemaArg; 7] = [
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A480: [SchemaArg; 8] = [
+static A482: [SchemaArg; 8] = [
     arg("self", Type::Tensor), arg("low", Type::Int), arg("high", Type::Int),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
     arg("layout", Type::Layout).optional().keyword().or(Constant::None),
@@ -3884,7 +4403,7 @@ static A480: [SchemaArg; 8] = [
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
     arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
 ];
-static A481: [SchemaArg; 8] = [
+static A483: [SchemaArg; 8] = [
     arg("mean", Type::Float), arg("std", Type::Float), arg("size", Type::Ints),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
     arg("dtype", Type::DType).optional().keyword().or(Constant::None),
@@ -3892,130 +4411,130 @@ static A481: [SchemaArg; 8] = [
     arg("device", Type::Device).optional().keyword().or(Constant::None),
     arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
 ];
-static A482: [SchemaArg; 3] = [
+static A484: [SchemaArg; 3] = [
     arg("mean", Type::Tensor), arg("std", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A483: [SchemaArg; 3] = [
+static A485: [SchemaArg; 3] = [
     arg("mean", Type::Float), arg("std", Type::Tensor),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A484: [SchemaArg; 3] = [
+static A486: [SchemaArg; 3] = [
     arg("mean", Type::Tensor), arg("std", Type::Tensor),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A485: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
-static A486: [SchemaArg; 3] = [
+static A487: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
+static A488: [SchemaArg; 3] = [
     arg("self", Type::Tensor), arg("p", Type::Float),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A487: [SchemaArg; 4] = [
+static A489: [SchemaArg; 4] = [
     arg("self", Type::Tensor), arg("num_samples", Type::Int),
     arg("replacement", Type::Bool).or(Constant::Bool(false)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A488: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool)];
-static A489: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("p", Type::Float), arg("train", Type::Bool)];
-static A490: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool).optional()];
-static A491: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("mask", Type::Tensor), arg("scale", Type::Float)];
-static A492: [SchemaArg; 4] = [
+static A490: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool)];
+static A491: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("p", Type::Float), arg("train", Type::Bool)];
+static A492: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("p", Type::Float), arg("train", Type::Bool).optional()];
+static A493: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("mask", Type::Tensor), arg("scale", Type::Float)];
+static A494: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("from", Type::Float).or(Constant::Int(0)),
     arg("to", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A493: [SchemaArg; 4] = [
+static A495: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("mean", Type::Float).or(Constant::Int(0)),
     arg("std", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A494: [SchemaArg; 4] = [
+static A496: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("mean", Type::Float).or(Constant::Int(1)),
     arg("std", Type::Float).or(Constant::Int(2)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A495: [SchemaArg; 3] = [
+static A497: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("lambd", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A496: [SchemaArg; 4] = [
+static A498: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("median", Type::Float).or(Constant::Int(0)),
     arg("sigma", Type::Float).or(Constant::Int(1)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A497: [SchemaArg; 3] = [
+static A499: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("p", Type::Float),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A498: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
-static A499: [SchemaArg; 3] = [
+static A500: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("generator", Type::Other).optional().keyword().or(Constant::None)];
+static A501: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("to", Type::Int),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A500: [SchemaArg; 4] = [
+static A502: [SchemaArg; 4] = [
     arg("self", Type::Tensor).written(), arg("from", Type::Int), arg("to", Type::Int).optional(),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A501: [SchemaArg; 3] = [
+static A503: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("p", Type::Float).or(Constant::Float(0.5)),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A502: [SchemaArg; 3] = [
+static A504: [SchemaArg; 3] = [
     arg("self", Type::Tensor).written(), arg("p", Type::Tensor),
     arg("generator", Type::Other).optional().keyword().or(Constant::None),
 ];
-static A503: [SchemaArg; 3] = [
+static A505: [SchemaArg; 3] = [
     arg("self", Type::Tensors), arg("other", Type::Tensors),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A504: [SchemaArg; 3] = [
+static A506: [SchemaArg; 3] = [
     arg("self", Type::Tensors).written(), arg("other", Type::Tensors),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A505: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalar", Type::Scalar)];
-static A506: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalar", Type::Scalar)];
-static A507: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalars", Type::Scalars)];
-static A508: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalars", Type::Scalars)];
-static A509: [SchemaArg; 3] = [
+static A507: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalar", Type::Scalar)];
+static A508: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalar", Type::Scalar)];
+static A509: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("scalars", Type::Scalars)];
+static A510: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("scalars", Type::Scalars)];
+static A511: [SchemaArg; 3] = [
     arg("self", Type::Tensors), arg("other", Type::Tensor),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A510: [SchemaArg; 3] = [
+static A512: [SchemaArg; 3] = [
     arg("self", Type::Tensors).written(), arg("other", Type::Tensor),
     arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
 ];
-static A511: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensors)];
-static A512: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensors)];
-static A513: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensor)];
-static A514: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensor)];
-static A515: [SchemaArg; 4] = [
-    arg("self", Type::Tensors), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
-    arg("value", Type::Scalar).or(Constant::Int(1)),
-];
-static A516: [SchemaArg; 4] = [
-    arg("self", Type::Tensors).written(), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
-    arg("value", Type::Scalar).or(Constant::Int(1)),
-];
+static A513: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensors)];
+static A514: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensors)];
+static A515: [SchemaArg; 2] = [arg("self", Type::Tensors), arg("other", Type::Tensor)];
+static A516: [SchemaArg; 2] = [arg("self", Type::Tensors).written(), arg("other", Type::Tensor)];
 static A517: [SchemaArg; 4] = [
     arg("self", Type::Tensors), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
-    arg("scalars", Type::Scalars),
+    arg("value", Type::Scalar).or(Constant::Int(1)),
 ];
 static A518: [SchemaArg; 4] = [
     arg("self", Type::Tensors).written(), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
+    arg("value", Type::Scalar).or(Constant::Int(1)),
+];
+static A519: [SchemaArg; 4] = [
+    arg("self", Type::Tensors), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
     arg("scalars", Type::Scalars),
 ];
-static A519: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
-static A520: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
-static A521: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
-static A522: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
-static A523: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
-static A524: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
-static A525: [SchemaArg; 1] = [arg("self", Type::Tensors)];
-static A526: [SchemaArg; 1] = [arg("self", Type::Tensors).written()];
-static A527: [SchemaArg; 3] = [
+static A520: [SchemaArg; 4] = [
+    arg("self", Type::Tensors).written(), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
+    arg("scalars", Type::Scalars),
+];
+static A521: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
+static A522: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weights", Type::Tensors)];
+static A523: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
+static A524: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalar)];
+static A525: [SchemaArg; 3] = [arg("self", Type::Tensors), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
+static A526: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("tensors1", Type::Tensors), arg("weight", Type::Scalars)];
+static A527: [SchemaArg; 1] = [arg("self", Type::Tensors)];
+static A528: [SchemaArg; 1] = [arg("self", Type::Tensors).written()];
+static A529: [SchemaArg; 3] = [
     arg("self", Type::Tensors).written(), arg("src", Type::Tensors),
     arg("non_blocking", Type::Bool).or(Constant::Bool(false)),
 ];
-static A528: [SchemaArg; 15] = [
+static A530: [SchemaArg; 15] = [
     arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
     arg("exp_avgs", Type::Tensors).written(), arg("exp_avg_sqs", Type::Tensors).written(),
     arg("max_exp_avg_sqs", Type::Tensors).written(), arg("state_steps", Type::Tensors),
@@ -4025,7 +4544,7 @@ static A528: [SchemaArg; 15] = [
     arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
     arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A529: [SchemaArg; 12] = [
+static A531: [SchemaArg; 12] = [
     arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
     arg("momentum_buffer_list", Type::Tensors).written(), arg("weight_decay", Type::Float).keyword(),
     arg("momentum", Type::Float).keyword(), arg("lr", Type::Float).keyword(),
@@ -4034,7 +4553,7 @@ static A529: [SchemaArg; 12] = [
     arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
     arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
 ];
-static A530: [SchemaArg; 11] = [
+static A532: [SchemaArg; 11] = [
     arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
     arg("state_sums", Type::Tensors).written(), arg("state_steps", Type::Tensors).written(),
     arg("lr", Type::Float).keyword(), arg("lr_decay", Type::Float).keyword(),
@@ -4042,8 +4561,640 @@ static A530: [SchemaArg; 11] = [
     arg("maximize", Type::Bool).keyword(), arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
     arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
 ];
+static A533: [SchemaArg; 7] = [
+    arg("window_length", Type::Int), arg("periodic", Type::Bool), arg("alpha", Type::Float),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A534: [SchemaArg; 8] = [
+    arg("window_length", Type::Int), arg("periodic", Type::Bool), arg("alpha", Type::Float),
+    arg("beta", Type::Float), arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A535: [SchemaArg; 7] = [
+    arg("window_length", Type::Int), arg("periodic", Type::Bool), arg("beta", Type::Float),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A536: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("bins", Type::Tensor),
+    arg("weight", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("density", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A537: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("bins", Type::Int).or(Constant::Int(100)),
+    arg("range", Type::Floats).optional().keyword().or(Constant::None),
+    arg("weight", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("density", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A538: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("bins", Type::Ints),
+    arg("range", Type::Floats).optional().keyword().or(Constant::None),
+    arg("weight", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("density", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A539: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("bins", Type::Tensors),
+    arg("weight", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("density", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A540: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("spacing", Type::Scalar).optional().keyword().or(Constant::None),
+    arg("dim", Type::Int).optional().keyword().or(Constant::None),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A541: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("spacing", Type::Scalar).keyword(), arg("dim", Type::Ints).keyword(),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A542: [SchemaArg; 3] = [
+    arg("self", Type::Tensor), arg("dim", Type::Ints).keyword(),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A543: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("spacing", Type::Scalars).keyword(),
+    arg("dim", Type::Int).optional().keyword().or(Constant::None),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A544: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("spacing", Type::Scalars).keyword(), arg("dim", Type::Ints).keyword(),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A545: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("spacing", Type::Tensors).keyword(),
+    arg("dim", Type::Int).optional().keyword().or(Constant::None),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A546: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("spacing", Type::Tensors).keyword(), arg("dim", Type::Ints).keyword(),
+    arg("edge_order", Type::Int).keyword().or(Constant::Int(1)),
+];
+static A547: [SchemaArg; 8] = [
+    arg("data", Type::Tensor), arg("reduce", Type::Str),
+    arg("lengths", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("indices", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("offsets", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("axis", Type::Int).keyword().or(Constant::Int(0)),
+    arg("unsafe", Type::Bool).keyword().or(Constant::Bool(false)),
+    arg("initial", Type::Scalar).optional().keyword().or(Constant::None),
+];
+static A548: [SchemaArg; 8] = [
+    arg("grad", Type::Tensor), arg("output", Type::Tensor), arg("data", Type::Tensor), arg("reduce", Type::Str),
+    arg("lengths", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("offsets", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("axis", Type::Int).keyword().or(Constant::Int(0)),
+    arg("initial", Type::Scalar).optional().keyword().or(Constant::None),
+];
+static A549: [SchemaArg; 7] = [
+    arg("log_probs", Type::Tensor), arg("targets", Type::Tensor), arg("input_lengths", Type::Ints),
+    arg("target_lengths", Type::Ints), arg("blank", Type::Int).or(Constant::Int(0)),
+    arg("reduction", Type::Int).or(Constant::Int(1)), arg("zero_infinity", Type::Bool).or(Constant::Bool(false)),
+];
+static A550: [SchemaArg; 7] = [
+    arg("log_probs", Type::Tensor), arg("targets", Type::Tensor), arg("input_lengths", Type::Tensor),
+    arg("target_lengths", Type::Tensor), arg("blank", Type::Int).or(Constant::Int(0)),
+    arg("reduction", Type::Int).or(Constant::Int(1)), arg("zero_infinity", Type::Bool).or(Constant::Bool(false)),
+];
+static A551: [SchemaArg; 6] = [
+    arg("log_probs", Type::Tensor), arg("targets", Type::Tensor), arg("input_lengths", Type::Ints),
+    arg("target_lengths", Type::Ints), arg("blank", Type::Int).or(Constant::Int(0)),
+    arg("zero_infinity", Type::Bool).or(Constant::Bool(false)),
+];
+static A552: [SchemaArg; 6] = [
+    arg("log_probs", Type::Tensor), arg("targets", Type::Tensor), arg("input_lengths", Type::Tensor),
+    arg("target_lengths", Type::Tensor), arg("blank", Type::Int).or(Constant::Int(0)),
+    arg("zero_infinity", Type::Bool).or(Constant::Bool(false)),
+];
+static A553: [SchemaArg; 9] = [
+    arg("grad", Type::Tensor), arg("log_probs", Type::Tensor), arg("targets", Type::Tensor),
+    arg("input_lengths", Type::Ints), arg("target_lengths", Type::Ints), arg("neg_log_likelihood", Type::Tensor),
+    arg("log_alpha", Type::Tensor), arg("blank", Type::Int),
+    arg("zero_infinity", Type::Bool).or(Constant::Bool(false)),
+];
+static A554: [SchemaArg; 9] = [
+    arg("grad", Type::Tensor), arg("log_probs", Type::Tensor), arg("targets", Type::Tensor),
+    arg("input_lengths", Type::Tensor), arg("target_lengths", Type::Tensor),
+    arg("neg_log_likelihood", Type::Tensor), arg("log_alpha", Type::Tensor), arg("blank", Type::Int),
+    arg("zero_infinity", Type::Bool).or(Constant::Bool(false)),
+];
+static A555: [SchemaArg; 4] = [
+    arg("sequences", Type::Tensors), arg("batch_first", Type::Bool).or(Constant::Bool(false)),
+    arg("padding_value", Type::Float).or(Constant::Float(0.0)),
+    arg("padding_side", Type::Str).or(Constant::Str("right")),
+];
+static A556: [SchemaArg; 3] = [arg("input", Type::Tensor), arg("lengths", Type::Tensor), arg("batch_first", Type::Bool)];
+static A557: [SchemaArg; 4] = [
+    arg("grad", Type::Tensor), arg("input_size", Type::Ints), arg("batch_sizes", Type::Tensor),
+    arg("batch_first", Type::Bool),
+];
+static A558: [SchemaArg; 5] = [
+    arg("data", Type::Tensor), arg("batch_sizes", Type::Tensor), arg("batch_first", Type::Bool),
+    arg("padding_value", Type::Scalar), arg("total_length", Type::Int),
+];
+static A559: [SchemaArg; 2] = [arg("flat", Type::Tensor), arg("tensors", Type::Tensors)];
+static A560: [SchemaArg; 3] = [arg("tensors", Type::Tensors), arg("dim", Type::Int), arg("num_chunks", Type::Int)];
+static A561: [SchemaArg; 2] = [arg("repeats", Type::Tensor), arg("output_size", Type::Int).optional().keyword().or(Constant::None)];
+static A562: [SchemaArg; 3] = [
+    arg("grad_output", Type::Tensor), arg("self", Type::Tensor),
+    arg("eps", Type::Float).optional().or(Constant::None),
+];
+static A563: [SchemaArg; 2] = [arg("grad", Type::Tensor), arg("self", Type::Tensor)];
+static A564: [SchemaArg; 4] = [arg("glu", Type::Tensor), arg("x", Type::Tensor), arg("dx", Type::Tensor), arg("dim", Type::Int)];
+static A565: [SchemaArg; 6] = [
+    arg("grad_x", Type::Tensor), arg("grad_glu", Type::Tensor), arg("x", Type::Tensor),
+    arg("dgrad_glu", Type::Tensor), arg("dx", Type::Tensor), arg("dim", Type::Int),
+];
+static A566: [SchemaArg; 7] = [
+    arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("noise", Type::Tensor),
+    arg("lower", Type::Scalar), arg("upper", Type::Scalar), arg("training", Type::Bool),
+    arg("self_is_result", Type::Bool),
+];
+static A567: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("weight", Type::Tensor)];
+static A568: [SchemaArg; 4] = [
+    arg("grad_output", Type::Tensor), arg("output", Type::Tensor), arg("mask", Type::Tensor),
+    arg("dim", Type::Int).optional().or(Constant::None),
+];
+static A569: [SchemaArg; 7] = [
+    arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("target", Type::Tensor),
+    arg("p", Type::Scalar), arg("margin", Type::Scalar), arg("weight", Type::Tensor).optional().or(Constant::None),
+    arg("reduction", Type::Int).or(Constant::Int(1)),
+];
+static A570: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("target", Type::Tensor), arg("reduction", Type::Int)];
+static A571: [SchemaArg; 5] = [
+    arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("target", Type::Tensor),
+    arg("reduction", Type::Int), arg("is_target", Type::Tensor),
+];
+static A572: [SchemaArg; 5] = [
+    arg("grad_output", Type::Tensor), arg("x1", Type::Tensor), arg("x2", Type::Tensor), arg("p", Type::Float),
+    arg("cdist", Type::Tensor),
+];
+static A573: [SchemaArg; 4] = [arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("p", Type::Float), arg("pdist", Type::Tensor)];
+static A574: [SchemaArg; 2] = [arg("x1", Type::Tensor), arg("x2", Type::Tensor)];
+static A575: [SchemaArg; 5] = [
+    arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("kernel_size", Type::Ints),
+    arg("output_size", Type::Ints), arg("indices", Type::Tensor),
+];
+static A576: [SchemaArg; 4] = [arg("grad", Type::Tensor), arg("input", Type::Tensor), arg("indices", Type::Tensor), arg("dim", Type::Int)];
+static A577: [SchemaArg; 4] = [arg("grad", Type::Tensor), arg("input", Type::Tensor), arg("dim", Type::Int), arg("output", Type::Tensor)];
+static A578: [SchemaArg; 5] = [
+    arg("grad", Type::Tensor), arg("dim", Type::Int), arg("indices", Type::Tensor), arg("sizes", Type::Ints),
+    arg("keepdim", Type::Bool),
+];
+static A579: [SchemaArg; 2] = [arg("grad", Type::Tensor), arg("sizes", Type::Ints)];
+static A580: [SchemaArg; 3] = [arg("grad", Type::Tensor), arg("input", Type::Tensor), arg("mask", Type::Tensor)];
+static A581: [SchemaArg; 3] = [arg("grad_output", Type::Tensor), arg("mask", Type::Tensor), arg("sizes", Type::Ints)];
+static A582: [SchemaArg; 5] = [
+    arg("grad", Type::Tensor), arg("self", Type::Tensor), arg("dim", Type::Int), arg("index", Type::Tensor),
+    arg("sparse_grad", Type::Bool),
+];
+static A583: [SchemaArg; 6] = [
+    arg("grad", Type::Tensor), arg("indices", Type::Tensor), arg("num_weights", Type::Int),
+    arg("padding_idx", Type::Int), arg("scale_grad_by_freq", Type::Bool), arg("sparse", Type::Bool),
+];
+static A584: [SchemaArg; 5] = [
+    arg("grad_w", Type::Tensor), arg("saved_v", Type::Tensor), arg("saved_g", Type::Tensor),
+    arg("saved_norms", Type::Tensor), arg("dim", Type::Int),
+];
+static A585: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("grad", Type::Tensor)];
+static A586: [SchemaArg; 11] = [
+    arg("grad_out", Type::Tensor), arg("input", Type::Tensor), arg("weight", Type::Tensor),
+    arg("running_mean", Type::Tensor).optional(), arg("running_var", Type::Tensor).optional(),
+    arg("save_mean", Type::Tensor).optional(), arg("save_var", Type::Tensor).optional(), arg("update", Type::Bool),
+    arg("eps", Type::Float), arg("output_mask", Type::Bools), arg("reserve", Type::Tensor),
+];
+static A587: [SchemaArg; 13] = [
+    arg("ggI", Type::Tensor).optional(), arg("ggW", Type::Tensor).optional(), arg("ggb", Type::Tensor).optional(),
+    arg("gO", Type::Tensor), arg("weight", Type::Tensor), arg("self", Type::Tensor), arg("stride", Type::Ints),
+    arg("padding", Type::Ints), arg("dilation", Type::Ints), arg("transposed", Type::Bool),
+    arg("output_padding", Type::Ints), arg("groups", Type::Int), arg("output_mask", Type::Bools),
+];
+static A588: [SchemaArg; 3] = [arg("grad", Type::Tensor), arg("size", Type::Ints), arg("align_corners", Type::Bool)];
+static A589: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor),
+    arg("pad", Type::Int),
+];
+static A590: [SchemaArg; 7] = [
+    arg("grad_output", Type::Tensor), arg("self", Type::Tensor), arg("weight", Type::Tensor),
+    arg("kernel_size", Type::Ints), arg("stride", Type::Ints), arg("padding", Type::Ints),
+    arg("output_mask", Type::Bools),
+];
+static A591: [SchemaArg; 12] = [
+    arg("grad", Type::Tensor), arg("indices", Type::Tensor), arg("offsets", Type::Tensor),
+    arg("offset2bag", Type::Tensor), arg("bag_size", Type::Tensor), arg("maximum_indices", Type::Tensor),
+    arg("num_weights", Type::Int), arg("scale_grad_by_freq", Type::Bool), arg("mode", Type::Int),
+    arg("sparse", Type::Bool), arg("per_sample_weights", Type::Tensor).optional(),
+    arg("padding_idx", Type::Int).or(Constant::Int(-1)),
+];
+static A592: [SchemaArg; 10] = [
+    arg("grad", Type::Tensor), arg("indices", Type::Tensor), arg("offset2bag", Type::Tensor),
+    arg("bag_size", Type::Tensor), arg("maximum_indices", Type::Tensor), arg("num_weights", Type::Int),
+    arg("scale_grad_by_freq", Type::Bool), arg("mode", Type::Int),
+    arg("per_sample_weights", Type::Tensor).optional(), arg("padding_idx", Type::Int).or(Constant::Int(-1)),
+];
+static A593: [SchemaArg; 7] = [
+    arg("grad", Type::Tensor), arg("weight", Type::Tensor), arg("indices", Type::Tensor),
+    arg("offsets", Type::Tensor), arg("offset2bag", Type::Tensor), arg("mode", Type::Int),
+    arg("padding_idx", Type::Int).or(Constant::Int(-1)),
+];
+static A594: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor),
+    arg("pad", Type::Int).or(Constant::Int(0)),
+];
+static A595: [SchemaArg; 12] = [
+    arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
+    arg("stride", Type::Ints), arg("padding", Type::Ints), arg("dilation", Type::Ints),
+    arg("transposed", Type::Bool), arg("output_padding", Type::Ints), arg("groups", Type::Int),
+    arg("benchmark", Type::Bool), arg("deterministic", Type::Bool), arg("cudnn_enabled", Type::Bool),
+];
+static A596: [SchemaArg; 7] = [
+    arg("input", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
+    arg("stride", Type::Ints), arg("padding", Type::Str), arg("dilation", Type::Ints), arg("groups", Type::Int),
+];
+static A597: [SchemaArg; 7] = [
+    arg("self", Type::Tensor), arg("weight", Type::Tensor), arg("bias", Type::Tensor).optional(),
+    arg("padding", Type::Ints), arg("stride", Type::Ints), arg("dilation", Type::Ints), arg("groups", Type::Int),
+];
+static A598: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("weight", Type::Tensor), arg("kernel_size", Type::Ints),
+    arg("bias", Type::Tensor).optional(), arg("stride", Type::Ints), arg("padding", Type::Ints),
+];
+static A599: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("weight", Type::Tensor), arg("kernel_size", Type::Ints),
+    arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
+    arg("padding", Type::Ints).or(Constant::Int(0)),
+];
+static A600: [SchemaArg; 7] = [
+    arg("self", Type::Tensor), arg("weight", Type::Tensor), arg("kernel_size", Type::Ints),
+    arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
+    arg("padding", Type::Ints).or(Constant::Int(0)), arg("dilation", Type::Ints).or(Constant::Int(1)),
+];
+static A601: [SchemaArg; 8] = [
+    arg("self", Type::Tensor), arg("weight", Type::Tensor), arg("kernel_size", Type::Ints),
+    arg("bias", Type::Tensor).optional().or(Constant::None), arg("stride", Type::Ints).or(Constant::Int(1)),
+    arg("padding", Type::Ints).or(Constant::Int(0)), arg("output_padding", Type::Ints).or(Constant::Int(0)),
+    arg("dilation", Type::Ints).or(Constant::Int(1)),
+];
+static A602: [SchemaArg; 7] = [
+    arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
+    arg("dropout_p", Type::Float).or(Constant::Float(0.0)), arg("is_causal", Type::Bool).or(Constant::Bool(false)),
+    arg("attn_mask", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("scale", Type::Float).optional().keyword().or(Constant::None),
+];
+static A603: [SchemaArg; 10] = [
+    arg("grad_out", Type::Tensor), arg("query", Type::Tensor), arg("key", Type::Tensor),
+    arg("value", Type::Tensor), arg("out", Type::Tensor), arg("logsumexp", Type::Tensor),
+    arg("dropout_p", Type::Float), arg("is_causal", Type::Bool),
+    arg("attn_mask", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("scale", Type::Float).optional().keyword().or(Constant::None),
+];
+static A604: [SchemaArg; 9] = [
+    arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
+    arg("attn_mask", Type::Tensor).optional().or(Constant::None),
+    arg("dropout_p", Type::Float).or(Constant::Float(0.0)), arg("is_causal", Type::Bool).or(Constant::Bool(false)),
+    arg("dropout_mask", Type::Tensor).optional().or(Constant::None),
+    arg("scale", Type::Float).optional().keyword().or(Constant::None),
+    arg("enable_gqa", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A605: [SchemaArg; 3] = [arg("qkv", Type::Tensor), arg("qkv_bias", Type::Tensor), arg("num_heads", Type::Int)];
+static A606: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("mask", Type::Tensor), arg("dim", Type::Int).optional().or(Constant::None),
+    arg("mask_type", Type::Int).optional().or(Constant::None),
+];
+static A607: [SchemaArg; 4] = [
+    arg("input", Type::Tensor), arg("normalized_shape", Type::Ints), arg("weight", Type::Tensor).optional(),
+    arg("eps", Type::Float).optional(),
+];
+static A608: [SchemaArg; 7] = [
+    arg("input", Type::Tensor), arg("weight", Type::Tensor).optional(), arg("bias", Type::Tensor).optional(),
+    arg("running_mean", Type::Tensor).optional(), arg("running_var", Type::Tensor).optional(),
+    arg("momentum", Type::Float), arg("eps", Type::Float),
+];
+static A609: [SchemaArg; 3] = [
+    arg("self", Type::Tensor), arg("other", Type::Tensor),
+    arg("self_num_batch_dims", Type::Int).keyword().or(Constant::Int(0)),
+];
+static A610: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("scale", Type::Float), arg("zero_point", Type::Int),
+    arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+];
+static A611: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("scale", Type::Tensor), arg("zero_point", Type::Tensor),
+    arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+];
+static A612: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("scale", Type::Tensor), arg("zero_point", Type::Tensor), arg("axis", Type::Int),
+    arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+];
+static A613: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("scale", Type::Tensor), arg("zero_point", Type::Tensor),
+    arg("fake_quant_enabled", Type::Tensor), arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+];
+static A614: [SchemaArg; 2] = [arg("grad", Type::Tensor), arg("mask", Type::Tensor)];
+static A615: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("scale", Type::Tensor), arg("zero_point", Type::Tensor),
+    arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+    arg("grad_factor", Type::Float).or(Constant::Float(1.0)),
+];
+static A616: [SchemaArg; 7] = [
+    arg("self", Type::Tensor), arg("scale", Type::Tensor), arg("zero_point", Type::Tensor), arg("axis", Type::Int),
+    arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+    arg("grad_factor", Type::Float).or(Constant::Float(1.0)),
+];
+static A617: [SchemaArg; 7] = [
+    arg("grad", Type::Tensor), arg("self", Type::Tensor), arg("scale", Type::Tensor),
+    arg("zero_point", Type::Tensor), arg("quant_min", Type::Int), arg("quant_max", Type::Int),
+    arg("grad_factor", Type::Float).or(Constant::Float(1.0)),
+];
+static A618: [SchemaArg; 8] = [
+    arg("grad", Type::Tensor), arg("self", Type::Tensor), arg("scale", Type::Tensor),
+    arg("zero_point", Type::Tensor), arg("axis", Type::Int), arg("quant_min", Type::Int),
+    arg("quant_max", Type::Int), arg("grad_factor", Type::Float).or(Constant::Float(1.0)),
+];
+static A619: [SchemaArg; 2] = [arg("self", Type::Tensor).aliased(), arg("dtype", Type::DType)];
+static A620: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("dtype", Type::DType)];
+static A621: [SchemaArg; 3] = [arg("self", Type::Tensor).aliased(), arg("size", Type::Ints), arg("stride", Type::Ints)];
+static A622: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("size", Type::Ints), arg("stride", Type::Ints)];
+static A623: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("pad", Type::Ints)];
+static A624: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("pad", Type::Ints), arg("mode", Type::Int),
+    arg("value", Type::Float).optional().or(Constant::None),
+];
+static A625: [SchemaArg; 4] = [
+    arg("self", Type::Tensor).aliased(), arg("dim", Type::Int), arg("start", Type::Tensor),
+    arg("length", Type::Int),
+];
+static A626: [SchemaArg; 3] = [
+    arg("self", Type::Tensor).aliased(), arg("tensor_indices_or_sections", Type::Tensor),
+    arg("dim", Type::Int).or(Constant::Int(0)),
+];
+static A627: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("shape", Type::Tensor)];
+static A628: [SchemaArg; 2] = [arg("like", Type::Tensor), arg("dim", Type::Int)];
+static A629: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("dim", Type::Ints)];
+static A630: [SchemaArg; 4] = [
+    arg("self", Type::Tensor).written(), arg("size", Type::Ints), arg("stride", Type::Ints),
+    arg("storage_offset", Type::Int).optional().or(Constant::None),
+];
+static A631: [SchemaArg; 3] = [arg("self", Type::Tensor).written(), arg("axis0", Type::Int), arg("axis1", Type::Int)];
+static A632: [SchemaArg; 3] = [
+    arg("self", Type::Tensor).written(), arg("size", Type::Ints),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A633: [SchemaArg; 3] = [
+    arg("self", Type::Tensor).written(), arg("the_template", Type::Tensor),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A634: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("source", Type::Tensor)];
+static A635: [SchemaArg; 5] = [
+    arg("self", Type::Tensor).written(), arg("source", Type::Tensor), arg("storage_offset", Type::Int),
+    arg("size", Type::Ints), arg("stride", Type::Ints).or(Constant::Ints(&[])),
+];
+static A636: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("generator", Type::Other).optional().or(Constant::None)];
+static A637: [SchemaArg; 3] = [
+    arg("count", Type::Tensor), arg("prob", Type::Tensor),
+    arg("generator", Type::Other).optional().or(Constant::None),
+];
+static A638: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("output", Type::Tensor)];
+static A639: [SchemaArg; 6] = [
+    arg("size", Type::Ints), arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A640: [SchemaArg; 6] = [
+    arg("n", Type::Int), arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A641: [SchemaArg; 7] = [
+    arg("high", Type::Int), arg("size", Type::Ints), arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A642: [SchemaArg; 8] = [
+    arg("low", Type::Int), arg("high", Type::Int), arg("size", Type::Ints),
+    arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::DType(DType::I64)),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A643: [SchemaArg; 7] = [
+    arg("self", Type::Tensor), arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A644: [SchemaArg; 8] = [
+    arg("self", Type::Tensor), arg("high", Type::Int), arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A645: [SchemaArg; 9] = [
+    arg("self", Type::Tensor), arg("low", Type::Int), arg("high", Type::Int),
+    arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A646: [SchemaArg; 7] = [
+    arg("self", Type::Tensor), arg("high", Type::Tensor),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A647: [SchemaArg; 8] = [
+    arg("self", Type::Tensor), arg("high", Type::Tensor), arg("generator", Type::Other).optional().keyword(),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A648: [SchemaArg; 7] = [
+    arg("start", Type::Tensor), arg("end", Type::Tensor), arg("steps", Type::Int),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A649: [SchemaArg; 8] = [
+    arg("start", Type::Tensor), arg("end", Type::Tensor), arg("steps", Type::Int),
+    arg("base", Type::Float).or(Constant::Float(10.0)),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A650: [SchemaArg; 7] = [
+    arg("start", Type::Tensor), arg("end", Type::Scalar), arg("steps", Type::Int),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A651: [SchemaArg; 8] = [
+    arg("start", Type::Tensor), arg("end", Type::Scalar), arg("steps", Type::Int),
+    arg("base", Type::Float).or(Constant::Float(10.0)),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A652: [SchemaArg; 7] = [
+    arg("start", Type::Scalar), arg("end", Type::Tensor), arg("steps", Type::Int),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A653: [SchemaArg; 8] = [
+    arg("start", Type::Scalar), arg("end", Type::Tensor), arg("steps", Type::Int),
+    arg("base", Type::Float).or(Constant::Float(10.0)),
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+];
+static A654: [SchemaArg; 3] = [
+    arg("x", Type::Tensor), arg("N", Type::Int).optional().or(Constant::None),
+    arg("increasing", Type::Bool).or(Constant::Bool(false)),
+];
+static A655: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("mat2", Type::Tensor), arg("offs", Type::Tensor).optional().or(Constant::None),
+    arg("bias", Type::Tensor).optional().or(Constant::None),
+    arg("out_dtype", Type::DType).optional().or(Constant::None),
+];
+static A656: [SchemaArg; 3] = [arg("info", Type::Tensor), arg("api_name", Type::Str), arg("is_matrix", Type::Bool).keyword()];
+static A657: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("A", Type::Tensor), arg("upper", Type::Bool)];
+static A658: [SchemaArg; 2] = [arg("input", Type::Tensor), arg("coefficients", Type::Tensor)];
+static A659: [SchemaArg; 6] = [
+    arg("self", Type::Tensor), arg("mat1", Type::Tensor), arg("mat2", Type::Tensor),
+    arg("beta", Type::Scalar).keyword().or(Constant::Int(1)),
+    arg("alpha", Type::Scalar).keyword().or(Constant::Int(1)),
+    arg("use_gelu", Type::Bool).keyword().or(Constant::Bool(false)),
+];
+static A660: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("p", Type::Scalar).optional(), arg("dtype", Type::DType).keyword()];
+static A661: [SchemaArg; 5] = [
+    arg("self", Type::Tensor), arg("p", Type::Scalar).optional(), arg("dim", Type::Ints),
+    arg("keepdim", Type::Bool), arg("dtype", Type::DType).keyword(),
+];
+static A662: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("keepdim", Type::Bool).or(Constant::Bool(false))];
+static A663: [SchemaArg; 3] = [arg("v", Type::Tensor), arg("pow", Type::Int).or(Constant::Int(2)), arg("dim", Type::Int).or(Constant::Int(0))];
+static A664: [SchemaArg; 3] = [
+    arg("self", Type::Tensors), arg("ord", Type::Scalar).or(Constant::Int(2)),
+    arg("dtype", Type::DType).optional().or(Constant::None),
+];
+static A665: [SchemaArg; 1] = [arg("condition", Type::Tensor)];
+static A666: [SchemaArg; 3] = [
+    arg("self", Type::Tensor), arg("size", Type::Int).keyword(),
+    arg("fill_value", Type::Int).keyword().or(Constant::Int(-1)),
+];
+static A667: [SchemaArg; 3] = [
+    arg("self", Type::Tensor), arg("sorted", Type::Bool).or(Constant::Bool(true)),
+    arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
+];
+static A668: [SchemaArg; 4] = [
+    arg("self", Type::Tensor), arg("dim", Type::Int), arg("return_inverse", Type::Bool).or(Constant::Bool(false)),
+    arg("return_counts", Type::Bool).or(Constant::Bool(false)),
+];
+static A669: [SchemaArg; 5] = [
+    arg("self", Type::Tensor).written(), arg("indices", Type::OptTensors), arg("values", Type::Tensor),
+    arg("accumulate", Type::Bool).or(Constant::Bool(false)), arg("unsafe", Type::Bool).or(Constant::Bool(false)),
+];
+static A670: [SchemaArg; 4] = [
+    arg("self", Type::Tensors), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
+    arg("scalars", Type::Tensor),
+];
+static A671: [SchemaArg; 4] = [
+    arg("self", Type::Tensors).written(), arg("tensor1", Type::Tensors), arg("tensor2", Type::Tensors),
+    arg("scalars", Type::Tensor),
+];
+static A672: [SchemaArg; 3] = [
+    arg("self", Type::Tensors), arg("src", Type::Tensors),
+    arg("non_blocking", Type::Bool).or(Constant::Bool(false)),
+];
+static A673: [SchemaArg; 3] = [arg("self", Type::Tensors).written(), arg("found_inf", Type::Tensor).written(), arg("inv_scale", Type::Tensor)];
+static A674: [SchemaArg; 6] = [
+    arg("self", Type::Tensor).written(), arg("growth_tracker", Type::Tensor).written(),
+    arg("found_inf", Type::Tensor), arg("scale_growth_factor", Type::Float),
+    arg("scale_backoff_factor", Type::Float), arg("growth_interval", Type::Int),
+];
+static A675: [SchemaArg; 6] = [
+    arg("grad_output", Type::Tensor), arg("input", Type::Tensor), arg("grid", Type::Tensor),
+    arg("interpolation_mode", Type::Int), arg("padding_mode", Type::Int), arg("align_corners", Type::Bool),
+];
+static A676: [SchemaArg; 2] = [arg("self", Type::Tensor).written(), arg("n", Type::Int)];
+static A677: [SchemaArg; 15] = [
+    arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
+    arg("exp_avgs", Type::Tensors).written(), arg("exp_avg_sqs", Type::Tensors).written(),
+    arg("max_exp_avg_sqs", Type::Tensors).written(), arg("state_steps", Type::Tensors),
+    arg("lr", Type::Tensor).keyword(), arg("beta1", Type::Float).keyword(), arg("beta2", Type::Float).keyword(),
+    arg("weight_decay", Type::Float).keyword(), arg("eps", Type::Float).keyword(),
+    arg("amsgrad", Type::Bool).keyword(), arg("maximize", Type::Bool).keyword(),
+    arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
+];
+static A678: [SchemaArg; 12] = [
+    arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
+    arg("momentum_buffer_list", Type::Tensors).written(), arg("weight_decay", Type::Float).keyword(),
+    arg("momentum", Type::Float).keyword(), arg("lr", Type::Tensor).keyword(),
+    arg("dampening", Type::Float).keyword(), arg("nesterov", Type::Bool).keyword(),
+    arg("maximize", Type::Bool).keyword(), arg("is_first_step", Type::Bool).keyword(),
+    arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
+];
+static A679: [SchemaArg; 11] = [
+    arg("self", Type::Tensors).written(), arg("grads", Type::Tensors).written(),
+    arg("state_sums", Type::Tensors).written(), arg("state_steps", Type::Tensors),
+    arg("lr", Type::Tensor).keyword(), arg("lr_decay", Type::Float).keyword(),
+    arg("weight_decay", Type::Float).keyword(), arg("eps", Type::Float).keyword(),
+    arg("maximize", Type::Bool).keyword(), arg("grad_scale", Type::Tensor).optional().keyword().or(Constant::None),
+    arg("found_inf", Type::Tensor).optional().keyword().or(Constant::None),
+];
+static A680: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("device", Type::Device).optional().or(Constant::None)];
+static A681: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("memory_format", Type::MemoryFormat)];
+static A682: [SchemaArg; 2] = [arg("from_", Type::DType), arg("to", Type::DType)];
+static A683: [SchemaArg; 2] = [arg("type1", Type::DType), arg("type2", Type::DType)];
+static A684: [SchemaArg; 2] = [arg("tensor", Type::Tensor), arg("other", Type::Tensor)];
+static A685: [SchemaArg; 2] = [arg("tensor", Type::Tensor), arg("other", Type::Scalar)];
+static A686: [SchemaArg; 2] = [arg("scalar", Type::Scalar), arg("tensor", Type::Tensor)];
+static A687: [SchemaArg; 2] = [arg("scalar1", Type::Scalar), arg("scalar2", Type::Scalar)];
+static A688: [SchemaArg; 2] = [arg("self", Type::Tensor), arg("non_blocking", Type::Bool).or(Constant::Bool(false))];
+static A689: [SchemaArg; 5] = [
+    arg("dtype", Type::DType).optional().keyword().or(Constant::None),
+    arg("layout", Type::Layout).optional().keyword().or(Constant::None),
+    arg("device", Type::Device).optional().keyword().or(Constant::None),
+    arg("pin_memory", Type::Bool).optional().keyword().or(Constant::None),
+    arg("memory_format", Type::MemoryFormat).optional().keyword().or(Constant::None),
+];
+static A690: [SchemaArg; 3] = [arg("self", Type::Scalar), arg("assert_msg", Type::Str), arg("dep_token", Type::Tensor)];
+static A691: [SchemaArg; 3] = [arg("self", Type::Tensor), arg("assert_msg", Type::Str), arg("dep_token", Type::Tensor)];
+static A692: [SchemaArg; 4] = [
+    arg("size", Type::Scalar), arg("min", Type::Int).optional(), arg("max", Type::Int).optional(),
+    arg("dep_token", Type::Tensor),
+];
 
-pub(crate) static TABLE: [OpInfo; 1137] = [
+pub(crate) static TABLE: [OpInfo; 1394] = [
     OpInfo { name: "aten::add.Tensor",
         schema: Schema { text: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", args: &A0, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::ADD__TENSOR), out: Some(Op::ADD_OUT), tags: Tags::CORE.and(Tags::POINTWISE),
@@ -4189,7 +5340,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::div.Tensor_mode",
         schema: Schema { text: "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", args: &A10, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::DIV__TENSOR_MODE), out: Some(Op(1137)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::DIV__TENSOR_MODE), out: Some(Op(1394)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("DivBackward2"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S10(functions::div_mode, below::div_mode), &[]),
@@ -4217,13 +5368,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::true_divide.Tensor",
         schema: Schema { text: "aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1138)), out: Some(Op(1139)), tags: Tags::POINTWISE, derivative: Derivative::Composite,
+        in_place: Some(Op(1395)), out: Some(Op(1396)), tags: Tags::POINTWISE, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::true_divide, composite::true_divide), &[]),
         ..PLAIN },
     OpInfo { name: "aten::floor_divide",
         schema: Schema { text: "aten::floor_divide(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::FLOOR_DIVIDE__TENSOR), out: Some(Op(1140)), tags: Tags::POINTWISE,
+        in_place: Some(Op::FLOOR_DIVIDE__TENSOR), out: Some(Op(1397)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("FloorDivideBackward0"), forward: true, vmap: Rule::Pointwise,
         cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S5(functions::floor_divide, below::floor_divide), &[]),
         ..PLAIN },
@@ -4250,7 +5401,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::remainder.Tensor",
         schema: Schema { text: "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::REMAINDER__TENSOR), out: Some(Op(1141)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::REMAINDER__TENSOR), out: Some(Op(1398)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("RemainderBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::remainder, below::remainder), &[]),
@@ -4264,7 +5415,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::remainder.Scalar",
         schema: Schema { text: "aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::REMAINDER__SCALAR), out: Some(Op(1142)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::REMAINDER__SCALAR), out: Some(Op(1399)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("RemainderBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::remainder_scalar, below::remainder_scalar), &[]),
@@ -4284,7 +5435,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::fmod.Tensor",
         schema: Schema { text: "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::FMOD__TENSOR), out: Some(Op(1143)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::FMOD__TENSOR), out: Some(Op(1400)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FmodBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::fmod, below::fmod), &[]),
         ..PLAIN },
@@ -4297,7 +5448,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::fmod.Scalar",
         schema: Schema { text: "aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::FMOD__SCALAR), out: Some(Op(1144)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::FMOD__SCALAR), out: Some(Op(1401)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FmodBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::fmod_scalar, below::fmod_scalar), &[]),
@@ -4311,7 +5462,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::pow.Tensor_Tensor",
         schema: Schema { text: "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", args: &A15, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::POW__TENSOR), out: Some(Op(1145)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::POW__TENSOR), out: Some(Op(1402)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("PowBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::pow, below::pow), &[]),
         ..PLAIN },
@@ -4323,7 +5474,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::pow.Tensor_Scalar",
         schema: Schema { text: "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", args: &A17, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::POW__SCALAR), out: Some(Op(1148)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::POW__SCALAR), out: Some(Op(1405)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("PowBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::pow_scalar, below::pow_scalar), &[]),
@@ -4337,13 +5488,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::pow.Scalar",
         schema: Schema { text: "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor", args: &A19, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1153)), tags: Tags::CORE.and(Tags::POINTWISE), derivative: Derivative::Formula("PowBackward2"),
+        out: Some(Op(1410)), tags: Tags::CORE.and(Tags::POINTWISE), derivative: Derivative::Formula("PowBackward2"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S15(functions::scalar_pow, below::scalar_pow), &[]),
         ..PLAIN },
     OpInfo { name: "aten::square",
         schema: Schema { text: "aten::square(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SQUARE_), out: Some(Op(1155)), tags: Tags::POINTWISE, derivative: Derivative::Composite,
+        in_place: Some(Op::SQUARE_), out: Some(Op(1412)), tags: Tags::POINTWISE, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::square, composite::square), &[]),
         ..PLAIN },
@@ -4355,7 +5506,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::addcmul",
         schema: Schema { text: "aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", args: &A22, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ADDCMUL_), out: Some(Op(1156)), tags: Tags::POINTWISE,
+        in_place: Some(Op::ADDCMUL_), out: Some(Op(1413)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("AddcmulBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S18(functions::addcmul, below::addcmul), &[(3, Given::Int(1))]),
         ..PLAIN },
@@ -4368,7 +5519,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::addcdiv",
         schema: Schema { text: "aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", args: &A22, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ADDCDIV_), out: Some(Op(1157)), tags: Tags::POINTWISE,
+        in_place: Some(Op::ADDCDIV_), out: Some(Op(1414)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("AddcdivBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S18(functions::addcdiv, below::addcdiv), &[(3, Given::Int(1))]),
         ..PLAIN },
@@ -4381,7 +5532,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::lerp.Scalar",
         schema: Schema { text: "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", args: &A24, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LERP__SCALAR), out: Some(Op(1158)), tags: Tags::POINTWISE,
+        in_place: Some(Op::LERP__SCALAR), out: Some(Op(1415)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("LerpBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S0(functions::lerp_scalar, below::lerp_scalar), &[]),
         ..PLAIN },
@@ -4394,7 +5545,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::lerp.Tensor",
         schema: Schema { text: "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", args: &A26, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LERP__TENSOR), out: Some(Op(1159)), tags: Tags::POINTWISE,
+        in_place: Some(Op::LERP__TENSOR), out: Some(Op(1416)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("LerpBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S20(functions::lerp, below::lerp), &[]),
         ..PLAIN },
@@ -4407,7 +5558,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::ldexp.Tensor",
         schema: Schema { text: "aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1160)), out: Some(Op(1161)), tags: Tags::POINTWISE,
+        in_place: Some(Op(1417)), out: Some(Op(1418)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("LdexpBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::ldexp, below::ldexp), &[]),
         ..PLAIN },
@@ -4437,31 +5588,31 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::fmax",
         schema: Schema { text: "aten::fmax(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1166)), tags: Tags::POINTWISE, derivative: Derivative::Formula("FmaxBackward0"), forward: true,
+        out: Some(Op(1423)), tags: Tags::POINTWISE, derivative: Derivative::Formula("FmaxBackward0"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::fmax, below::fmax), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fmin",
         schema: Schema { text: "aten::fmin(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1167)), tags: Tags::POINTWISE, derivative: Derivative::Formula("FminBackward0"), forward: true,
+        out: Some(Op(1424)), tags: Tags::POINTWISE, derivative: Derivative::Formula("FminBackward0"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::fmin, below::fmin), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max.other",
         schema: Schema { text: "aten::max.other(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1168)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
+        out: Some(Op(1425)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::max_other, composite::max_other), &[]),
         ..PLAIN },
     OpInfo { name: "aten::min.other",
         schema: Schema { text: "aten::min.other(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1169)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
+        out: Some(Op(1426)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::min_other, composite::min_other), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hypot",
         schema: Schema { text: "aten::hypot(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::HYPOT_), out: Some(Op(1170)), tags: Tags::POINTWISE,
+        in_place: Some(Op::HYPOT_), out: Some(Op(1427)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("HypotBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::hypot, below::hypot), &[]),
         ..PLAIN },
@@ -4474,19 +5625,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::logaddexp",
         schema: Schema { text: "aten::logaddexp(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1171)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LogaddexpBackward0"),
+        out: Some(Op(1428)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LogaddexpBackward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::logaddexp, below::logaddexp), &[]),
         ..PLAIN },
     OpInfo { name: "aten::logaddexp2",
         schema: Schema { text: "aten::logaddexp2(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1172)), tags: Tags::POINTWISE, derivative: Derivative::Formula("Logaddexp2Backward0"),
+        out: Some(Op(1429)), tags: Tags::POINTWISE, derivative: Derivative::Formula("Logaddexp2Backward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::logaddexp2, below::logaddexp2), &[]),
         ..PLAIN },
     OpInfo { name: "aten::atan2",
         schema: Schema { text: "aten::atan2(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ATAN2_), out: Some(Op(1173)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ATAN2_), out: Some(Op(1430)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("Atan2Backward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::atan2, below::atan2), &[]),
         ..PLAIN },
@@ -4499,7 +5650,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::copysign.Tensor",
         schema: Schema { text: "aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::COPYSIGN__TENSOR), out: Some(Op(1174)), tags: Tags::POINTWISE,
+        in_place: Some(Op::COPYSIGN__TENSOR), out: Some(Op(1431)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("CopysignBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::copysign, below::copysign), &[]),
@@ -4513,7 +5664,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::copysign.Scalar",
         schema: Schema { text: "aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::COPYSIGN__SCALAR), out: Some(Op(1175)), tags: Tags::POINTWISE,
+        in_place: Some(Op::COPYSIGN__SCALAR), out: Some(Op(1432)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("CopysignBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::copysign_scalar, below::copysign_scalar), &[]),
@@ -4527,7 +5678,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::xlogy.Tensor",
         schema: Schema { text: "aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::XLOGY__TENSOR), out: Some(Op(1176)), tags: Tags::POINTWISE,
+        in_place: Some(Op::XLOGY__TENSOR), out: Some(Op(1433)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("XlogyBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::xlogy, below::xlogy), &[]),
         ..PLAIN },
@@ -4540,7 +5691,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::xlogy.Scalar_Other",
         schema: Schema { text: "aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::XLOGY__SCALAR_OTHER), out: Some(Op(1179)), tags: Tags::POINTWISE,
+        in_place: Some(Op::XLOGY__SCALAR_OTHER), out: Some(Op(1436)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("XlogyBackward2"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::xlogy_scalar, below::xlogy_scalar), &[]),
         ..PLAIN },
@@ -4553,13 +5704,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::xlogy.Scalar_Self",
         schema: Schema { text: "aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor", args: &A14, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1182)), tags: Tags::POINTWISE, derivative: Derivative::Formula("XlogyBackward1"), forward: true,
+        out: Some(Op(1439)), tags: Tags::POINTWISE, derivative: Derivative::Formula("XlogyBackward1"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S15(functions::scalar_xlogy, below::scalar_xlogy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::heaviside",
         schema: Schema { text: "aten::heaviside(Tensor self, Tensor values) -> Tensor", args: &A28, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::HEAVISIDE_), out: Some(Op(1185)), tags: Tags::POINTWISE, vmap: Rule::Pointwise,
+        in_place: Some(Op::HEAVISIDE_), out: Some(Op(1442)), tags: Tags::POINTWISE, vmap: Rule::Pointwise,
         cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S5(functions::heaviside, below::heaviside), &[]),
         ..PLAIN },
     OpInfo { name: "aten::heaviside_",
@@ -4609,7 +5760,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::floor",
         schema: Schema { text: "aten::floor(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::FLOOR_), out: Some(Op(1188)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::FLOOR_), out: Some(Op(1445)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FloorBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::floor, below::floor), &[]),
         ..PLAIN },
@@ -4622,7 +5773,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::ceil",
         schema: Schema { text: "aten::ceil(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CEIL_), out: Some(Op(1191)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::CEIL_), out: Some(Op(1448)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("CeilBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::ceil, below::ceil), &[]),
         ..PLAIN },
@@ -4635,7 +5786,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::round",
         schema: Schema { text: "aten::round(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ROUND_), out: Some(Op(1194)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ROUND_), out: Some(Op(1451)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("RoundBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::round, below::round), &[]),
         ..PLAIN },
@@ -4648,7 +5799,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::trunc",
         schema: Schema { text: "aten::trunc(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::TRUNC_), out: Some(Op(1197)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::TRUNC_), out: Some(Op(1454)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("TruncBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::trunc, below::trunc), &[]),
         ..PLAIN },
@@ -4661,7 +5812,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::round.decimals",
         schema: Schema { text: "aten::round.decimals(Tensor self, *, int decimals) -> Tensor", args: &A31, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ROUND__DECIMALS), out: Some(Op(1200)), tags: Tags::POINTWISE,
+        in_place: Some(Op::ROUND__DECIMALS), out: Some(Op(1457)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("RoundBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S25(functions::round_decimals, below::round_decimals), &[]),
@@ -4675,7 +5826,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::sgn",
         schema: Schema { text: "aten::sgn(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SGN_), out: Some(Op(1202)), tags: Tags::POINTWISE,
+        in_place: Some(Op::SGN_), out: Some(Op(1459)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("SgnBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::sgn, below::sgn), &[]),
         ..PLAIN },
@@ -4688,7 +5839,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::sign",
         schema: Schema { text: "aten::sign(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SIGN_), out: Some(Op(1203)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::SIGN_), out: Some(Op(1460)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("SignBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::sign, below::sign), &[]),
         ..PLAIN },
@@ -4701,7 +5852,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::frac",
         schema: Schema { text: "aten::frac(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::FRAC_), out: Some(Op(1206)), tags: Tags::POINTWISE,
+        in_place: Some(Op::FRAC_), out: Some(Op(1463)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("FracBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::frac, below::frac), &[]),
         ..PLAIN },
@@ -4757,7 +5908,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::polar",
         schema: Schema { text: "aten::polar(Tensor abs, Tensor angle) -> Tensor", args: &A35, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1210)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1467)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S14(functions::polar, composite::polar), &[]),
         ..PLAIN },
@@ -4842,7 +5993,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::rsqrt",
         schema: Schema { text: "aten::rsqrt(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::RSQRT_), out: Some(Op(1214)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::RSQRT_), out: Some(Op(1471)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("RsqrtBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::rsqrt, below::rsqrt), &[]),
         ..PLAIN },
@@ -4874,7 +6025,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::exp2",
         schema: Schema { text: "aten::exp2(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::EXP2_), out: Some(Op(1217)), tags: Tags::POINTWISE,
+        in_place: Some(Op::EXP2_), out: Some(Op(1474)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("Exp2Backward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::exp2, below::exp2), &[]),
         ..PLAIN },
@@ -4887,7 +6038,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::expm1",
         schema: Schema { text: "aten::expm1(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::EXPM1_), out: Some(Op(1220)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::EXPM1_), out: Some(Op(1477)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("Expm1Backward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::expm1, below::expm1), &[]),
         ..PLAIN },
@@ -4919,7 +6070,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::log2",
         schema: Schema { text: "aten::log2(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOG2_), out: Some(Op(1227)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOG2_), out: Some(Op(1484)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("Log2Backward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::log2, below::log2), &[]),
         ..PLAIN },
@@ -4932,7 +6083,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::log10",
         schema: Schema { text: "aten::log10(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOG10_), out: Some(Op(1230)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOG10_), out: Some(Op(1487)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("Log10Backward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::log10, below::log10), &[]),
         ..PLAIN },
@@ -4945,7 +6096,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::log1p",
         schema: Schema { text: "aten::log1p(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOG1P_), out: Some(Op(1233)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOG1P_), out: Some(Op(1490)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("Log1PBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::log1p, below::log1p), &[]),
         ..PLAIN },
@@ -4996,7 +6147,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::tan",
         schema: Schema { text: "aten::tan(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::TAN_), out: Some(Op(1242)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::TAN_), out: Some(Op(1499)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("TanBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::tan, below::tan), &[]),
         ..PLAIN },
@@ -5009,7 +6160,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::asin",
         schema: Schema { text: "aten::asin(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ASIN_), out: Some(Op(1245)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ASIN_), out: Some(Op(1502)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("AsinBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::asin, below::asin), &[]),
         ..PLAIN },
@@ -5022,7 +6173,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::acos",
         schema: Schema { text: "aten::acos(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ACOS_), out: Some(Op(1248)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ACOS_), out: Some(Op(1505)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("AcosBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::acos, below::acos), &[]),
         ..PLAIN },
@@ -5035,7 +6186,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::atan",
         schema: Schema { text: "aten::atan(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ATAN_), out: Some(Op(1251)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ATAN_), out: Some(Op(1508)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("AtanBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::atan, below::atan), &[]),
         ..PLAIN },
@@ -5048,7 +6199,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::sinh",
         schema: Schema { text: "aten::sinh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SINH_), out: Some(Op(1254)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::SINH_), out: Some(Op(1511)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("SinhBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::sinh, below::sinh), &[]),
         ..PLAIN },
@@ -5061,7 +6212,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::cosh",
         schema: Schema { text: "aten::cosh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::COSH_), out: Some(Op(1257)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::COSH_), out: Some(Op(1514)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("CoshBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::cosh, below::cosh), &[]),
         ..PLAIN },
@@ -5093,7 +6244,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::asinh",
         schema: Schema { text: "aten::asinh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ASINH_), out: Some(Op(1262)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ASINH_), out: Some(Op(1519)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("AsinhBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::asinh, below::asinh), &[]),
         ..PLAIN },
@@ -5106,7 +6257,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::acosh",
         schema: Schema { text: "aten::acosh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ACOSH_), out: Some(Op(1263)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ACOSH_), out: Some(Op(1520)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("AcoshBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::acosh, below::acosh), &[]),
         ..PLAIN },
@@ -5119,7 +6270,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::atanh",
         schema: Schema { text: "aten::atanh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ATANH_), out: Some(Op(1264)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ATANH_), out: Some(Op(1521)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("AtanhBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::atanh, below::atanh), &[]),
         ..PLAIN },
@@ -5152,7 +6303,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::erf",
         schema: Schema { text: "aten::erf(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ERF_), out: Some(Op(1269)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ERF_), out: Some(Op(1526)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("ErfBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::erf, below::erf), &[]),
         ..PLAIN },
@@ -5165,7 +6316,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::erfc",
         schema: Schema { text: "aten::erfc(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ERFC_), out: Some(Op(1274)), tags: Tags::POINTWISE,
+        in_place: Some(Op::ERFC_), out: Some(Op(1531)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ErfcBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::erfc, below::erfc), &[]),
         ..PLAIN },
@@ -5178,7 +6329,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::erfinv",
         schema: Schema { text: "aten::erfinv(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ERFINV_), out: Some(Op(1279)), tags: Tags::POINTWISE,
+        in_place: Some(Op::ERFINV_), out: Some(Op(1536)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ErfinvBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::erfinv, below::erfinv), &[]),
         ..PLAIN },
@@ -5191,7 +6342,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::lgamma",
         schema: Schema { text: "aten::lgamma(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LGAMMA_), out: Some(Op(1282)), tags: Tags::POINTWISE,
+        in_place: Some(Op::LGAMMA_), out: Some(Op(1539)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("LgammaBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::lgamma, below::lgamma), &[]),
         ..PLAIN },
@@ -5204,7 +6355,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::digamma",
         schema: Schema { text: "aten::digamma(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::DIGAMMA_), out: Some(Op(1287)), tags: Tags::POINTWISE,
+        in_place: Some(Op::DIGAMMA_), out: Some(Op(1544)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("DigammaBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::digamma, below::digamma), &[]),
@@ -5218,7 +6369,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::sinc",
         schema: Schema { text: "aten::sinc(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SINC_), out: Some(Op(1292)), tags: Tags::POINTWISE,
+        in_place: Some(Op::SINC_), out: Some(Op(1549)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("SincBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::sinc, below::sinc), &[]),
         ..PLAIN },
@@ -5231,7 +6382,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::deg2rad",
         schema: Schema { text: "aten::deg2rad(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::DEG2RAD_), out: Some(Op(1295)), tags: Tags::POINTWISE,
+        in_place: Some(Op::DEG2RAD_), out: Some(Op(1552)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("Deg2RadBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::deg2rad, below::deg2rad), &[]),
         ..PLAIN },
@@ -5244,7 +6395,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::rad2deg",
         schema: Schema { text: "aten::rad2deg(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::RAD2DEG_), out: Some(Op(1296)), tags: Tags::POINTWISE,
+        in_place: Some(Op::RAD2DEG_), out: Some(Op(1553)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("Rad2DegBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::rad2deg, below::rad2deg), &[]),
         ..PLAIN },
@@ -5257,13 +6408,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::polygamma",
         schema: Schema { text: "aten::polygamma(int n, Tensor self) -> Tensor", args: &A37, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1297)), tags: Tags::POINTWISE, derivative: Derivative::Formula("PolygammaBackward0"),
+        out: Some(Op(1554)), tags: Tags::POINTWISE, derivative: Derivative::Formula("PolygammaBackward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S27(functions::polygamma, below::polygamma), &[]),
         ..PLAIN },
     OpInfo { name: "aten::logit",
         schema: Schema { text: "aten::logit(Tensor self, float? eps=None) -> Tensor", args: &A38, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOGIT_), out: Some(Op(1298)), tags: Tags::POINTWISE,
+        in_place: Some(Op::LOGIT_), out: Some(Op(1555)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("LogitBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S28(functions::logit, below::logit), &[]),
         ..PLAIN },
@@ -5276,7 +6427,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::nan_to_num",
         schema: Schema { text: "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", args: &A40, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::NAN_TO_NUM_), out: Some(Op(1301)), tags: Tags::POINTWISE,
+        in_place: Some(Op::NAN_TO_NUM_), out: Some(Op(1558)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("NanToNumBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S30(functions::nan_to_num, below::nan_to_num), &[]),
         ..PLAIN },
@@ -5295,7 +6446,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::fix",
         schema: Schema { text: "aten::fix(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::FIX_), out: Some(Op(1302)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op::FIX_), out: Some(Op(1559)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::fix, composite::fix), &[]),
         ..PLAIN },
@@ -5307,121 +6458,121 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::negative",
         schema: Schema { text: "aten::negative(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1303)), out: Some(Op(1304)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1560)), out: Some(Op(1561)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::negative, composite::aliases::negative), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arccos",
         schema: Schema { text: "aten::arccos(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1305)), out: Some(Op(1306)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1562)), out: Some(Op(1563)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::arccos, composite::aliases::arccos), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arccosh",
         schema: Schema { text: "aten::arccosh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1307)), out: Some(Op(1308)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1564)), out: Some(Op(1565)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::arccosh, composite::aliases::arccosh), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arcsin",
         schema: Schema { text: "aten::arcsin(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1309)), out: Some(Op(1310)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1566)), out: Some(Op(1567)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::arcsin, composite::aliases::arcsin), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arcsinh",
         schema: Schema { text: "aten::arcsinh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1311)), out: Some(Op(1312)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1568)), out: Some(Op(1569)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::arcsinh, composite::aliases::arcsinh), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arctan",
         schema: Schema { text: "aten::arctan(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1313)), out: Some(Op(1314)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1570)), out: Some(Op(1571)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::arctan, composite::aliases::arctan), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arctanh",
         schema: Schema { text: "aten::arctanh(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1315)), out: Some(Op(1316)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1572)), out: Some(Op(1573)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::arctanh, composite::aliases::arctanh), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arctan2",
         schema: Schema { text: "aten::arctan2(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1318)), out: Some(Op(1317)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1575)), out: Some(Op(1574)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::arctan2, composite::aliases::arctan2), &[]),
         ..PLAIN },
     OpInfo { name: "aten::multiply.Tensor",
         schema: Schema { text: "aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1319)), out: Some(Op(1320)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1576)), out: Some(Op(1577)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::multiply, composite::aliases::multiply), &[]),
         ..PLAIN },
     OpInfo { name: "aten::multiply.Scalar",
         schema: Schema { text: "aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1321)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1578)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::multiply_scalar, composite::aliases::multiply_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::divide.Tensor",
         schema: Schema { text: "aten::divide.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1322)), out: Some(Op(1323)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1579)), out: Some(Op(1580)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::divide, composite::aliases::divide), &[]),
         ..PLAIN },
     OpInfo { name: "aten::divide.Scalar",
         schema: Schema { text: "aten::divide.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1324)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1581)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::divide_scalar, composite::aliases::divide_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::divide.Tensor_mode",
         schema: Schema { text: "aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", args: &A10, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1325)), out: Some(Op(1326)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1582)), out: Some(Op(1583)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S33(functions::divide_mode, composite::aliases::divide_mode), &[]),
         ..PLAIN },
     OpInfo { name: "aten::divide.Scalar_mode",
         schema: Schema { text: "aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", args: &A12, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1327)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1584)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S34(functions::divide_scalar_mode, composite::aliases::divide_scalar_mode), &[]),
         ..PLAIN },
     OpInfo { name: "aten::true_divide.Scalar",
         schema: Schema { text: "aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1328)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1585)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::true_divide_scalar, composite::aliases::true_divide_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::subtract.Tensor",
         schema: Schema { text: "aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", args: &A0, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1330)), out: Some(Op(1329)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1587)), out: Some(Op(1586)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S35(functions::subtract, composite::aliases::subtract), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::subtract.Scalar",
         schema: Schema { text: "aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", args: &A3, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1331)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1588)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S36(functions::subtract_scalar, composite::aliases::subtract_scalar), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::float_power.Tensor_Tensor",
         schema: Schema { text: "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", args: &A15, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1333)), out: Some(Op(1332)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1590)), out: Some(Op(1589)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::float_power, composite::float_power), &[]),
         ..PLAIN },
     OpInfo { name: "aten::float_power.Tensor_Scalar",
         schema: Schema { text: "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", args: &A17, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1335)), out: Some(Op(1334)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1592)), out: Some(Op(1591)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::float_power_scalar, composite::float_power_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::float_power.Scalar",
         schema: Schema { text: "aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", args: &A19, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1336)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1593)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S37(functions::float_power_of_scalar, composite::float_power_of_scalar), &[]),
         ..PLAIN },
@@ -5438,31 +6589,31 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::mvlgamma",
         schema: Schema { text: "aten::mvlgamma(Tensor self, int p) -> Tensor", args: &A42, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1338)), out: Some(Op(1337)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1595)), out: Some(Op(1594)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::mvlgamma, composite::mvlgamma), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_ndtr",
         schema: Schema { text: "aten::special_ndtr(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1341)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1598)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::special_ndtr, composite::special_ndtr), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_entr",
         schema: Schema { text: "aten::special_entr(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1342)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1599)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::special_entr, composite::special_entr), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_polygamma",
         schema: Schema { text: "aten::special_polygamma(int n, Tensor self) -> Tensor", args: &A37, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1343)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1600)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S39(functions::special_polygamma, composite::aliases::special_polygamma), &[]),
         ..PLAIN },
     OpInfo { name: "aten::absolute",
         schema: Schema { text: "aten::absolute(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ABSOLUTE_), out: Some(Op(1344)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op::ABSOLUTE_), out: Some(Op(1601)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::absolute, composite::absolute), &[]),
         ..PLAIN },
@@ -5474,7 +6625,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::i0",
         schema: Schema { text: "aten::i0(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::I0_), out: Some(Op(1345)), tags: Tags::POINTWISE,
+        in_place: Some(Op::I0_), out: Some(Op(1602)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("I0Backward0"), forward: true, vmap: Rule::Pointwise,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S22(functions::i0, below::i0), &[]),
         ..PLAIN },
@@ -5486,115 +6637,115 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::special_i0e",
         schema: Schema { text: "aten::special_i0e(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1348)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialI0EBackward0"),
+        out: Some(Op(1605)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialI0EBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_i0e, below::special_i0e), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_i1",
         schema: Schema { text: "aten::special_i1(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1349)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialI1Backward0"),
+        out: Some(Op(1606)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialI1Backward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_i1, below::special_i1), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_i1e",
         schema: Schema { text: "aten::special_i1e(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1350)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialI1EBackward0"),
+        out: Some(Op(1607)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialI1EBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_i1e, below::special_i1e), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_erfcx",
         schema: Schema { text: "aten::special_erfcx(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1351)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialErfcxBackward0"),
+        out: Some(Op(1608)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialErfcxBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_erfcx, below::special_erfcx), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_ndtri",
         schema: Schema { text: "aten::special_ndtri(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1352)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialNdtriBackward0"),
+        out: Some(Op(1609)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialNdtriBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_ndtri, below::special_ndtri), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_log_ndtr",
         schema: Schema { text: "aten::special_log_ndtr(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1353)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialLogNdtrBackward0"),
+        out: Some(Op(1610)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialLogNdtrBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_log_ndtr, below::special_log_ndtr), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_airy_ai",
         schema: Schema { text: "aten::special_airy_ai(Tensor x) -> Tensor", args: &A43, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1354)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1611)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_airy_ai, below::special_airy_ai), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_bessel_j0",
         schema: Schema { text: "aten::special_bessel_j0(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1355)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1612)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_bessel_j0, below::special_bessel_j0), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_bessel_j1",
         schema: Schema { text: "aten::special_bessel_j1(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1356)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1613)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_bessel_j1, below::special_bessel_j1), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_bessel_y0",
         schema: Schema { text: "aten::special_bessel_y0(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1357)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1614)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_bessel_y0, below::special_bessel_y0), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_bessel_y1",
         schema: Schema { text: "aten::special_bessel_y1(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1358)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1615)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_bessel_y1, below::special_bessel_y1), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_modified_bessel_i0",
         schema: Schema { text: "aten::special_modified_bessel_i0(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1359)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1616)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_modified_bessel_i0, below::special_modified_bessel_i0), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_modified_bessel_i1",
         schema: Schema { text: "aten::special_modified_bessel_i1(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1360)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1617)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_modified_bessel_i1, below::special_modified_bessel_i1), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_modified_bessel_k0",
         schema: Schema { text: "aten::special_modified_bessel_k0(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1361)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1618)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_modified_bessel_k0, below::special_modified_bessel_k0), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_modified_bessel_k1",
         schema: Schema { text: "aten::special_modified_bessel_k1(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1362)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1619)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_modified_bessel_k1, below::special_modified_bessel_k1), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_scaled_modified_bessel_k0",
         schema: Schema { text: "aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor", args: &A43, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1363)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1620)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_scaled_modified_bessel_k0, below::special_scaled_modified_bessel_k0), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_scaled_modified_bessel_k1",
         schema: Schema { text: "aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor", args: &A43, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1364)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1621)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_scaled_modified_bessel_k1, below::special_scaled_modified_bessel_k1), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_spherical_bessel_j0",
         schema: Schema { text: "aten::special_spherical_bessel_j0(Tensor x) -> Tensor", args: &A43, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1365)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1622)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::special_spherical_bessel_j0, below::special_spherical_bessel_j0), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_xlog1py",
         schema: Schema { text: "aten::special_xlog1py(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1366)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialXlog1PyBackward0"),
+        out: Some(Op(1623)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialXlog1PyBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_xlog1py, below::special_xlog1py), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_zeta",
         schema: Schema { text: "aten::special_zeta(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1371)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialZetaBackward0"),
+        out: Some(Op(1628)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SpecialZetaBackward0"),
         vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_zeta, below::special_zeta), &[]),
         ..PLAIN },
     OpInfo { name: "aten::igamma",
         schema: Schema { text: "aten::igamma(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::IGAMMA_), out: Some(Op(1376)), tags: Tags::POINTWISE,
+        in_place: Some(Op::IGAMMA_), out: Some(Op(1633)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("IgammaBackward0"), vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::igamma, below::igamma), &[]),
         ..PLAIN },
@@ -5607,7 +6758,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::igammac",
         schema: Schema { text: "aten::igammac(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::IGAMMAC_), out: Some(Op(1379)), tags: Tags::POINTWISE,
+        in_place: Some(Op::IGAMMAC_), out: Some(Op(1636)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("IgammacBackward0"), vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::igammac, below::igammac), &[]),
         ..PLAIN },
@@ -5620,62 +6771,62 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::special_chebyshev_polynomial_t",
         schema: Schema { text: "aten::special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1382)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1639)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_chebyshev_polynomial_t, below::special_chebyshev_polynomial_t), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_chebyshev_polynomial_u",
         schema: Schema { text: "aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1387)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1644)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_chebyshev_polynomial_u, below::special_chebyshev_polynomial_u), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_chebyshev_polynomial_v",
         schema: Schema { text: "aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1392)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1649)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_chebyshev_polynomial_v, below::special_chebyshev_polynomial_v), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_chebyshev_polynomial_w",
         schema: Schema { text: "aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1397)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1654)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_chebyshev_polynomial_w, below::special_chebyshev_polynomial_w), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_shifted_chebyshev_polynomial_t",
         schema: Schema { text: "aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1402)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1659)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_shifted_chebyshev_polynomial_t, below::special_shifted_chebyshev_polynomial_t), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_shifted_chebyshev_polynomial_u",
         schema: Schema { text: "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1407)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1664)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_shifted_chebyshev_polynomial_u, below::special_shifted_chebyshev_polynomial_u), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_shifted_chebyshev_polynomial_v",
         schema: Schema { text: "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1412)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1669)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_shifted_chebyshev_polynomial_v, below::special_shifted_chebyshev_polynomial_v), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_shifted_chebyshev_polynomial_w",
         schema: Schema { text: "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1417)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1674)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_shifted_chebyshev_polynomial_w, below::special_shifted_chebyshev_polynomial_w), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_hermite_polynomial_h",
         schema: Schema { text: "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1422)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1679)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_hermite_polynomial_h, below::special_hermite_polynomial_h), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_hermite_polynomial_he",
         schema: Schema { text: "aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1427)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1684)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_hermite_polynomial_he, below::special_hermite_polynomial_he), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_laguerre_polynomial_l",
         schema: Schema { text: "aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1432)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1689)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_laguerre_polynomial_l, below::special_laguerre_polynomial_l), &[]),
         ..PLAIN },
     OpInfo { name: "aten::special_legendre_polynomial_p",
         schema: Schema { text: "aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor", args: &A44, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1437)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
+        out: Some(Op(1694)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::special_legendre_polynomial_p, below::special_legendre_polynomial_p), &[]),
         ..PLAIN },
     OpInfo { name: "aten::isnan",
@@ -5690,17 +6841,17 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::isposinf",
         schema: Schema { text: "aten::isposinf(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1442)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        out: Some(Op(1699)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::isposinf, below::isposinf), &[]),
         ..PLAIN },
     OpInfo { name: "aten::isneginf",
         schema: Schema { text: "aten::isneginf(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1443)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        out: Some(Op(1700)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::isneginf, below::isneginf), &[]),
         ..PLAIN },
     OpInfo { name: "aten::signbit",
         schema: Schema { text: "aten::signbit(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1444)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        out: Some(Op(1701)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::signbit, below::signbit), &[]),
         ..PLAIN },
@@ -5711,7 +6862,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::logical_not",
         schema: Schema { text: "aten::logical_not(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOGICAL_NOT_), out: Some(Op(1445)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOGICAL_NOT_), out: Some(Op(1702)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::logical_not, below::logical_not), &[]),
         ..PLAIN },
@@ -5724,7 +6875,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::eq.Tensor",
         schema: Schema { text: "aten::eq.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::EQ__TENSOR), out: Some(Op(1446)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::EQ__TENSOR), out: Some(Op(1703)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::eq, below::eq), &[]),
         ..PLAIN },
@@ -5736,7 +6887,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::eq.Scalar",
         schema: Schema { text: "aten::eq.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::EQ__SCALAR), out: Some(Op(1447)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::EQ__SCALAR), out: Some(Op(1704)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::eq_scalar, below::eq_scalar), &[]),
         ..PLAIN },
@@ -5749,7 +6900,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::ne.Tensor",
         schema: Schema { text: "aten::ne.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::NE__TENSOR), out: Some(Op(1448)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::NE__TENSOR), out: Some(Op(1705)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::ne, below::ne), &[]),
         ..PLAIN },
@@ -5761,7 +6912,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::ne.Scalar",
         schema: Schema { text: "aten::ne.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::NE__SCALAR), out: Some(Op(1449)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::NE__SCALAR), out: Some(Op(1706)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::ne_scalar, below::ne_scalar), &[]),
         ..PLAIN },
@@ -5774,7 +6925,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::lt.Tensor",
         schema: Schema { text: "aten::lt.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LT__TENSOR), out: Some(Op(1450)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LT__TENSOR), out: Some(Op(1707)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::lt, below::lt), &[]),
         ..PLAIN },
@@ -5786,7 +6937,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::lt.Scalar",
         schema: Schema { text: "aten::lt.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LT__SCALAR), out: Some(Op(1451)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LT__SCALAR), out: Some(Op(1708)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::lt_scalar, below::lt_scalar), &[]),
         ..PLAIN },
@@ -5799,7 +6950,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::le.Tensor",
         schema: Schema { text: "aten::le.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LE__TENSOR), out: Some(Op(1452)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LE__TENSOR), out: Some(Op(1709)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::le, below::le), &[]),
         ..PLAIN },
@@ -5811,7 +6962,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::le.Scalar",
         schema: Schema { text: "aten::le.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LE__SCALAR), out: Some(Op(1453)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LE__SCALAR), out: Some(Op(1710)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::le_scalar, below::le_scalar), &[]),
         ..PLAIN },
@@ -5824,7 +6975,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::gt.Tensor",
         schema: Schema { text: "aten::gt.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::GT__TENSOR), out: Some(Op(1454)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::GT__TENSOR), out: Some(Op(1711)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::gt, below::gt), &[]),
         ..PLAIN },
@@ -5836,7 +6987,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::gt.Scalar",
         schema: Schema { text: "aten::gt.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::GT__SCALAR), out: Some(Op(1455)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::GT__SCALAR), out: Some(Op(1712)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::gt_scalar, below::gt_scalar), &[]),
         ..PLAIN },
@@ -5849,7 +7000,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::ge.Tensor",
         schema: Schema { text: "aten::ge.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::GE__TENSOR), out: Some(Op(1456)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::GE__TENSOR), out: Some(Op(1713)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::ge, below::ge), &[]),
         ..PLAIN },
@@ -5861,7 +7012,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::ge.Scalar",
         schema: Schema { text: "aten::ge.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::GE__SCALAR), out: Some(Op(1457)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::GE__SCALAR), out: Some(Op(1714)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::ge_scalar, below::ge_scalar), &[]),
         ..PLAIN },
@@ -5874,7 +7025,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::logical_and",
         schema: Schema { text: "aten::logical_and(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOGICAL_AND_), out: Some(Op(1458)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOGICAL_AND_), out: Some(Op(1715)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::logical_and, below::logical_and), &[]),
         ..PLAIN },
@@ -5887,7 +7038,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::logical_or",
         schema: Schema { text: "aten::logical_or(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOGICAL_OR_), out: Some(Op(1459)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOGICAL_OR_), out: Some(Op(1716)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::logical_or, below::logical_or), &[]),
         ..PLAIN },
@@ -5900,7 +7051,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::logical_xor",
         schema: Schema { text: "aten::logical_xor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LOGICAL_XOR_), out: Some(Op(1460)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LOGICAL_XOR_), out: Some(Op(1717)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::logical_xor, below::logical_xor), &[]),
         ..PLAIN },
@@ -5923,7 +7074,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_not",
         schema: Schema { text: "aten::bitwise_not(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_NOT_), out: Some(Op(1461)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_NOT_), out: Some(Op(1718)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::bitwise_not, below::bitwise_not), &[]),
         ..PLAIN },
@@ -5936,7 +7087,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_and.Tensor",
         schema: Schema { text: "aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_AND__TENSOR), out: Some(Op(1462)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_AND__TENSOR), out: Some(Op(1719)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::bitwise_and, below::bitwise_and), &[]),
         ..PLAIN },
@@ -5949,7 +7100,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_and.Scalar",
         schema: Schema { text: "aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_AND__SCALAR), out: Some(Op(1464)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_AND__SCALAR), out: Some(Op(1721)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::bitwise_and_scalar, below::bitwise_and_scalar), &[]),
         ..PLAIN },
@@ -5962,19 +7113,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::__and__.Tensor",
         schema: Schema { text: "aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1465)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1722)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::and_tensor, composite::bitwise_and), &[]),
         ..PLAIN },
     OpInfo { name: "aten::__and__.Scalar",
         schema: Schema { text: "aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1466)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1723)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::and_scalar, composite::bitwise_and_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bitwise_or.Tensor",
         schema: Schema { text: "aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_OR__TENSOR), out: Some(Op(1467)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_OR__TENSOR), out: Some(Op(1724)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::bitwise_or, below::bitwise_or), &[]),
         ..PLAIN },
@@ -5987,7 +7138,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_or.Scalar",
         schema: Schema { text: "aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_OR__SCALAR), out: Some(Op(1469)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_OR__SCALAR), out: Some(Op(1726)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::bitwise_or_scalar, below::bitwise_or_scalar), &[]),
         ..PLAIN },
@@ -6000,19 +7151,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::__or__.Tensor",
         schema: Schema { text: "aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1470)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1727)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::or_tensor, composite::bitwise_or), &[]),
         ..PLAIN },
     OpInfo { name: "aten::__or__.Scalar",
         schema: Schema { text: "aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1471)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        in_place: Some(Op(1728)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::or_scalar, composite::bitwise_or_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bitwise_xor.Tensor",
         schema: Schema { text: "aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_XOR__TENSOR), out: Some(Op(1472)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_XOR__TENSOR), out: Some(Op(1729)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::bitwise_xor, below::bitwise_xor), &[]),
         ..PLAIN },
@@ -6025,7 +7176,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_xor.Scalar",
         schema: Schema { text: "aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_XOR__SCALAR), out: Some(Op(1474)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::BITWISE_XOR__SCALAR), out: Some(Op(1731)), tags: Tags::CORE.and(Tags::POINTWISE),
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::bitwise_xor_scalar, below::bitwise_xor_scalar), &[]),
         ..PLAIN },
@@ -6038,19 +7189,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::__xor__.Tensor",
         schema: Schema { text: "aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1475)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1732)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::xor_tensor, composite::bitwise_xor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::__xor__.Scalar",
         schema: Schema { text: "aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1476)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1733)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::xor_scalar, composite::bitwise_xor_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bitwise_left_shift.Tensor",
         schema: Schema { text: "aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_LEFT_SHIFT__TENSOR), out: Some(Op(1477)), tags: Tags::POINTWISE,
+        in_place: Some(Op::BITWISE_LEFT_SHIFT__TENSOR), out: Some(Op(1734)), tags: Tags::POINTWISE,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::bitwise_left_shift, below::bitwise_left_shift), &[]),
         ..PLAIN },
@@ -6063,7 +7214,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_left_shift.Tensor_Scalar",
         schema: Schema { text: "aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR), out: Some(Op(1481)), tags: Tags::POINTWISE,
+        in_place: Some(Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR), out: Some(Op(1738)), tags: Tags::POINTWISE,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::bitwise_left_shift_scalar, below::bitwise_left_shift_scalar), &[]),
         ..PLAIN },
@@ -6076,7 +7227,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_right_shift.Tensor",
         schema: Schema { text: "aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_RIGHT_SHIFT__TENSOR), out: Some(Op(1484)), tags: Tags::POINTWISE,
+        in_place: Some(Op::BITWISE_RIGHT_SHIFT__TENSOR), out: Some(Op(1741)), tags: Tags::POINTWISE,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::bitwise_right_shift, below::bitwise_right_shift), &[]),
         ..PLAIN },
@@ -6089,7 +7240,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::bitwise_right_shift.Tensor_Scalar",
         schema: Schema { text: "aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR), out: Some(Op(1488)), tags: Tags::POINTWISE,
+        in_place: Some(Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR), out: Some(Op(1745)), tags: Tags::POINTWISE,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::bitwise_right_shift_scalar, below::bitwise_right_shift_scalar), &[]),
         ..PLAIN },
@@ -6133,7 +7284,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clamp",
         schema: Schema { text: "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", args: &A51, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLAMP_), out: Some(Op(1491)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::CLAMP_), out: Some(Op(1748)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("ClampBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S44(functions::clamp, below::clamp), &[]),
         ..PLAIN },
@@ -6146,7 +7297,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clamp.Tensor",
         schema: Schema { text: "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", args: &A53, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLAMP__TENSOR), out: Some(Op(1492)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::CLAMP__TENSOR), out: Some(Op(1749)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("ClampBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S46(functions::clamp_tensor, below::clamp_tensor), &[]),
@@ -6160,7 +7311,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clamp_min",
         schema: Schema { text: "aten::clamp_min(Tensor self, Scalar min) -> Tensor", args: &A55, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLAMP_MIN_), out: Some(Op(1493)), tags: Tags::POINTWISE,
+        in_place: Some(Op::CLAMP_MIN_), out: Some(Op(1750)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ClampMinBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::clamp_min, below::clamp_min), &[]),
         ..PLAIN },
@@ -6173,7 +7324,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clamp_max",
         schema: Schema { text: "aten::clamp_max(Tensor self, Scalar max) -> Tensor", args: &A57, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLAMP_MAX_), out: Some(Op(1502)), tags: Tags::POINTWISE,
+        in_place: Some(Op::CLAMP_MAX_), out: Some(Op(1759)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ClampMaxBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::clamp_max, below::clamp_max), &[]),
         ..PLAIN },
@@ -6186,7 +7337,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clamp_min.Tensor",
         schema: Schema { text: "aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor", args: &A59, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLAMP_MIN__TENSOR), out: Some(Op(1511)), tags: Tags::POINTWISE,
+        in_place: Some(Op::CLAMP_MIN__TENSOR), out: Some(Op(1768)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ClampMinBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::clamp_min_tensor, below::clamp_min_tensor), &[]),
         ..PLAIN },
@@ -6199,7 +7350,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clamp_max.Tensor",
         schema: Schema { text: "aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", args: &A61, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLAMP_MAX__TENSOR), out: Some(Op(1514)), tags: Tags::POINTWISE,
+        in_place: Some(Op::CLAMP_MAX__TENSOR), out: Some(Op(1771)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ClampMaxBackward1"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::clamp_max_tensor, below::clamp_max_tensor), &[]),
         ..PLAIN },
@@ -6212,7 +7363,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clip",
         schema: Schema { text: "aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", args: &A51, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::CLIP_), out: Some(Op(1517)), tags: Tags::POINTWISE, derivative: Derivative::Composite,
+        in_place: Some(Op::CLIP_), out: Some(Op(1774)), tags: Tags::POINTWISE, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S48(functions::clip, composite::clip), &[]),
         ..PLAIN },
@@ -6224,67 +7375,67 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::clip.Tensor",
         schema: Schema { text: "aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", args: &A53, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1518)), out: Some(Op(1519)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1775)), out: Some(Op(1776)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S50(functions::clip_tensor, composite::aliases::clip_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::greater.Tensor",
         schema: Schema { text: "aten::greater.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1521)), out: Some(Op(1520)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1778)), out: Some(Op(1777)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::greater, composite::aliases::greater), &[]),
         ..PLAIN },
     OpInfo { name: "aten::greater.Scalar",
         schema: Schema { text: "aten::greater.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1523)), out: Some(Op(1522)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1780)), out: Some(Op(1779)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::greater_scalar, composite::aliases::greater_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::greater_equal.Tensor",
         schema: Schema { text: "aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1525)), out: Some(Op(1524)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1782)), out: Some(Op(1781)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::greater_equal, composite::aliases::greater_equal), &[]),
         ..PLAIN },
     OpInfo { name: "aten::greater_equal.Scalar",
         schema: Schema { text: "aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1527)), out: Some(Op(1526)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1784)), out: Some(Op(1783)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::greater_equal_scalar, composite::aliases::greater_equal_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::less.Tensor",
         schema: Schema { text: "aten::less.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1529)), out: Some(Op(1528)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1786)), out: Some(Op(1785)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::less, composite::aliases::less), &[]),
         ..PLAIN },
     OpInfo { name: "aten::less.Scalar",
         schema: Schema { text: "aten::less.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1531)), out: Some(Op(1530)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1788)), out: Some(Op(1787)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::less_scalar, composite::aliases::less_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::less_equal.Tensor",
         schema: Schema { text: "aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1533)), out: Some(Op(1532)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1790)), out: Some(Op(1789)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::less_equal, composite::aliases::less_equal), &[]),
         ..PLAIN },
     OpInfo { name: "aten::less_equal.Scalar",
         schema: Schema { text: "aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1535)), out: Some(Op(1534)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1792)), out: Some(Op(1791)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::less_equal_scalar, composite::aliases::less_equal_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::not_equal.Tensor",
         schema: Schema { text: "aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1537)), out: Some(Op(1536)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1794)), out: Some(Op(1793)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::not_equal, composite::aliases::not_equal), &[]),
         ..PLAIN },
     OpInfo { name: "aten::not_equal.Scalar",
         schema: Schema { text: "aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor", args: &A8, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1539)), out: Some(Op(1538)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1796)), out: Some(Op(1795)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S32(functions::not_equal_scalar, composite::aliases::not_equal_scalar), &[]),
         ..PLAIN },
@@ -6315,7 +7466,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::silu",
         schema: Schema { text: "aten::silu(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SILU_), out: Some(Op(1540)), tags: Tags::POINTWISE,
+        in_place: Some(Op::SILU_), out: Some(Op(1797)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("SiluBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::silu, below::silu), &[]),
         ..PLAIN },
@@ -6328,7 +7479,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::mish",
         schema: Schema { text: "aten::mish(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::MISH_), out: Some(Op(1541)), tags: Tags::POINTWISE,
+        in_place: Some(Op::MISH_), out: Some(Op(1798)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("MishBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::mish, below::mish), &[]),
         ..PLAIN },
@@ -6341,7 +7492,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::hardsigmoid",
         schema: Schema { text: "aten::hardsigmoid(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::HARDSIGMOID_), out: Some(Op(1542)), tags: Tags::POINTWISE,
+        in_place: Some(Op::HARDSIGMOID_), out: Some(Op(1799)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("HardsigmoidBackward0"), forward: true, vmap: Rule::Pointwise,
         cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S22(functions::hardsigmoid, below::hardsigmoid), &[]),
         ..PLAIN },
@@ -6354,7 +7505,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::hardswish",
         schema: Schema { text: "aten::hardswish(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::HARDSWISH_), out: Some(Op(1543)), tags: Tags::POINTWISE,
+        in_place: Some(Op::HARDSWISH_), out: Some(Op(1800)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("HardswishBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::hardswish, below::hardswish), &[]),
         ..PLAIN },
@@ -6367,7 +7518,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::gelu",
         schema: Schema { text: "aten::gelu(Tensor self, *, str approximate='none') -> Tensor", args: &A63, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::GELU_), out: Some(Op(1544)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::GELU_), out: Some(Op(1801)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("GeluBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S51(functions::gelu, below::gelu), &[(1, Given::Str("none"))]),
@@ -6381,25 +7532,25 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::log_sigmoid_forward",
         schema: Schema { text: "aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1545)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LogSigmoidBackward0"),
+        out: Some(Op(1802)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LogSigmoidBackward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S53(functions::log_sigmoid_forward, below::log_sigmoid_forward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::log_sigmoid",
         schema: Schema { text: "aten::log_sigmoid(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1546)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1803)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::log_sigmoid, composite::log_sigmoid), &[]),
         ..PLAIN },
     OpInfo { name: "aten::softplus",
         schema: Schema { text: "aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", args: &A65, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1547)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftplusBackward0"),
+        out: Some(Op(1804)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftplusBackward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S3(functions::softplus, below::softplus), &[(1, Given::Int(1)), (2, Given::Int(20))]),
         ..PLAIN },
     OpInfo { name: "aten::elu",
         schema: Schema { text: "aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", args: &A66, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::ELU_), out: Some(Op(1548)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::ELU_), out: Some(Op(1805)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("EluBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S54(functions::elu, below::elu), &[(1, Given::Int(1)), (2, Given::Int(1)), (3, Given::Int(1))]),
@@ -6438,7 +7589,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::leaky_relu",
         schema: Schema { text: "aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", args: &A70, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::LEAKY_RELU_), out: Some(Op(1549)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::LEAKY_RELU_), out: Some(Op(1806)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("LeakyReluBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S8(functions::leaky_relu, below::leaky_relu), &[(1, Given::Float(0.01))]),
@@ -6452,7 +7603,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::hardtanh",
         schema: Schema { text: "aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", args: &A72, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::HARDTANH_), out: Some(Op(1550)), tags: Tags::CORE.and(Tags::POINTWISE),
+        in_place: Some(Op::HARDTANH_), out: Some(Op(1807)), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("HardtanhBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S3(functions::hardtanh, below::hardtanh), &[(1, Given::Int(-1)), (2, Given::Int(1))]),
@@ -6466,19 +7617,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::hardshrink",
         schema: Schema { text: "aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", args: &A74, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1551)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardshrinkBackward0"),
+        out: Some(Op(1808)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardshrinkBackward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::hardshrink, below::hardshrink), &[(1, Given::Float(0.5))]),
         ..PLAIN },
     OpInfo { name: "aten::softshrink",
         schema: Schema { text: "aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", args: &A74, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1552)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftshrinkBackward0"),
+        out: Some(Op(1809)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftshrinkBackward0"),
         forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::softshrink, below::softshrink), &[(1, Given::Float(0.5))]),
         ..PLAIN },
     OpInfo { name: "aten::threshold",
         schema: Schema { text: "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", args: &A75, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::THRESHOLD_), out: Some(Op(1553)), tags: Tags::POINTWISE,
+        in_place: Some(Op::THRESHOLD_), out: Some(Op(1810)), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("ThresholdBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S3(functions::threshold, below::threshold), &[]),
         ..PLAIN },
@@ -6528,30 +7679,30 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::glu",
         schema: Schema { text: "aten::glu(Tensor self, int dim=-1) -> Tensor", args: &A82, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1554)), derivative: Derivative::Formula("GluBackward0"), forward: true, vmap: Rule::Along(&[1]),
+        out: Some(Op(1811)), derivative: Derivative::Formula("GluBackward0"), forward: true, vmap: Rule::Along(&[1]),
         run: Run::Typed(boxed::Typed::S25(functions::glu, below::glu), &[(1, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::threshold_backward",
         schema: Schema { text: "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", args: &A83, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1555)), tags: Tags::POINTWISE, derivative: Derivative::Formula("ThresholdBackwardBackward0"),
+        out: Some(Op(1812)), tags: Tags::POINTWISE, derivative: Derivative::Formula("ThresholdBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S0(functions::threshold_backward, below::threshold_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::tanh_backward",
         schema: Schema { text: "aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor", args: &A84, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1556)), tags: Tags::POINTWISE, derivative: Derivative::Formula("TanhBackwardBackward0"),
+        out: Some(Op(1813)), tags: Tags::POINTWISE, derivative: Derivative::Formula("TanhBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S5(functions::tanh_backward, below::tanh_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sigmoid_backward",
         schema: Schema { text: "aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor", args: &A84, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1557)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SigmoidBackwardBackward0"),
+        out: Some(Op(1814)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SigmoidBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S5(functions::sigmoid_backward, below::sigmoid_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::silu_backward",
         schema: Schema { text: "aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor", args: &A85, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1558)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SiluBackwardBackward0"),
+        out: Some(Op(1815)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SiluBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S5(functions::silu_backward, below::silu_backward), &[]),
         ..PLAIN },
@@ -6568,61 +7719,61 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::hardsigmoid_backward",
         schema: Schema { text: "aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor", args: &A85, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1559)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardsigmoidBackwardBackward0"),
+        out: Some(Op(1816)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardsigmoidBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S5(functions::hardsigmoid_backward, below::hardsigmoid_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::gelu_backward",
         schema: Schema { text: "aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor", args: &A86, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1560)), tags: Tags::POINTWISE, derivative: Derivative::Formula("GeluBackwardBackward0"),
+        out: Some(Op(1817)), tags: Tags::POINTWISE, derivative: Derivative::Formula("GeluBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S60(functions::gelu_backward, below::gelu_backward), &[(2, Given::Str("none"))]),
         ..PLAIN },
     OpInfo { name: "aten::elu_backward",
         schema: Schema { text: "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", args: &A87, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1561)), tags: Tags::POINTWISE, derivative: Derivative::Formula("EluBackwardBackward0"),
+        out: Some(Op(1818)), tags: Tags::POINTWISE, derivative: Derivative::Formula("EluBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S61(functions::elu_backward, below::elu_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::leaky_relu_backward",
         schema: Schema { text: "aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", args: &A88, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1562)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LeakyReluBackwardBackward0"),
+        out: Some(Op(1819)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LeakyReluBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S62(functions::leaky_relu_backward, below::leaky_relu_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hardtanh_backward",
         schema: Schema { text: "aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor", args: &A89, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1563)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardtanhBackwardBackward0"),
+        out: Some(Op(1820)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardtanhBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S63(functions::hardtanh_backward, below::hardtanh_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::softplus_backward",
         schema: Schema { text: "aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor", args: &A90, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1564)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftplusBackwardBackward0"),
+        out: Some(Op(1821)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftplusBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S63(functions::softplus_backward, below::softplus_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hardshrink_backward",
         schema: Schema { text: "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor", args: &A91, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1565)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardshrinkBackwardBackward0"),
+        out: Some(Op(1822)), tags: Tags::POINTWISE, derivative: Derivative::Formula("HardshrinkBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S0(functions::hardshrink_backward, below::hardshrink_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::softshrink_backward",
         schema: Schema { text: "aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor", args: &A92, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1566)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftshrinkBackwardBackward0"),
+        out: Some(Op(1823)), tags: Tags::POINTWISE, derivative: Derivative::Formula("SoftshrinkBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S0(functions::softshrink_backward, below::softshrink_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::log_sigmoid_backward",
         schema: Schema { text: "aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor", args: &A93, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1567)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LogSigmoidBackwardBackward0"),
+        out: Some(Op(1824)), tags: Tags::POINTWISE, derivative: Derivative::Formula("LogSigmoidBackwardBackward0"),
         forward: true, vmap: Rule::Pointwise,
         run: Run::Typed(boxed::Typed::S20(functions::log_sigmoid_backward, below::log_sigmoid_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::glu_backward",
         schema: Schema { text: "aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", args: &A94, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1568)), derivative: Derivative::Formula("GluBackwardBackward0"), forward: true,
+        out: Some(Op(1825)), derivative: Derivative::Formula("GluBackwardBackward0"), forward: true,
         vmap: Rule::Along(&[2]), run: Run::Typed(boxed::Typed::S64(functions::glu_backward, below::glu_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sum",
@@ -6646,7 +7797,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::mean",
         schema: Schema { text: "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", args: &A95, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1569)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("MeanBackward0"),
+        out: Some(Op(1826)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("MeanBackward0"),
         forward: true, vmap: Rule::Own(rules::reduce::mean), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S65(functions::mean, below::mean), &[]),
         ..PLAIN },
@@ -6684,37 +7835,37 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::nansum",
         schema: Schema { text: "aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A100, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1570)), tags: Tags::REDUCTION, derivative: Derivative::Formula("NansumBackward0"), forward: true,
+        out: Some(Op(1827)), tags: Tags::REDUCTION, derivative: Derivative::Formula("NansumBackward0"), forward: true,
         vmap: Rule::Own(rules::reduce::dims),
         run: Run::Typed(boxed::Typed::S66(functions::nansum, below::nansum), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::nanmean",
         schema: Schema { text: "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A100, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1571)), tags: Tags::REDUCTION, derivative: Derivative::Composite, forward: true,
+        out: Some(Op(1828)), tags: Tags::REDUCTION, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S70(functions::nanmean, composite::nanmean), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max",
         schema: Schema { text: "aten::max(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1572)), tags: Tags::REDUCTION, derivative: Derivative::Formula("MaxBackward1"), forward: true,
+        out: Some(Op(1829)), tags: Tags::REDUCTION, derivative: Derivative::Formula("MaxBackward1"), forward: true,
         vmap: Rule::Own(rules::reduce::max), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::max, below::max), &[]),
         ..PLAIN },
     OpInfo { name: "aten::min",
         schema: Schema { text: "aten::min(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1574)), tags: Tags::REDUCTION, derivative: Derivative::Formula("MinBackward1"), forward: true,
+        out: Some(Op(1831)), tags: Tags::REDUCTION, derivative: Derivative::Formula("MinBackward1"), forward: true,
         vmap: Rule::Own(rules::reduce::min), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::min, below::min), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max.dim",
         schema: Schema { text: "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A101, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1575)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("MaxBackward0"),
+        out: Some(Op(1832)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("MaxBackward0"),
         forward: true, vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::max_dim, below::max_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::min.dim",
         schema: Schema { text: "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A101, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1576)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("MinBackward0"),
+        out: Some(Op(1833)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("MinBackward0"),
         forward: true, vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::min_dim, below::min_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
@@ -6746,53 +7897,53 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::aminmax",
         schema: Schema { text: "aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", args: &A104, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1577)), tags: Tags::REDUCTION, derivative: Derivative::Formula("AminmaxBackward0"), forward: true,
+        out: Some(Op(1834)), tags: Tags::REDUCTION, derivative: Derivative::Formula("AminmaxBackward0"), forward: true,
         vmap: Rule::Own(rules::reduce::maybe_dim),
         run: Run::Typed(boxed::Typed::S74(functions::aminmax, below::aminmax), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::argmax",
         schema: Schema { text: "aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", args: &A105, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1578)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::maybe_dim),
+        out: Some(Op(1835)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::maybe_dim),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S75(functions::argmax, below::argmax), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::argmin",
         schema: Schema { text: "aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", args: &A105, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1579)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::maybe_dim),
+        out: Some(Op(1836)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::maybe_dim),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S75(functions::argmin, below::argmin), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::any",
         schema: Schema { text: "aten::any(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1580)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::any),
+        out: Some(Op(1837)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::any),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::any, below::any), &[]),
         ..PLAIN },
     OpInfo { name: "aten::any.dim",
         schema: Schema { text: "aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", args: &A101, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1581)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Along(&[1]), cost: Cost::Cheap,
+        out: Some(Op(1838)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Along(&[1]), cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S76(functions::any_dim, below::any_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::any.dims",
         schema: Schema { text: "aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", args: &A106, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1582)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::dims),
+        out: Some(Op(1839)), tags: Tags::CORE.and(Tags::REDUCTION), vmap: Rule::Own(rules::reduce::dims),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S77(functions::any_dims, below::any_dims), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::all",
         schema: Schema { text: "aten::all(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1583)), tags: Tags::REDUCTION, vmap: Rule::Own(rules::reduce::all_of), cost: Cost::Cheap,
+        out: Some(Op(1840)), tags: Tags::REDUCTION, vmap: Rule::Own(rules::reduce::all_of), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S22(functions::all, below::all), &[]),
         ..PLAIN },
     OpInfo { name: "aten::all.dim",
         schema: Schema { text: "aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", args: &A101, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1584)), tags: Tags::REDUCTION, vmap: Rule::Along(&[1]), cost: Cost::Cheap,
+        out: Some(Op(1841)), tags: Tags::REDUCTION, vmap: Rule::Along(&[1]), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S76(functions::all_dim, below::all_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::all.dims",
         schema: Schema { text: "aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", args: &A106, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1585)), tags: Tags::REDUCTION, vmap: Rule::Own(rules::reduce::dims), cost: Cost::Cheap,
+        out: Some(Op(1842)), tags: Tags::REDUCTION, vmap: Rule::Own(rules::reduce::dims), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S77(functions::all_dims, below::all_dims), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::count_nonzero",
@@ -6813,13 +7964,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::var.dim",
         schema: Schema { text: "aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", args: &A110, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1586)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Composite, forward: true,
+        out: Some(Op(1843)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S81(functions::var_dim, composite::var_dim), &[(2, Given::Bool(true)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::var.correction",
         schema: Schema { text: "aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", args: &A111, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1587)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("VarBackward0"),
+        out: Some(Op(1844)), tags: Tags::CORE.and(Tags::REDUCTION), derivative: Derivative::Formula("VarBackward0"),
         forward: true, vmap: Rule::Own(rules::reduce::dims), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S82(functions::var_correction, below::var_correction), &[(3, Given::Bool(false))]),
         ..PLAIN },
@@ -6831,13 +7982,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::std.dim",
         schema: Schema { text: "aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", args: &A110, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1588)), tags: Tags::REDUCTION, derivative: Derivative::Composite, forward: true,
+        out: Some(Op(1845)), tags: Tags::REDUCTION, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S81(functions::std_dim, composite::std_dim), &[(2, Given::Bool(true)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::std.correction",
         schema: Schema { text: "aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", args: &A111, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1589)), tags: Tags::REDUCTION, derivative: Derivative::Formula("StdBackward0"), forward: true,
+        out: Some(Op(1846)), tags: Tags::REDUCTION, derivative: Derivative::Formula("StdBackward0"), forward: true,
         vmap: Rule::Own(rules::reduce::dims), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S82(functions::std_correction, below::std_correction), &[(3, Given::Bool(false))]),
         ..PLAIN },
@@ -6885,25 +8036,25 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::norm.ScalarOpt_dim",
         schema: Schema { text: "aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", args: &A113, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1590)), tags: Tags::REDUCTION, derivative: Derivative::Formula("NormBackward1"), forward: true,
+        out: Some(Op(1847)), tags: Tags::REDUCTION, derivative: Derivative::Formula("NormBackward1"), forward: true,
         vmap: Rule::Along(&[2]),
         run: Run::Typed(boxed::Typed::S86(functions::norm_dim, below::norm_dim), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_vector_norm",
         schema: Schema { text: "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A114, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1591)), tags: Tags::REDUCTION, derivative: Derivative::Formula("LinalgVectorNormBackward0"),
+        out: Some(Op(1848)), tags: Tags::REDUCTION, derivative: Derivative::Formula("LinalgVectorNormBackward0"),
         forward: true, vmap: Rule::Own(rules::reduce::dims),
         run: Run::Typed(boxed::Typed::S87(functions::linalg_vector_norm, below::linalg_vector_norm), &[(1, Given::Int(2)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::logsumexp",
         schema: Schema { text: "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", args: &A115, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1592)), tags: Tags::REDUCTION, derivative: Derivative::Formula("LogsumexpBackward0"),
+        out: Some(Op(1849)), tags: Tags::REDUCTION, derivative: Derivative::Formula("LogsumexpBackward0"),
         forward: true, vmap: Rule::Along(&[1]),
         run: Run::Typed(boxed::Typed::S72(functions::logsumexp, below::logsumexp), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::cumsum",
         schema: Schema { text: "aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", args: &A116, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1595)), out: Some(Op::CUMSUM_OUT), tags: Tags::CORE,
+        in_place: Some(Op(1852)), out: Some(Op::CUMSUM_OUT), tags: Tags::CORE,
         derivative: Derivative::Formula("CumsumBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S88(functions::cumsum, below::cumsum), &[]),
         ..PLAIN },
@@ -6915,7 +8066,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::cumprod",
         schema: Schema { text: "aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", args: &A116, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1596)), out: Some(Op::CUMPROD_OUT), derivative: Derivative::Formula("CumprodBackward0"),
+        in_place: Some(Op(1853)), out: Some(Op::CUMPROD_OUT), derivative: Derivative::Formula("CumprodBackward0"),
         forward: true, vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S88(functions::cumprod, below::cumprod), &[]),
         ..PLAIN },
@@ -6926,19 +8077,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::cummax",
         schema: Schema { text: "aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", args: &A118, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1597)), derivative: Derivative::Formula("CummaxBackward0"), forward: true,
+        out: Some(Op(1854)), derivative: Derivative::Formula("CummaxBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S90(functions::cummax, below::cummax), &[]),
         ..PLAIN },
     OpInfo { name: "aten::cummin",
         schema: Schema { text: "aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", args: &A118, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1598)), derivative: Derivative::Formula("CumminBackward0"), forward: true,
+        out: Some(Op(1855)), derivative: Derivative::Formula("CumminBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S90(functions::cummin, below::cummin), &[]),
         ..PLAIN },
     OpInfo { name: "aten::logcumsumexp",
         schema: Schema { text: "aten::logcumsumexp(Tensor self, int dim) -> Tensor", args: &A118, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1599)), derivative: Derivative::Formula("LogcumsumexpBackward0"), forward: true,
+        out: Some(Op(1856)), derivative: Derivative::Formula("LogcumsumexpBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S25(functions::logcumsumexp, below::logcumsumexp), &[]),
         ..PLAIN },
@@ -6950,7 +8101,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::histc",
         schema: Schema { text: "aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", args: &A119, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1602)), vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        out: Some(Op(1859)), vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S91(functions::histc, below::histc), &[(1, Given::Int(100)), (2, Given::Int(0)), (3, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::bincount",
@@ -6965,13 +8116,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::diff",
         schema: Schema { text: "aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", args: &A121, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1603)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1860)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S94(functions::diff, composite::diff), &[(1, Given::Int(1)), (2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::renorm",
         schema: Schema { text: "aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", args: &A122, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1605)), out: Some(Op(1604)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1862)), out: Some(Op(1861)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S95(functions::renorm, composite::renorm), &[]),
         ..PLAIN },
@@ -6998,25 +8149,25 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::quantile",
         schema: Schema { text: "aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor", args: &A127, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1606)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1864)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S98(functions::quantile, composite::quantile::quantile), &[(3, Given::Bool(false)), (4, Given::Str("linear"))]),
         ..PLAIN },
     OpInfo { name: "aten::quantile.scalar",
         schema: Schema { text: "aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor", args: &A128, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1607)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1865)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S99(functions::quantile_scalar, composite::quantile::quantile_scalar), &[(3, Given::Bool(false)), (4, Given::Str("linear"))]),
         ..PLAIN },
     OpInfo { name: "aten::nanquantile",
         schema: Schema { text: "aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor", args: &A127, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1608)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1866)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S98(functions::nanquantile, composite::quantile::nanquantile), &[(3, Given::Bool(false)), (4, Given::Str("linear"))]),
         ..PLAIN },
     OpInfo { name: "aten::nanquantile.scalar",
         schema: Schema { text: "aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor", args: &A128, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1609)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1867)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S99(functions::nanquantile_scalar, composite::quantile::nanquantile_scalar), &[(3, Given::Bool(false)), (4, Given::Str("linear"))]),
         ..PLAIN },
@@ -7067,13 +8218,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::softmax.int",
         schema: Schema { text: "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", args: &A134, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1610)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1868)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S105(functions::softmax, composite::softmax), &[]),
         ..PLAIN },
     OpInfo { name: "aten::log_softmax.int",
         schema: Schema { text: "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", args: &A134, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1612)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1870)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S105(functions::log_softmax, composite::log_softmax), &[]),
         ..PLAIN },
@@ -7103,13 +8254,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::_softmax_backward_data",
         schema: Schema { text: "aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", args: &A137, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1613)), derivative: Derivative::Formula("SoftmaxBackwardDataBackward0"), forward: true,
+        out: Some(Op(1872)), derivative: Derivative::Formula("SoftmaxBackwardDataBackward0"), forward: true,
         vmap: Rule::Along(&[2]),
         run: Run::Typed(boxed::Typed::S107(functions::_softmax_backward_data, below::_softmax_backward_data), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_log_softmax_backward_data",
         schema: Schema { text: "aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", args: &A137, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1614)), derivative: Derivative::Formula("LogSoftmaxBackwardDataBackward0"), forward: true,
+        out: Some(Op(1873)), derivative: Derivative::Formula("LogSoftmaxBackwardDataBackward0"), forward: true,
         vmap: Rule::Along(&[2]),
         run: Run::Typed(boxed::Typed::S107(functions::_log_softmax_backward_data, below::_log_softmax_backward_data), &[]),
         ..PLAIN },
@@ -7164,7 +8315,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::native_batch_norm",
         schema: Schema { text: "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", args: &A146, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1615)), derivative: Derivative::Formula("NativeBatchNormBackward0"), forward: true,
+        out: Some(Op(1874)), derivative: Derivative::Formula("NativeBatchNormBackward0"), forward: true,
         vmap: Rule::Own(rules::norm::batch_norm), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S116(functions::native_batch_norm, below::native_batch_norm), &[]),
         ..PLAIN },
@@ -7182,7 +8333,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::_native_batch_norm_legit.no_stats",
         schema: Schema { text: "aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", args: &A149, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1616)), tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1875)), tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S119(functions::_native_batch_norm_legit_no_stats, composite::native_batch_norm_legit_no_stats), &[]),
         ..PLAIN },
@@ -7225,13 +8376,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::mse_loss",
         schema: Schema { text: "aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", args: &A155, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1617)), derivative: Derivative::Formula("MseLossBackward0"), forward: true,
+        out: Some(Op(1876)), derivative: Derivative::Formula("MseLossBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Own(rules::loss::forward),
         run: Run::Typed(boxed::Typed::S64(functions::mse_loss, below::mse_loss), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::mse_loss_backward",
         schema: Schema { text: "aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor", args: &A156, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1618)), derivative: Derivative::Formula("MseLossBackwardBackward0"), forward: true,
+        out: Some(Op(1877)), derivative: Derivative::Formula("MseLossBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::backward),
         run: Run::Typed(boxed::Typed::S125(functions::mse_loss_backward, below::mse_loss_backward), &[]),
         ..PLAIN },
@@ -7243,43 +8394,43 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::smooth_l1_loss",
         schema: Schema { text: "aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor", args: &A157, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1619)), derivative: Derivative::Formula("SmoothL1LossBackward0"), forward: true,
+        out: Some(Op(1878)), derivative: Derivative::Formula("SmoothL1LossBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Own(rules::loss::forward),
         run: Run::Typed(boxed::Typed::S126(functions::smooth_l1_loss, below::smooth_l1_loss), &[(2, Given::Int(1)), (3, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::smooth_l1_loss_backward",
         schema: Schema { text: "aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor", args: &A158, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1620)), derivative: Derivative::Formula("SmoothL1LossBackwardBackward0"), forward: true,
+        out: Some(Op(1879)), derivative: Derivative::Formula("SmoothL1LossBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::backward),
         run: Run::Typed(boxed::Typed::S127(functions::smooth_l1_loss_backward, below::smooth_l1_loss_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::huber_loss",
         schema: Schema { text: "aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor", args: &A159, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1621)), derivative: Derivative::Formula("HuberLossBackward0"), forward: true,
+        out: Some(Op(1880)), derivative: Derivative::Formula("HuberLossBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Own(rules::loss::forward),
         run: Run::Typed(boxed::Typed::S126(functions::huber_loss, below::huber_loss), &[(2, Given::Int(1)), (3, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::huber_loss_backward",
         schema: Schema { text: "aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor", args: &A160, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1622)), derivative: Derivative::Formula("HuberLossBackwardBackward0"), forward: true,
+        out: Some(Op(1881)), derivative: Derivative::Formula("HuberLossBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::backward),
         run: Run::Typed(boxed::Typed::S127(functions::huber_loss_backward, below::huber_loss_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::soft_margin_loss",
         schema: Schema { text: "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", args: &A155, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1623)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1882)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S100(functions::soft_margin_loss, composite::soft_margin_loss), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::binary_cross_entropy",
         schema: Schema { text: "aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", args: &A161, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1624)), derivative: Derivative::Formula("BinaryCrossEntropyBackward0"), forward: true,
+        out: Some(Op(1883)), derivative: Derivative::Formula("BinaryCrossEntropyBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Own(rules::loss::forward),
         run: Run::Typed(boxed::Typed::S128(functions::binary_cross_entropy, below::binary_cross_entropy), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::binary_cross_entropy_backward",
         schema: Schema { text: "aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor", args: &A162, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1625)), derivative: Derivative::Formula("BinaryCrossEntropyBackwardBackward0"), forward: true,
+        out: Some(Op(1884)), derivative: Derivative::Formula("BinaryCrossEntropyBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::backward),
         run: Run::Typed(boxed::Typed::S129(functions::binary_cross_entropy_backward, below::binary_cross_entropy_backward), &[(4, Given::Int(1))]),
         ..PLAIN },
@@ -7297,7 +8448,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::nll_loss",
         schema: Schema { text: "aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor", args: &A165, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1626)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1885)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S132(functions::nll_loss, composite::nll_loss), &[(3, Given::Int(1)), (4, Given::Int(-100))]),
         ..PLAIN },
@@ -7308,31 +8459,31 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::nll_loss_forward",
         schema: Schema { text: "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)", args: &A166, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1627)), derivative: Derivative::Formula("NllLossBackward0"), forward: true,
+        out: Some(Op(1886)), derivative: Derivative::Formula("NllLossBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::nll),
         run: Run::Typed(boxed::Typed::S133(functions::nll_loss_forward, below::nll_loss_forward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::nll_loss_backward",
         schema: Schema { text: "aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor", args: &A167, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1628)), derivative: Derivative::Formula("NllLossBackwardBackward0"), forward: true,
+        out: Some(Op(1887)), derivative: Derivative::Formula("NllLossBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::nll_backward),
         run: Run::Typed(boxed::Typed::S134(functions::nll_loss_backward, below::nll_loss_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::nll_loss2d",
         schema: Schema { text: "aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor", args: &A165, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1629)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1888)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S132(functions::nll_loss2d, composite::nll_loss2d), &[(3, Given::Int(1)), (4, Given::Int(-100))]),
         ..PLAIN },
     OpInfo { name: "aten::nll_loss2d_forward",
         schema: Schema { text: "aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)", args: &A166, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1630)), derivative: Derivative::Formula("NllLoss2DBackward0"), forward: true,
+        out: Some(Op(1889)), derivative: Derivative::Formula("NllLoss2DBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::nll),
         run: Run::Typed(boxed::Typed::S133(functions::nll_loss2d_forward, below::nll_loss2d_forward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::nll_loss2d_backward",
         schema: Schema { text: "aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor", args: &A167, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1631)), derivative: Derivative::Formula("NllLoss2DBackwardBackward0"), forward: true,
+        out: Some(Op(1890)), derivative: Derivative::Formula("NllLoss2DBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::loss::nll_backward),
         run: Run::Typed(boxed::Typed::S134(functions::nll_loss2d_backward, below::nll_loss2d_backward), &[]),
         ..PLAIN },
@@ -7384,13 +8535,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::multi_margin_loss",
         schema: Schema { text: "aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor", args: &A175, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1632)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1891)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S141(functions::multi_margin_loss, composite::multi_margin_loss), &[(2, Given::Int(1)), (3, Given::Int(1)), (5, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::multilabel_margin_loss",
         schema: Schema { text: "aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", args: &A155, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1633)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1892)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S100(functions::multilabel_margin_loss, composite::multilabel_margin_loss), &[(2, Given::Int(1))]),
         ..PLAIN },
@@ -7538,25 +8689,25 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::addbmm",
         schema: Schema { text: "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", args: &A192, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1635)), out: Some(Op(1636)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1894)), out: Some(Op(1895)), derivative: Derivative::Composite, forward: true,
         autocast: Autocast::Lower, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S149(functions::addbmm, composite::addbmm), &[(3, Given::Int(1)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::addr",
         schema: Schema { text: "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", args: &A195, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1637)), out: Some(Op(1638)), derivative: Derivative::Composite, forward: true,
+        in_place: Some(Op(1896)), out: Some(Op(1897)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S149(functions::addr, composite::addr), &[(3, Given::Int(1)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::matmul",
         schema: Schema { text: "aten::matmul(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1639)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
+        out: Some(Op(1898)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::matmul, composite::matmul), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linear",
         schema: Schema { text: "aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", args: &A196, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1640)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
+        out: Some(Op(1899)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S150(functions::linear, composite::linear), &[]),
         ..PLAIN },
@@ -7568,53 +8719,53 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::vdot",
         schema: Schema { text: "aten::vdot(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1641)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1900)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, run: Run::Typed(boxed::Typed::S14(functions::vdot, composite::vdot), &[]),
         ..PLAIN },
     OpInfo { name: "aten::inner",
         schema: Schema { text: "aten::inner(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1642)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1901)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::inner, composite::inner), &[]),
         ..PLAIN },
     OpInfo { name: "aten::outer",
         schema: Schema { text: "aten::outer(Tensor self, Tensor vec2) -> Tensor", args: &A198, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1643)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1902)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::outer, composite::outer), &[]),
         ..PLAIN },
     OpInfo { name: "aten::tensordot",
         schema: Schema { text: "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", args: &A199, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1644)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1903)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S152(functions::tensordot, composite::tensordot), &[]),
         ..PLAIN },
     OpInfo { name: "aten::chain_matmul",
         schema: Schema { text: "aten::chain_matmul(Tensor[] matrices) -> Tensor", args: &A200, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1645)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1904)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::chain_matmul, composite::chain_matmul), &[]),
         ..PLAIN },
     OpInfo { name: "aten::kron",
         schema: Schema { text: "aten::kron(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1646)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1905)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, run: Run::Typed(boxed::Typed::S14(functions::kron, composite::kron), &[]),
         ..PLAIN },
     OpInfo { name: "aten::cross",
         schema: Schema { text: "aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor", args: &A201, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1647)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1906)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S154(functions::cross, composite::cross), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_cross",
         schema: Schema { text: "aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", args: &A202, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1648)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1907)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S100(functions::linalg_cross, composite::linalg_cross), &[(2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::ger",
         schema: Schema { text: "aten::ger(Tensor self, Tensor vec2) -> Tensor", args: &A198, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1649)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1908)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, run: Run::Typed(boxed::Typed::S14(functions::ger, composite::outer), &[]),
         ..PLAIN },
     OpInfo { name: "aten::einsum",
@@ -7624,43 +8775,43 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::_fft_c2c",
         schema: Schema { text: "aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor", args: &A204, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1650)), derivative: Derivative::Formula("FftC2CBackward0"), forward: true,
+        out: Some(Op(1909)), derivative: Derivative::Formula("FftC2CBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S156(functions::fft_c2c, below::fft_c2c), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fft_r2c",
         schema: Schema { text: "aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", args: &A205, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1651)), derivative: Derivative::Formula("FftR2CBackward0"), forward: true,
+        out: Some(Op(1910)), derivative: Derivative::Formula("FftR2CBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S157(functions::fft_r2c, below::fft_r2c), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fft_c2r",
         schema: Schema { text: "aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor", args: &A206, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1652)), derivative: Derivative::Formula("FftC2RBackward0"), forward: true,
+        out: Some(Op(1911)), derivative: Derivative::Formula("FftC2RBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S158(functions::fft_c2r, below::fft_c2r), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fft_fft",
         schema: Schema { text: "aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", args: &A207, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1653)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1912)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S159(functions::fft_fft, composite::fft::fft_fft), &[(2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_ifft",
         schema: Schema { text: "aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", args: &A207, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1654)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1913)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S159(functions::fft_ifft, composite::fft::fft_ifft), &[(2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_rfft",
         schema: Schema { text: "aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", args: &A207, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1655)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1914)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S159(functions::fft_rfft, composite::fft::fft_rfft), &[(2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_irfft",
         schema: Schema { text: "aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", args: &A207, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1656)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1915)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S159(functions::fft_irfft, composite::fft::fft_irfft), &[(2, Given::Int(-1))]),
         ..PLAIN },
@@ -7683,61 +8834,85 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::fft_hfft",
         schema: Schema { text: "aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", args: &A207, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1657)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1916)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S159(functions::fft_hfft, composite::fft::fft_hfft), &[(2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_ihfft",
         schema: Schema { text: "aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", args: &A207, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1658)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1917)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S159(functions::fft_ihfft, composite::fft::fft_ihfft), &[(2, Given::Int(-1))]),
         ..PLAIN },
+    OpInfo { name: "aten::fft_hfft2",
+        schema: Schema { text: "aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor", args: &A211, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1918)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S163(functions::fft_hfft2, composite::fft::fft_hfft2), &[(2, Given::Ints(&[-2, -1]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::fft_ihfft2",
+        schema: Schema { text: "aten::fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor", args: &A211, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1919)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S163(functions::fft_ihfft2, composite::fft::fft_ihfft2), &[(2, Given::Ints(&[-2, -1]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::fft_hfftn",
+        schema: Schema { text: "aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", args: &A212, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1920)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S164(functions::fft_hfftn, composite::fft::fft_hfftn), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fft_ihfftn",
+        schema: Schema { text: "aten::fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", args: &A212, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1921)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S164(functions::fft_ihfftn, composite::fft::fft_ihfftn), &[]),
+        ..PLAIN },
     OpInfo { name: "aten::fft_fft2",
         schema: Schema { text: "aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor", args: &A211, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1659)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1922)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S163(functions::fft_fft2, composite::fft::fft_fft2), &[(2, Given::Ints(&[-2, -1]))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_ifft2",
         schema: Schema { text: "aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor", args: &A211, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1660)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1923)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S163(functions::fft_ifft2, composite::fft::fft_ifft2), &[(2, Given::Ints(&[-2, -1]))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_rfft2",
         schema: Schema { text: "aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor", args: &A211, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1661)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1924)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S163(functions::fft_rfft2, composite::fft::fft_rfft2), &[(2, Given::Ints(&[-2, -1]))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_irfft2",
         schema: Schema { text: "aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor", args: &A211, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1662)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1925)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S163(functions::fft_irfft2, composite::fft::fft_irfft2), &[(2, Given::Ints(&[-2, -1]))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_fftn",
         schema: Schema { text: "aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", args: &A212, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1663)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1926)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S164(functions::fft_fftn, composite::fft::fft_fftn), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fft_ifftn",
         schema: Schema { text: "aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", args: &A212, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1664)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1927)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S164(functions::fft_ifftn, composite::fft::fft_ifftn), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fft_rfftn",
         schema: Schema { text: "aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", args: &A212, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1665)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1928)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S164(functions::fft_rfftn, composite::fft::fft_rfftn), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fft_irfftn",
         schema: Schema { text: "aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", args: &A212, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1666)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1929)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S164(functions::fft_irfftn, composite::fft::fft_irfftn), &[]),
         ..PLAIN },
@@ -7753,59 +8928,59 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::fft_fftfreq",
         schema: Schema { text: "aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A214, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1667)), tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        out: Some(Op(1930)), tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S166(functions::fft_fftfreq, below::fft_fftfreq), &[(1, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::fft_rfftfreq",
         schema: Schema { text: "aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A214, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1668)), tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        out: Some(Op(1931)), tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S166(functions::fft_rfftfreq, below::fft_rfftfreq), &[(1, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_inv_ex",
         schema: Schema { text: "aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", args: &A215, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1669)), derivative: Derivative::Formula("LinalgInvExBackward0"), forward: true,
+        out: Some(Op(1932)), derivative: Derivative::Formula("LinalgInvExBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S167(functions::linalg_inv_ex, below::linalg_inv_ex), &[(1, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_inv",
         schema: Schema { text: "aten::linalg_inv(Tensor A) -> Tensor", args: &A216, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1670)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1933)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::linalg_inv, composite::linalg::inv), &[]),
         ..PLAIN },
     OpInfo { name: "aten::inverse",
         schema: Schema { text: "aten::inverse(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1671)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1934)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::inverse, composite::linalg::inv), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_linalg_solve_ex",
         schema: Schema { text: "aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)", args: &A217, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1672)), derivative: Derivative::Formula("LinalgSolveExBackward0"), forward: true,
+        out: Some(Op(1935)), derivative: Derivative::Formula("LinalgSolveExBackward0"), forward: true,
         vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S168(functions::_linalg_solve_ex, below::_linalg_solve_ex), &[(2, Given::Bool(true)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_solve_ex",
         schema: Schema { text: "aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)", args: &A217, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1673)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1936)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S169(functions::linalg_solve_ex, composite::linalg::solve_ex), &[(2, Given::Bool(true)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_solve",
         schema: Schema { text: "aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", args: &A218, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1674)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1937)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S170(functions::linalg_solve, composite::linalg::solve), &[(2, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::_linalg_det",
         schema: Schema { text: "aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)", args: &A216, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1675)), derivative: Derivative::Formula("LinalgDetBackward0"), forward: true, vmap: Rule::Loop,
+        out: Some(Op(1938)), derivative: Derivative::Formula("LinalgDetBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S171(functions::_linalg_det, below::_linalg_det), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_det",
         schema: Schema { text: "aten::linalg_det(Tensor A) -> Tensor", args: &A216, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1676)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1939)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::linalg_det, composite::linalg::det), &[]),
         ..PLAIN },
@@ -7816,19 +8991,19 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::_linalg_slogdet",
         schema: Schema { text: "aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)", args: &A216, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1677)), derivative: Derivative::Formula("LinalgSlogdetBackward0"), forward: true,
+        out: Some(Op(1940)), derivative: Derivative::Formula("LinalgSlogdetBackward0"), forward: true,
         vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S172(functions::_linalg_slogdet, below::_linalg_slogdet), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_slogdet",
         schema: Schema { text: "aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", args: &A216, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1678)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1941)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S173(functions::linalg_slogdet, composite::linalg::slogdet), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slogdet",
         schema: Schema { text: "aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1679)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1942)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S173(functions::slogdet, composite::linalg::slogdet), &[]),
         ..PLAIN },
@@ -7839,55 +9014,55 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::linalg_cholesky_ex",
         schema: Schema { text: "aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)", args: &A219, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1680)), derivative: Derivative::Formula("LinalgCholeskyExBackward0"), forward: true,
+        out: Some(Op(1943)), derivative: Derivative::Formula("LinalgCholeskyExBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S174(functions::linalg_cholesky_ex, below::linalg_cholesky_ex), &[(1, Given::Bool(false)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_cholesky",
         schema: Schema { text: "aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", args: &A220, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1681)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1944)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S80(functions::linalg_cholesky, composite::linalg::cholesky), &[(1, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::cholesky_solve",
         schema: Schema { text: "aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", args: &A221, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1682)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1945)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S170(functions::cholesky_solve, composite::linalg::cholesky_solve), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::cholesky_inverse",
         schema: Schema { text: "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", args: &A222, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1683)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1946)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S80(functions::cholesky_inverse, composite::linalg::cholesky_inverse), &[(1, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::triangular_solve",
         schema: Schema { text: "aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)", args: &A223, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1684)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1947)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S175(functions::triangular_solve, composite::linalg::triangular_solve), &[(2, Given::Bool(true)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::svd",
         schema: Schema { text: "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", args: &A224, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1685)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1948)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S176(functions::svd, composite::linalg::svd_with_v), &[(1, Given::Bool(true)), (2, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_vecdot",
         schema: Schema { text: "aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", args: &A225, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1686)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
+        out: Some(Op(1949)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S100(functions::linalg_vecdot, composite::linalg::vecdot), &[(2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_multi_dot",
         schema: Schema { text: "aten::linalg_multi_dot(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1687)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1950)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::linalg_multi_dot, composite::linalg::multi_dot), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matmul",
         schema: Schema { text: "aten::linalg_matmul(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1688)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1951)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::linalg_matmul, composite::aliases::linalg_matmul), &[]),
         ..PLAIN },
@@ -7910,97 +9085,98 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::linalg_qr",
         schema: Schema { text: "aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", args: &A228, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1689)), derivative: Derivative::Formula("LinalgQrBackward0"), forward: true,
+        out: Some(Op(1952)), derivative: Derivative::Formula("LinalgQrBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S178(functions::linalg_qr, below::linalg_qr), &[(1, Given::Str("reduced"))]),
         ..PLAIN },
     OpInfo { name: "aten::_linalg_eigh",
         schema: Schema { text: "aten::_linalg_eigh(Tensor A, str UPLO=\"L\", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)", args: &A229, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1690)), derivative: Derivative::Formula("LinalgEighBackward0"), forward: true, vmap: Rule::Loop,
+        out: Some(Op(1953)), derivative: Derivative::Formula("LinalgEighBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S179(functions::_linalg_eigh, below::_linalg_eigh), &[(1, Given::Str("L")), (2, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_eigh",
         schema: Schema { text: "aten::linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor eigenvectors)", args: &A230, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1691)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1954)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S180(functions::linalg_eigh, composite::linalg::eigh), &[(1, Given::Str("L"))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_eigvalsh",
         schema: Schema { text: "aten::linalg_eigvalsh(Tensor self, str UPLO=\"L\") -> Tensor", args: &A230, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1692)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1955)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S181(functions::linalg_eigvalsh, composite::linalg::eigvalsh), &[(1, Given::Str("L"))]),
         ..PLAIN },
     OpInfo { name: "aten::_linalg_svd",
         schema: Schema { text: "aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", args: &A231, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1693)), derivative: Derivative::Formula("LinalgSvdBackward0"), forward: true, vmap: Rule::Loop,
+        out: Some(Op(1956)), derivative: Derivative::Formula("LinalgSvdBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S182(functions::_linalg_svd, below::_linalg_svd), &[(1, Given::Bool(false)), (2, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_svd",
         schema: Schema { text: "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", args: &A232, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1694)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1957)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S183(functions::linalg_svd, composite::linalg::svd), &[(1, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_svdvals",
         schema: Schema { text: "aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", args: &A233, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1695)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        out: Some(Op(1958)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S184(functions::linalg_svdvals, composite::linalg::svdvals), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_solve_triangular",
         schema: Schema { text: "aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor", args: &A234, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1696)), derivative: Derivative::Formula("LinalgSolveTriangularBackward0"), forward: true,
+        out: Some(Op(1959)), derivative: Derivative::Formula("LinalgSolveTriangularBackward0"), forward: true,
         vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S185(functions::linalg_solve_triangular, below::linalg_solve_triangular), &[(3, Given::Bool(true)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_norm",
         schema: Schema { text: "aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A235, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1697)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1960)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S186(functions::linalg_matrix_norm_ord, composite::linalg::matrix_norm), &[(2, Given::Ints(&[-2, -1])), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_norm.str_ord",
         schema: Schema { text: "aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A236, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1698)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1961)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S187(functions::linalg_matrix_norm, composite::linalg::matrix_norm_str_ord), &[(1, Given::Str("fro")), (2, Given::Ints(&[-2, -1])), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_norm",
         schema: Schema { text: "aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A237, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1699)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1962)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S188(functions::linalg_norm, composite::linalg::norm), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_norm.ord_str",
         schema: Schema { text: "aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A238, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1700)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1963)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S189(functions::linalg_norm_ord_str, composite::linalg::norm_ord_str), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_power",
         schema: Schema { text: "aten::linalg_matrix_power(Tensor self, int n) -> Tensor", args: &A239, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1701)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1964)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::linalg_matrix_power, composite::linalg::matrix_power), &[]),
         ..PLAIN },
     OpInfo { name: "aten::matrix_power",
         schema: Schema { text: "aten::matrix_power(Tensor self, int n) -> Tensor", args: &A239, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1702)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(1965)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::matrix_power, composite::linalg::matrix_power), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_lu_factor_ex",
         schema: Schema { text: "aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)", args: &A240, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgLuFactorExBackward0"), forward: true, vmap: Rule::Loop,
-        decomposition: Decomposition::Kept,
+        out: Some(Op(1966)), derivative: Derivative::Formula("LinalgLuFactorExBackward0"), forward: true,
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S190(functions::linalg_lu_factor_ex, below::linalg_lu_factor_ex), &[(1, Given::Bool(true)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_lu_factor",
         schema: Schema { text: "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", args: &A241, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        out: Some(Op(1967)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S83(functions::linalg_lu_factor, composite::matrices::lu_factor), &[(1, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::_lu_with_info",
@@ -8011,49 +9187,50 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::linalg_lu",
         schema: Schema { text: "aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", args: &A241, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgLuBackward0"), forward: true, vmap: Rule::Loop,
+        out: Some(Op(1968)), derivative: Derivative::Formula("LinalgLuBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S191(functions::linalg_lu, below::linalg_lu), &[(1, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::lu_unpack",
         schema: Schema { text: "aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)", args: &A243, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LuUnpackBackward0"), forward: true, vmap: Rule::Loop,
+        out: Some(Op(1969)), derivative: Derivative::Formula("LuUnpackBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S192(functions::lu_unpack, below::lu_unpack), &[(2, Given::Bool(true)), (3, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_lu_solve",
         schema: Schema { text: "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor", args: &A244, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgLuSolveBackward0"), forward: true, vmap: Rule::Loop,
-        decomposition: Decomposition::Kept,
+        out: Some(Op(1970)), derivative: Derivative::Formula("LinalgLuSolveBackward0"), forward: true,
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S193(functions::linalg_lu_solve, below::linalg_lu_solve), &[(3, Given::Bool(true)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::lu_solve",
         schema: Schema { text: "aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", args: &A245, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1971)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S194(functions::lu_solve, composite::matrices::lu_solve), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_ldl_factor_ex",
         schema: Schema { text: "aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)", args: &A246, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgLdlFactorExBackward0"), vmap: Rule::Loop,
+        out: Some(Op(1972)), derivative: Derivative::Formula("LinalgLdlFactorExBackward0"), vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S190(functions::linalg_ldl_factor_ex, below::linalg_ldl_factor_ex), &[(1, Given::Bool(false)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_ldl_factor",
         schema: Schema { text: "aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", args: &A247, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        out: Some(Op(1973)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S83(functions::linalg_ldl_factor, composite::matrices::ldl_factor), &[(1, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_ldl_solve",
         schema: Schema { text: "aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", args: &A248, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgLdlSolveBackward0"), vmap: Rule::Loop,
+        out: Some(Op(1974)), derivative: Derivative::Formula("LinalgLdlSolveBackward0"), vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S195(functions::linalg_ldl_solve, below::linalg_ldl_solve), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_eig",
         schema: Schema { text: "aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgEigBackward0"), forward: true, autocast: Autocast::Full,
-        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        out: Some(Op(1975)), derivative: Derivative::Formula("LinalgEigBackward0"), forward: true,
+        autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S53(functions::linalg_eig, below::linalg_eig), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_linalg_eigvals",
@@ -8064,8 +9241,8 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::linalg_eigvals",
         schema: Schema { text: "aten::linalg_eigvals(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1976)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::linalg_eigvals, composite::matrices::eigvals), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_exp",
@@ -8081,52 +9258,56 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::geqrf",
         schema: Schema { text: "aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("GeqrfBackward0"), autocast: Autocast::Full, vmap: Rule::Loop,
-        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S53(functions::geqrf, below::geqrf), &[]),
+        out: Some(Op(1977)), derivative: Derivative::Formula("GeqrfBackward0"), autocast: Autocast::Full,
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S53(functions::geqrf, below::geqrf), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_householder_product",
         schema: Schema { text: "aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor", args: &A249, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgHouseholderProductBackward0"), forward: true, autocast: Autocast::Full,
-        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        out: Some(Op(1978)), derivative: Derivative::Formula("LinalgHouseholderProductBackward0"), forward: true,
+        autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::linalg_householder_product, below::linalg_householder_product), &[]),
         ..PLAIN },
     OpInfo { name: "aten::orgqr",
         schema: Schema { text: "aten::orgqr(Tensor self, Tensor input2) -> Tensor", args: &A250, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1979)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S14(functions::orgqr, composite::matrices::orgqr), &[]),
         ..PLAIN },
     OpInfo { name: "aten::ormqr",
         schema: Schema { text: "aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", args: &A251, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("OrmqrBackward0"), forward: true, autocast: Autocast::Full, vmap: Rule::Loop,
-        decomposition: Decomposition::Kept,
+        out: Some(Op(1980)), derivative: Derivative::Formula("OrmqrBackward0"), forward: true,
+        autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S193(functions::ormqr, below::ormqr), &[(3, Given::Bool(true)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_lstsq",
         schema: Schema { text: "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", args: &A252, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgLstsqBackward0"), forward: true, autocast: Autocast::Full,
-        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        out: Some(Op(1981)), derivative: Derivative::Formula("LinalgLstsqBackward0"), forward: true,
+        autocast: Autocast::Full, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S196(functions::linalg_lstsq, below::linalg_lstsq), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_pinv.atol_rtol_tensor",
         schema: Schema { text: "aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", args: &A253, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Formula("LinalgPinvBackward0"), forward: true, vmap: Rule::Loop,
+        out: Some(Op(1982)), derivative: Derivative::Formula("LinalgPinvBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S197(functions::linalg_pinv_atol_rtol_tensor, below::linalg_pinv_atol_rtol_tensor), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_pinv.atol_rtol_float",
         schema: Schema { text: "aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", args: &A254, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        out: Some(Op(1983)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S198(functions::linalg_pinv_atol_rtol_float, composite::matrices::pinv_float), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_pinv",
         schema: Schema { text: "aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", args: &A255, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        out: Some(Op(1984)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S199(functions::linalg_pinv, composite::matrices::pinv_rcond), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_pinv.rcond_tensor",
         schema: Schema { text: "aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", args: &A256, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        out: Some(Op(1985)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S170(functions::linalg_pinv_rcond_tensor, composite::matrices::pinv_rcond_tensor), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::pinverse",
@@ -8137,50 +9318,50 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_rank.atol_rtol_tensor",
         schema: Schema { text: "aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", args: &A258, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1986)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S200(functions::linalg_matrix_rank_atol_rtol_tensor, composite::matrices::matrix_rank_tensors), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_rank.atol_rtol_float",
         schema: Schema { text: "aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", args: &A254, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1987)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S198(functions::linalg_matrix_rank_atol_rtol_float, composite::matrices::matrix_rank_floats), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_rank",
         schema: Schema { text: "aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", args: &A259, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1988)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S199(functions::linalg_matrix_rank, composite::matrices::matrix_rank), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_matrix_rank.tol_tensor",
         schema: Schema { text: "aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", args: &A260, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1989)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S170(functions::linalg_matrix_rank_tol_tensor, composite::matrices::matrix_rank_tensor), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_cond",
         schema: Schema { text: "aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor", args: &A261, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1990)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S201(functions::linalg_cond, composite::matrices::cond), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_cond.p_str",
         schema: Schema { text: "aten::linalg_cond.p_str(Tensor self, str p) -> Tensor", args: &A262, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1991)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S181(functions::linalg_cond_p_str, composite::matrices::cond_str), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_tensorinv",
         schema: Schema { text: "aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor", args: &A263, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1992)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::linalg_tensorinv, composite::matrices::tensorinv), &[(1, Given::Int(2))]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_tensorsolve",
         schema: Schema { text: "aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", args: &A264, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        out: Some(Op(1993)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S202(functions::linalg_tensorsolve, composite::matrices::tensorsolve), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_vander",
@@ -8206,212 +9387,223 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S206(functions::_attention_backward, below::_attention_backward), &[]),
         ..PLAIN },
+    OpInfo { name: "aten::_dequantize_groups",
+        schema: Schema { text: "aten::_dequantize_groups(Tensor weight, Tensor scale, int bits) -> Tensor", args: &A269, returns: &[Type::Tensor], returns_written: false },
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S64(functions::_dequantize_groups, below::_dequantize_groups), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_linear_quantized",
+        schema: Schema { text: "aten::_linear_quantized(Tensor input, Tensor weight, Tensor scale, Tensor? bias, int bits) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinearQuantizedBackward0"), vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S129(functions::_linear_quantized, below::_linear_quantized), &[]),
+        ..PLAIN },
     OpInfo { name: "aten::convolution",
-        schema: Schema { text: "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", args: &A269, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", args: &A271, returns: &[Type::Tensor], returns_written: false },
         out: Some(Op::CONVOLUTION_OUT), tags: Tags::CORE, derivative: Derivative::Formula("ConvolutionBackward0"),
         forward: true, vmap: Rule::Own(rules::conv::convolution), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S207(functions::convolution, below::convolution), &[]),
         ..PLAIN },
     OpInfo { name: "aten::convolution.out",
-        schema: Schema { text: "aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)", args: &A270, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)", args: &A272, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::CONVOLUTION), tags: Tags::CORE, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S208(functions::convolution_out, below::convolution_out), &[]),
         ..PLAIN },
     OpInfo { name: "aten::convolution_backward",
-        schema: Schema { text: "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", args: &A271, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", args: &A273, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ConvolutionBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::conv::backward), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S209(functions::convolution_backward, below::convolution_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_convolution",
-        schema: Schema { text: "aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor", args: &A272, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor", args: &A274, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S210(functions::_convolution, composite::_convolution), &[]),
         ..PLAIN },
     OpInfo { name: "aten::conv1d",
-        schema: Schema { text: "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S211(functions::conv1d, composite::conv1d), &[(3, Given::Ints(&[1])), (4, Given::Ints(&[0])), (5, Given::Ints(&[1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv1d.padding",
-        schema: Schema { text: "aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A274, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor", args: &A276, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S212(functions::conv1d_padding, composite::conv1d_padding), &[(3, Given::Ints(&[1])), (4, Given::Str("valid")), (5, Given::Ints(&[1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv_transpose1d",
-        schema: Schema { text: "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S213(functions::conv_transpose1d, composite::conv_transpose1d), &[(3, Given::Ints(&[1])), (4, Given::Ints(&[0])), (5, Given::Ints(&[0])), (6, Given::Int(1)), (7, Given::Ints(&[1]))]),
         ..PLAIN },
     OpInfo { name: "aten::conv2d",
-        schema: Schema { text: "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S211(functions::conv2d, composite::conv2d), &[(3, Given::Ints(&[1, 1])), (4, Given::Ints(&[0, 0])), (5, Given::Ints(&[1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv2d.padding",
-        schema: Schema { text: "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A274, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor", args: &A276, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S212(functions::conv2d_padding, composite::conv2d_padding), &[(3, Given::Ints(&[1, 1])), (4, Given::Str("valid")), (5, Given::Ints(&[1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv_transpose2d.input",
-        schema: Schema { text: "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S213(functions::conv_transpose2d, composite::conv_transpose2d), &[(3, Given::Ints(&[1, 1])), (4, Given::Ints(&[0, 0])), (5, Given::Ints(&[0, 0])), (6, Given::Int(1)), (7, Given::Ints(&[1, 1]))]),
         ..PLAIN },
     OpInfo { name: "aten::conv3d",
-        schema: Schema { text: "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A273, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S211(functions::conv3d, composite::conv3d), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Ints(&[0, 0, 0])), (5, Given::Ints(&[1, 1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv3d.padding",
-        schema: Schema { text: "aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A274, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor", args: &A276, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S212(functions::conv3d_padding, composite::conv3d_padding), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Str("valid")), (5, Given::Ints(&[1, 1, 1])), (6, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::conv_transpose3d.input",
-        schema: Schema { text: "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor", args: &A275, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S213(functions::conv_transpose3d, composite::conv_transpose3d), &[(3, Given::Ints(&[1, 1, 1])), (4, Given::Ints(&[0, 0, 0])), (5, Given::Ints(&[0, 0, 0])), (6, Given::Int(1)), (7, Given::Ints(&[1, 1, 1]))]),
         ..PLAIN },
     OpInfo { name: "aten::im2col",
-        schema: Schema { text: "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A276, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1703)), derivative: Derivative::Formula("Im2ColBackward0"), forward: true,
+        schema: Schema { text: "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A278, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1994)), derivative: Derivative::Formula("Im2ColBackward0"), forward: true,
         vmap: Rule::Merge(4, None), run: Run::Typed(boxed::Typed::S214(functions::im2col, below::im2col), &[]),
         ..PLAIN },
     OpInfo { name: "aten::col2im",
-        schema: Schema { text: "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A277, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1704)), tags: Tags::CORE, derivative: Derivative::Formula("Col2ImBackward0"), forward: true,
+        schema: Schema { text: "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", args: &A279, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1995)), tags: Tags::CORE, derivative: Derivative::Formula("Col2ImBackward0"), forward: true,
         vmap: Rule::Merge(3, None), run: Run::Typed(boxed::Typed::S215(functions::col2im, below::col2im), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool1d",
-        schema: Schema { text: "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor", args: &A278, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor", args: &A280, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S216(functions::max_pool1d, composite::max_pool1d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Ints(&[1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool1d_with_indices",
-        schema: Schema { text: "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)", args: &A278, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)", args: &A280, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S217(functions::max_pool1d_with_indices, composite::max_pool1d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Ints(&[1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool2d",
-        schema: Schema { text: "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor", args: &A279, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor", args: &A281, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S216(functions::max_pool2d, composite::max_pool2d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Ints(&[1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool2d_with_indices",
-        schema: Schema { text: "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A279, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1705)), tags: Tags::CORE, derivative: Derivative::Formula("MaxPool2DWithIndicesBackward0"),
+        schema: Schema { text: "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A281, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(1996)), tags: Tags::CORE, derivative: Derivative::Formula("MaxPool2DWithIndicesBackward0"),
         forward: true, vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S218(functions::max_pool2d_with_indices, below::max_pool2d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Ints(&[1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool2d_with_indices_backward",
-        schema: Schema { text: "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A280, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1706)), tags: Tags::CORE,
+        schema: Schema { text: "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A282, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1997)), tags: Tags::CORE,
         derivative: Derivative::Formula("MaxPool2DWithIndicesBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S219(functions::max_pool2d_with_indices_backward, below::max_pool2d_with_indices_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool3d",
-        schema: Schema { text: "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor", args: &A279, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor", args: &A281, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S216(functions::max_pool3d, composite::max_pool3d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Ints(&[1, 1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool3d_with_indices",
-        schema: Schema { text: "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A279, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1707)), tags: Tags::CORE, derivative: Derivative::Formula("MaxPool3DWithIndicesBackward0"),
+        schema: Schema { text: "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", args: &A281, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(1998)), tags: Tags::CORE, derivative: Derivative::Formula("MaxPool3DWithIndicesBackward0"),
         forward: true, vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S218(functions::max_pool3d_with_indices, below::max_pool3d_with_indices), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Ints(&[1, 1, 1])), (5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::max_pool3d_with_indices_backward",
-        schema: Schema { text: "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A280, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1708)), derivative: Derivative::Formula("MaxPool3DWithIndicesBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", args: &A282, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(1999)), derivative: Derivative::Formula("MaxPool3DWithIndicesBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S219(functions::max_pool3d_with_indices_backward, below::max_pool3d_with_indices_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_unpool2d",
-        schema: Schema { text: "aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", args: &A281, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1709)), derivative: Derivative::Formula("MaxUnpool2DBackward0"), forward: true,
+        schema: Schema { text: "aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", args: &A283, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2000)), derivative: Derivative::Formula("MaxUnpool2DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(4, None),
         run: Run::Typed(boxed::Typed::S220(functions::max_unpool2d, below::max_unpool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::max_unpool3d",
-        schema: Schema { text: "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", args: &A282, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1710)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        schema: Schema { text: "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", args: &A284, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2001)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S221(functions::max_unpool3d, composite::max_unpool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fractional_max_pool2d",
-        schema: Schema { text: "aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A283, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1711)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        schema: Schema { text: "aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A285, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2002)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S222(functions::fractional_max_pool2d, composite::fractional_pool::fractional_max_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fractional_max_pool3d",
-        schema: Schema { text: "aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A283, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1712)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        schema: Schema { text: "aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", args: &A285, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2003)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S222(functions::fractional_max_pool3d, composite::fractional_pool::fractional_max_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool1d",
-        schema: Schema { text: "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor", args: &A284, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor", args: &A286, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S223(functions::avg_pool1d, composite::avg_pool1d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool2d",
-        schema: Schema { text: "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1713)), tags: Tags::CORE, derivative: Derivative::Formula("AvgPool2DBackward0"), forward: true,
+        schema: Schema { text: "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2004)), tags: Tags::CORE, derivative: Derivative::Formula("AvgPool2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S224(functions::avg_pool2d, below::avg_pool2d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool2d_backward",
-        schema: Schema { text: "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A286, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1714)), tags: Tags::CORE, derivative: Derivative::Formula("AvgPool2DBackwardBackward0"),
+        schema: Schema { text: "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A288, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2005)), tags: Tags::CORE, derivative: Derivative::Formula("AvgPool2DBackwardBackward0"),
         forward: true, vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S225(functions::avg_pool2d_backward, below::avg_pool2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool3d",
-        schema: Schema { text: "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A285, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1715)), tags: Tags::CORE, derivative: Derivative::Formula("AvgPool3DBackward0"), forward: true,
+        schema: Schema { text: "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2006)), tags: Tags::CORE, derivative: Derivative::Formula("AvgPool3DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S224(functions::avg_pool3d, below::avg_pool3d), &[(2, Given::Ints(&[])), (3, Given::Ints(&[0, 0, 0])), (4, Given::Bool(false)), (5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::avg_pool3d_backward",
-        schema: Schema { text: "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A286, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1716)), derivative: Derivative::Formula("AvgPool3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", args: &A288, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2007)), derivative: Derivative::Formula("AvgPool3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S225(functions::avg_pool3d_backward, below::avg_pool3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_avg_pool1d",
-        schema: Schema { text: "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S226(functions::adaptive_avg_pool1d, composite::adaptive_avg_pool1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool1d",
-        schema: Schema { text: "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)", args: &A287, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)", args: &A289, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S227(functions::adaptive_max_pool1d, composite::adaptive_max_pool1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_avg_pool2d",
-        schema: Schema { text: "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1717)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2008)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::adaptive_avg_pool2d, composite::adaptive_avg_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_adaptive_avg_pool2d",
-        schema: Schema { text: "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AdaptiveAvgPool2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S228(functions::_adaptive_avg_pool2d, below::_adaptive_avg_pool2d), &[]),
@@ -8423,25 +9615,25 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S5(functions::_adaptive_avg_pool2d_backward, below::_adaptive_avg_pool2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool2d",
-        schema: Schema { text: "aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)", args: &A287, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1718)), derivative: Derivative::Formula("AdaptiveMaxPool2DBackward0"), forward: true,
+        schema: Schema { text: "aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)", args: &A289, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2009)), derivative: Derivative::Formula("AdaptiveMaxPool2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S229(functions::adaptive_max_pool2d, below::adaptive_max_pool2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool2d_backward",
-        schema: Schema { text: "aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A288, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1719)), derivative: Derivative::Formula("AdaptiveMaxPool2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A290, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2010)), derivative: Derivative::Formula("AdaptiveMaxPool2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S20(functions::adaptive_max_pool2d_backward, below::adaptive_max_pool2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_avg_pool3d",
-        schema: Schema { text: "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1720)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        schema: Schema { text: "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2011)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::adaptive_avg_pool3d, composite::adaptive_avg_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_adaptive_avg_pool3d",
-        schema: Schema { text: "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A287, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("AdaptiveAvgPool3DBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S228(functions::_adaptive_avg_pool3d, below::_adaptive_avg_pool3d), &[]),
@@ -8453,257 +9645,257 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S5(functions::_adaptive_avg_pool3d_backward, below::_adaptive_avg_pool3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool3d",
-        schema: Schema { text: "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)", args: &A287, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1721)), derivative: Derivative::Formula("AdaptiveMaxPool3DBackward0"), forward: true,
+        schema: Schema { text: "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)", args: &A289, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2012)), derivative: Derivative::Formula("AdaptiveMaxPool3DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S229(functions::adaptive_max_pool3d, below::adaptive_max_pool3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::adaptive_max_pool3d_backward",
-        schema: Schema { text: "aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A288, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1722)), derivative: Derivative::Formula("AdaptiveMaxPool3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", args: &A290, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2013)), derivative: Derivative::Formula("AdaptiveMaxPool3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S20(functions::adaptive_max_pool3d_backward, below::adaptive_max_pool3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest1d",
-        schema: Schema { text: "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1723)), derivative: Derivative::Formula("UpsampleNearest1DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2014)), derivative: Derivative::Formula("UpsampleNearest1DBackward0"), forward: true,
         vmap: Rule::Merge(3, None),
         run: Run::Typed(boxed::Typed::S230(functions::upsample_nearest1d, below::upsample_nearest1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest1d_backward",
-        schema: Schema { text: "aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A290, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1724)), derivative: Derivative::Formula("UpsampleNearest1DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A292, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2015)), derivative: Derivative::Formula("UpsampleNearest1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S231(functions::upsample_nearest1d_backward, below::upsample_nearest1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest1d.vec",
-        schema: Schema { text: "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S232(functions::upsample_nearest1d_vec, composite::upsample_nearest1d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest2d",
-        schema: Schema { text: "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A292, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1725)), derivative: Derivative::Formula("UpsampleNearest2DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A294, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2016)), derivative: Derivative::Formula("UpsampleNearest2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None),
         run: Run::Typed(boxed::Typed::S233(functions::upsample_nearest2d, below::upsample_nearest2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest2d_backward",
-        schema: Schema { text: "aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1726)), derivative: Derivative::Formula("UpsampleNearest2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A295, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2017)), derivative: Derivative::Formula("UpsampleNearest2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S234(functions::upsample_nearest2d_backward, below::upsample_nearest2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest2d.vec",
-        schema: Schema { text: "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S232(functions::upsample_nearest2d_vec, composite::upsample_nearest2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest3d",
-        schema: Schema { text: "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A294, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1727)), derivative: Derivative::Formula("UpsampleNearest3DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2018)), derivative: Derivative::Formula("UpsampleNearest3DBackward0"), forward: true,
         vmap: Rule::Merge(5, None),
         run: Run::Typed(boxed::Typed::S235(functions::upsample_nearest3d, below::upsample_nearest3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest3d_backward",
-        schema: Schema { text: "aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A295, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1728)), derivative: Derivative::Formula("UpsampleNearest3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2019)), derivative: Derivative::Formula("UpsampleNearest3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S236(functions::upsample_nearest3d_backward, below::upsample_nearest3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_nearest3d.vec",
-        schema: Schema { text: "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S232(functions::upsample_nearest3d_vec, composite::upsample_nearest3d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact1d",
-        schema: Schema { text: "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A289, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1729)), derivative: Derivative::Formula("UpsampleNearestExact1DBackward0"), forward: true,
+        schema: Schema { text: "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2020)), derivative: Derivative::Formula("UpsampleNearestExact1DBackward0"), forward: true,
         vmap: Rule::Merge(3, None),
         run: Run::Typed(boxed::Typed::S230(functions::_upsample_nearest_exact1d, below::_upsample_nearest_exact1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact1d_backward",
-        schema: Schema { text: "aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A290, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1730)), derivative: Derivative::Formula("UpsampleNearestExact1DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", args: &A292, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2021)), derivative: Derivative::Formula("UpsampleNearestExact1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S231(functions::_upsample_nearest_exact1d_backward, below::_upsample_nearest_exact1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact1d.vec",
-        schema: Schema { text: "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S232(functions::_upsample_nearest_exact1d_vec, composite::_upsample_nearest_exact1d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact2d",
-        schema: Schema { text: "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A292, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1731)), derivative: Derivative::Formula("UpsampleNearestExact2DBackward0"), forward: true,
+        schema: Schema { text: "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A294, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2022)), derivative: Derivative::Formula("UpsampleNearestExact2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None),
         run: Run::Typed(boxed::Typed::S233(functions::_upsample_nearest_exact2d, below::_upsample_nearest_exact2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact2d_backward",
-        schema: Schema { text: "aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1732)), derivative: Derivative::Formula("UpsampleNearestExact2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A295, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2023)), derivative: Derivative::Formula("UpsampleNearestExact2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S234(functions::_upsample_nearest_exact2d_backward, below::_upsample_nearest_exact2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact2d.vec",
-        schema: Schema { text: "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S232(functions::_upsample_nearest_exact2d_vec, composite::_upsample_nearest_exact2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact3d",
-        schema: Schema { text: "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A294, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1733)), derivative: Derivative::Formula("UpsampleNearestExact3DBackward0"), forward: true,
+        schema: Schema { text: "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2024)), derivative: Derivative::Formula("UpsampleNearestExact3DBackward0"), forward: true,
         vmap: Rule::Merge(5, None),
         run: Run::Typed(boxed::Typed::S235(functions::_upsample_nearest_exact3d, below::_upsample_nearest_exact3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact3d_backward",
-        schema: Schema { text: "aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A295, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1734)), derivative: Derivative::Formula("UpsampleNearestExact3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2025)), derivative: Derivative::Formula("UpsampleNearestExact3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S236(functions::_upsample_nearest_exact3d_backward, below::_upsample_nearest_exact3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_nearest_exact3d.vec",
-        schema: Schema { text: "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A291, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", args: &A293, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S232(functions::_upsample_nearest_exact3d_vec, composite::_upsample_nearest_exact3d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_linear1d",
-        schema: Schema { text: "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor", args: &A296, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1735)), derivative: Derivative::Formula("UpsampleLinear1DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2026)), derivative: Derivative::Formula("UpsampleLinear1DBackward0"), forward: true,
         vmap: Rule::Merge(3, None),
         run: Run::Typed(boxed::Typed::S237(functions::upsample_linear1d, below::upsample_linear1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_linear1d_backward",
-        schema: Schema { text: "aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor", args: &A297, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1736)), derivative: Derivative::Formula("UpsampleLinear1DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor", args: &A299, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2027)), derivative: Derivative::Formula("UpsampleLinear1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S238(functions::upsample_linear1d_backward, below::upsample_linear1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_linear1d.vec",
-        schema: Schema { text: "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S239(functions::upsample_linear1d_vec, composite::upsample_linear1d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bilinear2d",
-        schema: Schema { text: "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A299, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1737)), derivative: Derivative::Formula("UpsampleBilinear2DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2028)), derivative: Derivative::Formula("UpsampleBilinear2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S240(functions::upsample_bilinear2d, below::upsample_bilinear2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bilinear2d_backward",
-        schema: Schema { text: "aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1738)), derivative: Derivative::Formula("UpsampleBilinear2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A302, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2029)), derivative: Derivative::Formula("UpsampleBilinear2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S241(functions::upsample_bilinear2d_backward, below::upsample_bilinear2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bilinear2d.vec",
-        schema: Schema { text: "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S239(functions::upsample_bilinear2d_vec, composite::upsample_bilinear2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bicubic2d",
-        schema: Schema { text: "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A299, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1739)), derivative: Derivative::Formula("UpsampleBicubic2DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2030)), derivative: Derivative::Formula("UpsampleBicubic2DBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S240(functions::upsample_bicubic2d, below::upsample_bicubic2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bicubic2d_backward",
-        schema: Schema { text: "aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1740)), derivative: Derivative::Formula("UpsampleBicubic2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A302, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2031)), derivative: Derivative::Formula("UpsampleBicubic2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S241(functions::upsample_bicubic2d_backward, below::upsample_bicubic2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_bicubic2d.vec",
-        schema: Schema { text: "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S239(functions::upsample_bicubic2d_vec, composite::upsample_bicubic2d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_trilinear3d",
-        schema: Schema { text: "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1741)), derivative: Derivative::Formula("UpsampleTrilinear3DBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A303, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2032)), derivative: Derivative::Formula("UpsampleTrilinear3DBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S242(functions::upsample_trilinear3d, below::upsample_trilinear3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_trilinear3d_backward",
-        schema: Schema { text: "aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A302, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1742)), derivative: Derivative::Formula("UpsampleTrilinear3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A304, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2033)), derivative: Derivative::Formula("UpsampleTrilinear3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, Some(2)), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S243(functions::upsample_trilinear3d_backward, below::upsample_trilinear3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::upsample_trilinear3d.vec",
-        schema: Schema { text: "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S239(functions::upsample_trilinear3d_vec, composite::upsample_trilinear3d_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bilinear2d_aa",
-        schema: Schema { text: "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A299, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1743)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        schema: Schema { text: "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2034)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S244(functions::_upsample_bilinear2d_aa, composite::_upsample_bilinear2d_aa), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bilinear2d_aa.vec",
-        schema: Schema { text: "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S239(functions::_upsample_bilinear2d_aa_vec, composite::upsample_bilinear2d_aa_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bicubic2d_aa",
-        schema: Schema { text: "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A299, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1744)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        schema: Schema { text: "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2035)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S244(functions::_upsample_bicubic2d_aa, composite::_upsample_bicubic2d_aa), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_upsample_bicubic2d_aa.vec",
-        schema: Schema { text: "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A298, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S239(functions::_upsample_bicubic2d_aa_vec, composite::upsample_bicubic2d_aa_vec), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler",
-        schema: Schema { text: "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A303, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A305, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S245(functions::grid_sampler, composite::grid_sampler), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_2d",
-        schema: Schema { text: "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A303, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A305, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("GridSampler2DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S246(functions::grid_sampler_2d, below::grid_sampler_2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_2d_backward",
-        schema: Schema { text: "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A304, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A306, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSampler2DBackwardBackward0"), forward: true, vmap: Rule::Merge(4, None),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S247(functions::grid_sampler_2d_backward, below::grid_sampler_2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_3d",
-        schema: Schema { text: "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A303, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A305, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSampler3DBackward0"), forward: true, autocast: Autocast::Full,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S246(functions::grid_sampler_3d, below::grid_sampler_3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::grid_sampler_3d_backward",
-        schema: Schema { text: "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A304, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", args: &A306, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSampler3DBackwardBackward0"), forward: true, vmap: Rule::Merge(5, None),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S247(functions::grid_sampler_3d_backward, below::grid_sampler_3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_grid_sampler_derivative",
-        schema: Schema { text: "aten::_grid_sampler_derivative(Tensor input, Tensor grid, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A305, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_grid_sampler_derivative(Tensor input, Tensor grid, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A307, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSamplerDerivativeBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S248(functions::_grid_sampler_derivative, below::_grid_sampler_derivative), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_grid_sampler_derivative_backward",
-        schema: Schema { text: "aten::_grid_sampler_derivative_backward(Tensor grad_output, Tensor grid, SymInt[] input_size, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A306, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_grid_sampler_derivative_backward(Tensor grad_output, Tensor grid, SymInt[] input_size, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", args: &A308, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("GridSamplerDerivativeBackwardBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S249(functions::_grid_sampler_derivative_backward, below::_grid_sampler_derivative_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::affine_grid_generator",
-        schema: Schema { text: "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", args: &A307, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", args: &A309, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S250(functions::affine_grid_generator, composite::affine_grid_generator), &[]),
         ..PLAIN },
@@ -8714,7 +9906,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S22(functions::alias, below::alias), &[]),
         ..PLAIN },
     OpInfo { name: "aten::view",
-        schema: Schema { text: "aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A308, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A310, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("ViewBackward0"), forward: true,
         vmap: Rule::Own(rules::view::view), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S228(functions::view, below::view), &[]),
@@ -8726,25 +9918,25 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S22(functions::t, below::t), &[]),
         ..PLAIN },
     OpInfo { name: "aten::transpose.int",
-        schema: Schema { text: "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A309, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A311, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::TRANSPOSE_), tags: Tags::VIEW, derivative: Derivative::Formula("TransposeBackward0"),
         forward: true, vmap: Rule::Along(&[1, 2]), cost: Cost::Free,
         run: Run::Typed(boxed::Typed::S251(functions::transpose, below::transpose), &[]),
         ..PLAIN },
     OpInfo { name: "aten::permute",
-        schema: Schema { text: "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", args: &A310, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", args: &A312, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("PermuteBackward0"), forward: true,
         vmap: Rule::Own(rules::view::permute), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S79(functions::permute, below::permute), &[]),
         ..PLAIN },
     OpInfo { name: "aten::expand",
-        schema: Schema { text: "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", args: &A311, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", args: &A313, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("ExpandBackward0"), forward: true,
         vmap: Rule::Own(rules::view::expand), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S252(functions::expand, below::expand), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unsqueeze",
-        schema: Schema { text: "aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", args: &A312, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", args: &A314, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::UNSQUEEZE_), tags: Tags::CORE.and(Tags::VIEW),
         derivative: Derivative::Formula("UnsqueezeBackward0"), forward: true, vmap: Rule::Own(rules::view::unsqueeze),
         cost: Cost::Free, decomposition: Decomposition::Kept,
@@ -8757,59 +9949,61 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S22(functions::squeeze, below::squeeze), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze.dim",
-        schema: Schema { text: "aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", args: &A312, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", args: &A314, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::SQUEEZE__DIM), tags: Tags::CORE.and(Tags::VIEW),
         derivative: Derivative::Formula("SqueezeBackward1"), forward: true, vmap: Rule::Along(&[1]), cost: Cost::Free,
         run: Run::Typed(boxed::Typed::S25(functions::squeeze_dim, below::squeeze_dim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze.dims",
-        schema: Schema { text: "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", args: &A313, returns: &[Type::Tensor], returns_written: false },
-        tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SqueezeBackward2"), forward: true,
-        vmap: Rule::Along(&[1]), cost: Cost::Free, decomposition: Decomposition::Kept,
+        schema: Schema { text: "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", args: &A315, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SQUEEZE__DIMS), tags: Tags::CORE.and(Tags::VIEW),
+        derivative: Derivative::Formula("SqueezeBackward2"), forward: true, vmap: Rule::Along(&[1]), cost: Cost::Free,
+        decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S79(functions::squeeze_dims, below::squeeze_dims), &[]),
         ..PLAIN },
     OpInfo { name: "aten::select.int",
-        schema: Schema { text: "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", args: &A314, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", args: &A316, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SelectBackward0"), forward: true,
         vmap: Rule::Along(&[1]), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S253(functions::select, below::select), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice.Tensor",
-        schema: Schema { text: "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)", args: &A315, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)", args: &A317, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SliceBackward0"), forward: true,
         vmap: Rule::Along(&[1]), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S254(functions::slice, below::slice), &[(1, Given::Int(0)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unbind.int",
-        schema: Schema { text: "aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", args: &A316, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", args: &A318, returns: &[Type::Tensors], returns_written: false },
         tags: Tags::VIEW, derivative: Derivative::Formula("UnbindBackward0"), forward: true, vmap: Rule::Along(&[1]),
         cost: Cost::Free, run: Run::Typed(boxed::Typed::S255(functions::unbind, below::unbind), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split.Tensor",
-        schema: Schema { text: "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", args: &A317, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", args: &A319, returns: &[Type::Tensors], returns_written: false },
         tags: Tags::VIEW, derivative: Derivative::Formula("SplitBackward0"), forward: true, vmap: Rule::Along(&[2]),
         cost: Cost::Free, run: Run::Typed(boxed::Typed::S256(functions::split, below::split), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split_with_sizes",
-        schema: Schema { text: "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]", args: &A318, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]", args: &A320, returns: &[Type::Tensors], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("SplitWithSizesBackward0"), forward: true,
         vmap: Rule::Along(&[2]), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S257(functions::split_with_sizes, below::split_with_sizes), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::as_strided",
-        schema: Schema { text: "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)", args: &A319, returns: &[Type::Tensor], returns_written: false },
-        tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("AsStridedBackward0"), forward: true,
-        vmap: Rule::Own(rules::view::as_strided), cost: Cost::Free, decomposition: Decomposition::Kept,
+        schema: Schema { text: "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)", args: &A321, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::AS_STRIDED_), tags: Tags::CORE.and(Tags::VIEW),
+        derivative: Derivative::Formula("AsStridedBackward0"), forward: true, vmap: Rule::Own(rules::view::as_strided),
+        cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S258(functions::as_strided, below::as_strided), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal",
-        schema: Schema { text: "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", args: &A320, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", args: &A322, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::VIEW), derivative: Derivative::Formula("DiagonalBackward0"), forward: true,
         vmap: Rule::Along(&[2, 3]), cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S259(functions::diagonal, below::diagonal), &[(1, Given::Int(0)), (2, Given::Int(0)), (3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unfold",
-        schema: Schema { text: "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", args: &A321, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", args: &A323, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::VIEW, derivative: Derivative::Formula("UnfoldBackward0"), forward: true, vmap: Rule::Along(&[1]),
         cost: Cost::Free, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S259(functions::unfold, below::unfold), &[]),
@@ -8831,7 +10025,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S261(functions::detach_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::unsqueeze_",
-        schema: Schema { text: "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A322, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A324, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::UNSQUEEZE), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("UnsqueezeBackward0"), forward: true, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S262(functions::unsqueeze_), &[]),
@@ -8843,13 +10037,13 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S261(functions::squeeze_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::squeeze_.dim",
-        schema: Schema { text: "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A322, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", args: &A324, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SQUEEZE_DIM), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("SqueezeBackward1"), forward: true, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S262(functions::squeeze_dim_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::transpose_",
-        schema: Schema { text: "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", args: &A323, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", args: &A325, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::TRANSPOSE_INT), tags: Tags::INPLACE_VIEW,
         derivative: Derivative::Formula("TransposeBackward0"), forward: true, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S263(functions::transpose_), &[]),
@@ -8866,36 +10060,36 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S228(functions::unsafe_view, below::unsafe_view), &[]),
         ..PLAIN },
     OpInfo { name: "aten::unsafe_split.Tensor",
-        schema: Schema { text: "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A324, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A326, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Formula("UnsafeSplitBackward0"), forward: true, vmap: Rule::Along(&[2]),
         run: Run::Typed(boxed::Typed::S256(functions::unsafe_split, below::unsafe_split), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::reshape",
-        schema: Schema { text: "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", args: &A325, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", args: &A327, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::reshape, composite::view::reshape), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reshape_as",
-        schema: Schema { text: "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A326, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A328, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S14(functions::reshape_as, composite::view::reshape_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::view_as",
-        schema: Schema { text: "aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A326, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A328, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S14(functions::view_as, composite::view::view_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::expand_as",
-        schema: Schema { text: "aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A326, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", args: &A328, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S14(functions::expand_as, composite::view::expand_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::broadcast_to",
-        schema: Schema { text: "aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A308, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", args: &A310, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::broadcast_to, composite::view::broadcast_to), &[]),
@@ -8907,15 +10101,15 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S264(functions::broadcast_tensors, composite::view::broadcast_tensors), &[]),
         ..PLAIN },
     OpInfo { name: "aten::swapaxes",
-        schema: Schema { text: "aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", args: &A327, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
-        decomposition: Decomposition::Parts,
+        schema: Schema { text: "aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", args: &A329, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SWAPAXES_), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        cost: Cost::Free, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S265(functions::swapaxes, composite::view::swapaxes), &[]),
         ..PLAIN },
     OpInfo { name: "aten::swapdims",
-        schema: Schema { text: "aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A309, returns: &[Type::Tensor], returns_written: false },
-        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
-        decomposition: Decomposition::Parts,
+        schema: Schema { text: "aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", args: &A311, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SWAPDIMS_), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        cost: Cost::Free, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S265(functions::swapdims, composite::view::swapaxes), &[]),
         ..PLAIN },
     OpInfo { name: "aten::numpy_T",
@@ -8931,49 +10125,49 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S16(functions::mt, composite::view::mt), &[]),
         ..PLAIN },
     OpInfo { name: "aten::narrow",
-        schema: Schema { text: "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", args: &A328, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", args: &A330, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S266(functions::narrow, composite::view::narrow), &[]),
         ..PLAIN },
     OpInfo { name: "aten::narrow_copy",
-        schema: Schema { text: "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", args: &A329, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1745)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", args: &A331, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2037)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S266(functions::narrow_copy, composite::view::narrow_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hsplit.int",
-        schema: Schema { text: "aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A330, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A332, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S267(functions::hsplit_int, composite::view::hsplit_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hsplit.array",
-        schema: Schema { text: "aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A331, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A333, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S268(functions::hsplit_array, composite::view::hsplit_array), &[]),
         ..PLAIN },
     OpInfo { name: "aten::vsplit.int",
-        schema: Schema { text: "aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A330, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A332, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S267(functions::vsplit_int, composite::view::vsplit_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::vsplit.array",
-        schema: Schema { text: "aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A331, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A333, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S268(functions::vsplit_array, composite::view::vsplit_array), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dsplit.int",
-        schema: Schema { text: "aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A330, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", args: &A332, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S267(functions::dsplit_int, composite::view::dsplit_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dsplit.array",
-        schema: Schema { text: "aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A331, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", args: &A333, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S268(functions::dsplit_array, composite::view::dsplit_array), &[]),
@@ -8997,24 +10191,24 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S264(functions::atleast_3d_sequence, composite::view::atleast_3d_sequence), &[]),
         ..PLAIN },
     OpInfo { name: "aten::linalg_diagonal",
-        schema: Schema { text: "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", args: &A332, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", args: &A334, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S269(functions::linalg_diagonal, composite::view::linalg_diagonal), &[(1, Given::Int(0)), (2, Given::Int(-2)), (3, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::diagflat",
-        schema: Schema { text: "aten::diagflat(Tensor self, int offset=0) -> Tensor", args: &A333, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagflat(Tensor self, int offset=0) -> Tensor", args: &A335, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::diagflat, composite::view::diagflat), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::flatten.using_ints",
-        schema: Schema { text: "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", args: &A334, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", args: &A336, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S265(functions::flatten, composite::view::flatten), &[(1, Given::Int(0)), (2, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::unflatten.int",
-        schema: Schema { text: "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", args: &A335, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", args: &A337, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S270(functions::unflatten, composite::view::unflatten), &[]),
@@ -9026,54 +10220,54 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S16(functions::ravel, composite::view::ravel), &[]),
         ..PLAIN },
     OpInfo { name: "aten::split.sizes",
-        schema: Schema { text: "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]", args: &A336, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]", args: &A338, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S271(functions::split_sizes, composite::view::split_sizes), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::chunk",
-        schema: Schema { text: "aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", args: &A337, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", args: &A339, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S272(functions::chunk, composite::view::chunk), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::unsafe_chunk",
-        schema: Schema { text: "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", args: &A338, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", args: &A340, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S272(functions::unsafe_chunk, composite::view::unsafe_chunk), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::tensor_split.sections",
-        schema: Schema { text: "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", args: &A339, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", args: &A341, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S273(functions::tensor_split, composite::view::tensor_split), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::tensor_split.indices",
-        schema: Schema { text: "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", args: &A340, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", args: &A342, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S271(functions::tensor_split_indices, composite::view::tensor_split_indices), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::movedim.int",
-        schema: Schema { text: "aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A341, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A343, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S265(functions::movedim, composite::view::movedim_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::movedim.intlist",
-        schema: Schema { text: "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A342, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A344, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S274(functions::movedim_intlist, composite::view::movedim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::moveaxis.int",
-        schema: Schema { text: "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A341, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)", args: &A343, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S265(functions::moveaxis, composite::view::movedim_int), &[]),
         ..PLAIN },
     OpInfo { name: "aten::moveaxis.intlist",
-        schema: Schema { text: "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A342, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", args: &A344, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S274(functions::moveaxis_intlist, composite::view::movedim), &[]),
@@ -9097,7 +10291,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S16(functions::atleast_3d, composite::view::atleast_3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::contiguous",
-        schema: Schema { text: "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", args: &A343, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", args: &A345, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S275(functions::contiguous, composite::view::contiguous), &[(1, Given::MemoryFormat(MemoryFormat::Contiguous))]),
@@ -9113,33 +10307,33 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S264(functions::meshgrid, composite::view::meshgrid), &[]),
         ..PLAIN },
     OpInfo { name: "aten::meshgrid.indexing",
-        schema: Schema { text: "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", args: &A344, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", args: &A346, returns: &[Type::Tensors], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S276(functions::meshgrid_indexing, composite::view::meshgrid_indexing), &[]),
         ..PLAIN },
     OpInfo { name: "aten::pixel_shuffle",
-        schema: Schema { text: "aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", args: &A345, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", args: &A347, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::pixel_shuffle, composite::view::pixel_shuffle), &[]),
         ..PLAIN },
     OpInfo { name: "aten::pixel_unshuffle",
-        schema: Schema { text: "aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", args: &A346, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", args: &A348, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::pixel_unshuffle, composite::view::pixel_unshuffle), &[]),
         ..PLAIN },
     OpInfo { name: "aten::channel_shuffle",
-        schema: Schema { text: "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor", args: &A347, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor", args: &A349, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S277(functions::channel_shuffle, composite::view::channel_shuffle), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diag",
-        schema: Schema { text: "aten::diag(Tensor self, int diagonal=0) -> Tensor", args: &A348, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1746)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::diag(Tensor self, int diagonal=0) -> Tensor", args: &A350, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2039)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::diag, composite::view::diag), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::diag_embed",
-        schema: Schema { text: "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", args: &A349, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", args: &A351, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S269(functions::diag_embed, composite::view::diag_embed), &[(1, Given::Int(0)), (2, Given::Int(-2)), (3, Given::Int(-1))]),
         ..PLAIN },
@@ -9164,17 +10358,17 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S16(functions::t_copy, composite::view::t_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::transpose_copy.int",
-        schema: Schema { text: "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", args: &A350, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S265(functions::transpose_copy, composite::view::transpose_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::permute_copy",
-        schema: Schema { text: "aten::permute_copy(Tensor self, int[] dims) -> Tensor", args: &A351, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::permute_copy(Tensor self, int[] dims) -> Tensor", args: &A353, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S226(functions::permute_copy, composite::view::permute_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::expand_copy",
-        schema: Schema { text: "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", args: &A352, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", args: &A354, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S250(functions::expand_copy, composite::view::expand_copy), &[(2, Given::Bool(false))]),
         ..PLAIN },
@@ -9199,96 +10393,96 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S226(functions::squeeze_copy_dims, composite::view::squeeze_dims_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::select_copy.int",
-        schema: Schema { text: "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor", args: &A353, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor", args: &A355, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S278(functions::select_copy, composite::view::select_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice_copy.Tensor",
-        schema: Schema { text: "aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A354, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A356, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S279(functions::slice_copy, composite::view::slice_copy), &[(1, Given::Int(0)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unbind_copy.int",
-        schema: Schema { text: "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", args: &A355, returns: &[Type::Tensors], returns_written: false },
-        out: Some(Op(1747)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", args: &A357, returns: &[Type::Tensors], returns_written: false },
+        out: Some(Op(2040)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S267(functions::unbind_copy, composite::view::unbind_copy), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split_copy.Tensor",
-        schema: Schema { text: "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A324, returns: &[Type::Tensors], returns_written: false },
-        out: Some(Op(1748)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", args: &A326, returns: &[Type::Tensors], returns_written: false },
+        out: Some(Op(2041)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S273(functions::split_copy, composite::view::split_copy), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::split_with_sizes_copy",
-        schema: Schema { text: "aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", args: &A356, returns: &[Type::Tensors], returns_written: false },
-        out: Some(Op(1749)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", args: &A358, returns: &[Type::Tensors], returns_written: false },
+        out: Some(Op(2042)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S271(functions::split_with_sizes_copy, composite::view::split_with_sizes_copy), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::as_strided_copy",
-        schema: Schema { text: "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A357, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A359, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S280(functions::as_strided_copy, composite::view::as_strided_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal_copy",
-        schema: Schema { text: "aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A358, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A360, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S269(functions::diagonal_copy, composite::view::diagonal_copy), &[(1, Given::Int(0)), (2, Given::Int(0)), (3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::unfold_copy",
-        schema: Schema { text: "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", args: &A359, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", args: &A361, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S269(functions::unfold_copy, composite::view::unfold_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice_scatter",
-        schema: Schema { text: "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A360, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", args: &A362, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("SliceScatterBackward0"), forward: true,
         vmap: Rule::Along(&[2]), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S281(functions::slice_scatter, below::slice_scatter), &[(2, Given::Int(0)), (5, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::select_scatter",
-        schema: Schema { text: "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", args: &A361, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", args: &A363, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("SelectScatterBackward0"), forward: true,
         vmap: Rule::Along(&[2]), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S282(functions::select_scatter, below::select_scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal_scatter",
-        schema: Schema { text: "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A362, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", args: &A364, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("DiagonalScatterBackward0"), forward: true, vmap: Rule::Along(&[3, 4]),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S283(functions::diagonal_scatter, below::diagonal_scatter), &[(2, Given::Int(0)), (3, Given::Int(0)), (4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::as_strided_scatter",
-        schema: Schema { text: "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A363, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", args: &A365, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AsStridedScatterBackward0"), forward: true,
         vmap: Rule::Own(rules::view::as_strided_scatter), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S284(functions::as_strided_scatter, below::as_strided_scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::slice_backward",
-        schema: Schema { text: "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor", args: &A364, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor", args: &A366, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("SliceBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[2]),
         cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S285(functions::slice_backward, below::slice_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::select_backward",
-        schema: Schema { text: "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor", args: &A365, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor", args: &A367, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("SelectBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[2]),
         cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S286(functions::select_backward, below::select_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::diagonal_backward",
-        schema: Schema { text: "aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor", args: &A366, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor", args: &A368, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("DiagonalBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[3, 4]),
         cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S287(functions::diagonal_backward, below::diagonal_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::unfold_backward",
-        schema: Schema { text: "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor", args: &A367, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor", args: &A369, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnfoldBackwardBackward0"), forward: true, vmap: Rule::Sized(1, &[2]),
         run: Run::Typed(boxed::Typed::S287(functions::unfold_backward, below::unfold_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::clone",
-        schema: Schema { text: "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", args: &A368, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", args: &A370, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::POINTWISE), derivative: Derivative::Formula("CloneBackward0"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S288(functions::clone, below::clone), &[]),
@@ -9300,31 +10494,31 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S22(functions::lift_fresh_copy, below::lift_fresh_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_to_copy",
-        schema: Schema { text: "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor", args: &A369, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor", args: &A371, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ToCopyBackward0"), forward: true, vmap: Rule::Pointwise,
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S289(functions::to_copy, below::to_copy), &[(5, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.dtype",
-        schema: Schema { text: "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A370, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A372, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S290(functions::to_dtype, composite::creation::to_dtype), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.dtype_layout",
-        schema: Schema { text: "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A371, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A373, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S291(functions::to_dtype_layout, composite::creation::to_dtype_layout), &[(5, Given::Bool(false)), (6, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.device",
-        schema: Schema { text: "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A372, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A374, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S292(functions::to_device, composite::creation::to_device), &[(3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::to.other",
-        schema: Schema { text: "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A373, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", args: &A375, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S293(functions::to_other, composite::creation::to_other), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
@@ -9336,39 +10530,39 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S14(functions::type_as, composite::creation::type_as), &[]),
         ..PLAIN },
     OpInfo { name: "aten::copy_",
-        schema: Schema { text: "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", args: &A374, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", args: &A376, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::COPY), derivative: Derivative::Formula("CopyBackwards"),
         forward: true, vmap: Rule::Own(rules::pointwise::fill), decomposition: Decomposition::Functional,
         devices: Devices::Any, run: Run::Typed(boxed::Typed::S294(functions::copy_), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::copy",
-        schema: Schema { text: "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", args: &A375, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", args: &A377, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::COPY_), tags: Tags::CORE, derivative: Derivative::Formula("CopyBackward0"), forward: true,
         vmap: Rule::Own(rules::pointwise::fill), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S295(functions::copy, below::copy), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::fill.Scalar",
-        schema: Schema { text: "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", args: &A376, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::FILL__SCALAR), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FillBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S8(functions::fill, below::fill), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill_.Scalar",
-        schema: Schema { text: "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", args: &A377, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", args: &A379, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::FILL_SCALAR), tags: Tags::CORE.and(Tags::POINTWISE),
         derivative: Derivative::Formula("FillBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S9(functions::fill_, below::fill_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill.Tensor",
-        schema: Schema { text: "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor", args: &A378, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::FILL__TENSOR), tags: Tags::POINTWISE, derivative: Derivative::Formula("FillBackward1"),
         forward: true, vmap: Rule::Own(rules::pointwise::fill), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S5(functions::fill_tensor, below::fill_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill_.Tensor",
-        schema: Schema { text: "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", args: &A379, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", args: &A381, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::FILL_TENSOR), tags: Tags::POINTWISE,
         derivative: Derivative::Formula("FillBackward1"), forward: true, vmap: Rule::Own(rules::pointwise::fill),
         cost: Cost::Cheap, decomposition: Decomposition::Functional,
@@ -9388,138 +10582,138 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S23(functions::zero_, below::zero_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::zeros",
-        schema: Schema { text: "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1750)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2044)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S296(functions::zeros, below::zeros), &[]),
         ..PLAIN },
     OpInfo { name: "aten::ones",
-        schema: Schema { text: "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1751)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2045)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S296(functions::ones, below::ones), &[]),
         ..PLAIN },
     OpInfo { name: "aten::full",
-        schema: Schema { text: "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A381, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1752)), tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A383, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2046)), tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S297(functions::full, below::full), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scalar_tensor",
-        schema: Schema { text: "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S298(functions::scalar_tensor, below::scalar_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty.memory_format",
-        schema: Schema { text: "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A383, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1753)), tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts,
+        schema: Schema { text: "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A385, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2047)), tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S299(functions::empty, below::empty), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty_permuted",
-        schema: Schema { text: "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A384, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S300(functions::empty_permuted, below::empty_permuted), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty_strided",
-        schema: Schema { text: "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A385, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A387, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S301(functions::empty_strided, below::empty_strided), &[]),
         ..PLAIN },
     OpInfo { name: "aten::empty_like",
-        schema: Schema { text: "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S302(functions::empty_like, below::empty_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::zeros_like",
-        schema: Schema { text: "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S302(functions::zeros_like, below::zeros_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::ones_like",
-        schema: Schema { text: "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S302(functions::ones_like, below::ones_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::full_like",
-        schema: Schema { text: "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A387, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A389, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, vmap: Rule::Pointwise, cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S303(functions::full_like, below::full_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_empty",
-        schema: Schema { text: "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like),
         run: Run::Typed(boxed::Typed::S304(functions::new_empty, below::new_empty), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_empty_strided",
-        schema: Schema { text: "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A389, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A391, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_empty_strided), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S305(functions::new_empty_strided, below::new_empty_strided), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_zeros",
-        schema: Schema { text: "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S304(functions::new_zeros, below::new_zeros), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_ones",
-        schema: Schema { text: "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S304(functions::new_ones, below::new_ones), &[]),
         ..PLAIN },
     OpInfo { name: "aten::new_full",
-        schema: Schema { text: "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A390, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A392, returns: &[Type::Tensor], returns_written: false },
         vmap: Rule::Own(rules::view::new_like), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S306(functions::new_full, below::new_full), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arange",
-        schema: Schema { text: "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A391, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1754)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A393, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2048)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S298(functions::arange, below::arange), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arange.start",
-        schema: Schema { text: "aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A392, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A394, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S307(functions::arange_start, below::arange_start), &[]),
         ..PLAIN },
     OpInfo { name: "aten::arange.start_step",
-        schema: Schema { text: "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A393, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1755)), tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A395, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2049)), tags: Tags::CORE.and(Tags::FACTORY), vmap: Rule::Parts, cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S308(functions::arange_start_step, below::arange_start_step), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::linspace",
-        schema: Schema { text: "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A394, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1756)), tags: Tags::FACTORY, vmap: Rule::Parts,
+        schema: Schema { text: "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A396, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2050)), tags: Tags::FACTORY, vmap: Rule::Parts,
         run: Run::Typed(boxed::Typed::S309(functions::linspace, below::linspace), &[]),
         ..PLAIN },
     OpInfo { name: "aten::logspace",
-        schema: Schema { text: "aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A395, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1757)), tags: Tags::FACTORY, vmap: Rule::Parts,
+        schema: Schema { text: "aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A397, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2051)), tags: Tags::FACTORY, vmap: Rule::Parts,
         run: Run::Typed(boxed::Typed::S310(functions::logspace, below::logspace), &[(3, Given::Float(10.0))]),
         ..PLAIN },
     OpInfo { name: "aten::eye",
-        schema: Schema { text: "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A396, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1758)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A398, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2052)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S311(functions::eye, below::eye), &[]),
         ..PLAIN },
     OpInfo { name: "aten::eye.m",
-        schema: Schema { text: "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A397, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1759)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
+        schema: Schema { text: "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A399, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2053)), tags: Tags::FACTORY, vmap: Rule::Parts, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S312(functions::eye_m, below::eye_m), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hann_window",
-        schema: Schema { text: "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A398, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts,
         run: Run::Typed(boxed::Typed::S313(functions::hann_window, below::hann_window), &[]),
         ..PLAIN },
     OpInfo { name: "aten::hann_window.periodic",
-        schema: Schema { text: "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A399, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A401, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts,
         run: Run::Typed(boxed::Typed::S314(functions::hann_window_periodic, below::hann_window_periodic), &[]),
         ..PLAIN },
     OpInfo { name: "aten::tril_indices",
-        schema: Schema { text: "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A402, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S315(functions::tril_indices, below::tril_indices), &[(2, Given::Int(0)), (3, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::triu_indices",
-        schema: Schema { text: "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A402, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S315(functions::triu_indices, below::triu_indices), &[(2, Given::Int(0)), (3, Given::DType(DType::I64))]),
         ..PLAIN },
@@ -9564,12 +10758,12 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S320(functions::sym_storage_offset, below::sym_storage_offset), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_tensor_metadata",
-        schema: Schema { text: "aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()", args: &A401, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()", args: &A403, returns: &[], returns_written: false },
         vmap: Rule::Own(rules::view::describe), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S321(functions::assert_tensor_metadata, below::assert_tensor_metadata), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_scalar",
-        schema: Schema { text: "aten::_assert_scalar(Scalar self, str assert_msg) -> ()", args: &A402, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_assert_scalar(Scalar self, str assert_msg) -> ()", args: &A404, returns: &[], returns_written: false },
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S322(functions::_assert_scalar, below::_assert_scalar), &[]),
         ..PLAIN },
@@ -9579,23 +10773,23 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S323(functions::_assert_async, below::_assert_async), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_assert_async.msg",
-        schema: Schema { text: "aten::_assert_async.msg(Tensor self, str assert_msg) -> ()", args: &A403, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_assert_async.msg(Tensor self, str assert_msg) -> ()", args: &A405, returns: &[], returns_written: false },
         vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S324(functions::_assert_async_msg, below::_assert_async_msg), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_constrain_range",
-        schema: Schema { text: "aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A404, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A406, returns: &[], returns_written: false },
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S325(functions::sym_constrain_range, below::sym_constrain_range), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sym_constrain_range_for_size",
-        schema: Schema { text: "aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A404, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()", args: &A406, returns: &[], returns_written: false },
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S325(functions::sym_constrain_range_for_size, below::sym_constrain_range_for_size), &[]),
         ..PLAIN },
     OpInfo { name: "aten::gather",
-        schema: Schema { text: "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", args: &A405, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1760)), tags: Tags::CORE, derivative: Derivative::Formula("GatherBackward0"), forward: true,
+        schema: Schema { text: "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", args: &A407, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2054)), tags: Tags::CORE, derivative: Derivative::Formula("GatherBackward0"), forward: true,
         vmap: Rule::Along(&[1]), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S326(functions::gather, below::gather), &[(3, Given::Bool(false))]),
         ..PLAIN },
@@ -9605,264 +10799,264 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S327(functions::nonzero_numpy, composite::index::nonzero_numpy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_masked_index",
-        schema: Schema { text: "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", args: &A406, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", args: &A408, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S328(functions::_unsafe_masked_index, composite::index::unsafe_masked_index), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_masked_index_put_accumulate",
-        schema: Schema { text: "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", args: &A407, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", args: &A409, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S329(functions::_unsafe_masked_index_put_accumulate, composite::index::unsafe_masked_index_put_accumulate), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.src",
-        schema: Schema { text: "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A408, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SCATTER__SRC), out: Some(Op(1761)), tags: Tags::CORE,
+        schema: Schema { text: "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A410, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SCATTER__SRC), out: Some(Op(2055)), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S330(functions::scatter, below::scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_.src",
-        schema: Schema { text: "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A409, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A411, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_SRC), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S331(functions::scatter_, below::scatter_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.value",
-        schema: Schema { text: "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A410, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SCATTER__VALUE), out: Some(Op(1762)), tags: Tags::CORE,
+        schema: Schema { text: "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A412, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SCATTER__VALUE), out: Some(Op(2056)), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterBackward1"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S332(functions::scatter_value, below::scatter_value), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_.value",
-        schema: Schema { text: "aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A411, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A413, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_VALUE), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterBackward1"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S333(functions::scatter_value_, below::scatter_value_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.reduce",
-        schema: Schema { text: "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", args: &A412, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1763)), out: Some(Op(1764)), derivative: Derivative::Composite, forward: true,
+        schema: Schema { text: "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", args: &A414, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2057)), out: Some(Op(2058)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S334(functions::scatter_with_reduce, composite::index::scatter_with_reduce), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter.value_reduce",
-        schema: Schema { text: "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", args: &A413, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1765)), out: Some(Op(1766)), derivative: Derivative::Composite, forward: true,
+        schema: Schema { text: "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", args: &A415, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2059)), out: Some(Op(2060)), derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S335(functions::scatter_value_with_reduce, composite::index::scatter_value_with_reduce), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_add",
-        schema: Schema { text: "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A408, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SCATTER_ADD_), out: Some(Op(1767)), tags: Tags::CORE,
+        schema: Schema { text: "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", args: &A410, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SCATTER_ADD_), out: Some(Op(2061)), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterAddBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S330(functions::scatter_add, below::scatter_add), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_add_",
-        schema: Schema { text: "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A409, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", args: &A411, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_ADD), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterAddBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S331(functions::scatter_add_, below::scatter_add_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_reduce.two",
-        schema: Schema { text: "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", args: &A414, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::SCATTER_REDUCE__TWO), out: Some(Op(1768)), tags: Tags::CORE,
+        schema: Schema { text: "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", args: &A416, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::SCATTER_REDUCE__TWO), out: Some(Op(2062)), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterReduceBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S336(functions::scatter_reduce, below::scatter_reduce), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::scatter_reduce_.two",
-        schema: Schema { text: "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A415, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A417, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::SCATTER_REDUCE_TWO), tags: Tags::CORE,
         derivative: Derivative::Formula("ScatterReduceBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S337(functions::scatter_reduce_, below::scatter_reduce_), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::index_reduce",
-        schema: Schema { text: "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", args: &A416, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::INDEX_REDUCE_), out: Some(Op(1769)),
+        schema: Schema { text: "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", args: &A418, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::INDEX_REDUCE_), out: Some(Op(2063)),
         derivative: Derivative::Formula("IndexReduceBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S336(functions::index_reduce, below::index_reduce), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::index_reduce_",
-        schema: Schema { text: "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A417, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)", args: &A419, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_REDUCE),
         derivative: Derivative::Formula("IndexReduceBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S337(functions::index_reduce_, below::index_reduce_), &[(5, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::index.Tensor",
-        schema: Schema { text: "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A418, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1770)), tags: Tags::CORE.and(Tags::DYNAMIC_OUTPUT_SHAPE),
+        schema: Schema { text: "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2064)), tags: Tags::CORE.and(Tags::DYNAMIC_OUTPUT_SHAPE),
         derivative: Derivative::Formula("IndexBackward0"), forward: true, vmap: Rule::Own(rules::index::index),
         cost: Cost::Cheap, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b10),
         run: Run::Typed(boxed::Typed::S338(functions::index, below::index), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_index.Tensor",
-        schema: Schema { text: "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A418, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", args: &A420, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnsafeIndexBackward0"), forward: true, vmap: Rule::Own(rules::index::index),
         devices: Devices::Cpu(0b10),
         run: Run::Typed(boxed::Typed::S338(functions::unsafe_index, below::unsafe_index), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_put",
-        schema: Schema { text: "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A419, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A421, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_PUT_), tags: Tags::CORE, derivative: Derivative::Formula("IndexPutBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_put), decomposition: Decomposition::Kept,
         devices: Devices::Cpu(0b110),
         run: Run::Typed(boxed::Typed::S339(functions::index_put, below::index_put), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::index_put_",
-        schema: Schema { text: "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", args: &A420, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", args: &A422, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_PUT), tags: Tags::CORE,
         derivative: Derivative::Formula("IndexPutBackward0"), forward: true, vmap: Rule::Own(rules::index::index_put),
         decomposition: Decomposition::Functional, devices: Devices::Cpu(0b110),
         run: Run::Typed(boxed::Typed::S340(functions::index_put_, below::index_put_), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_unsafe_index_put",
-        schema: Schema { text: "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A419, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", args: &A421, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("UnsafeIndexPutBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_put), devices: Devices::Cpu(0b110),
         run: Run::Typed(boxed::Typed::S339(functions::unsafe_index_put, below::unsafe_index_put), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::index_select",
-        schema: Schema { text: "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", args: &A421, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1771)), tags: Tags::CORE, derivative: Derivative::Formula("IndexSelectBackward0"), forward: true,
+        schema: Schema { text: "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", args: &A423, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2065)), tags: Tags::CORE, derivative: Derivative::Formula("IndexSelectBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_select), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S341(functions::index_select, below::index_select), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_select_backward",
-        schema: Schema { text: "aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor", args: &A422, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor", args: &A424, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S342(functions::index_select_backward, composite::index::index_select_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_add",
-        schema: Schema { text: "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", args: &A423, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::INDEX_ADD_), out: Some(Op(1772)), derivative: Derivative::Formula("IndexAddBackward0"),
+        schema: Schema { text: "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", args: &A425, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::INDEX_ADD_), out: Some(Op(2066)), derivative: Derivative::Formula("IndexAddBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write),
         run: Run::Typed(boxed::Typed::S343(functions::index_add, below::index_add), &[(4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::index_add_",
-        schema: Schema { text: "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)", args: &A424, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)", args: &A426, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_ADD), derivative: Derivative::Formula("IndexAddBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S344(functions::index_add_, below::index_add_), &[(4, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::index_copy",
-        schema: Schema { text: "aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", args: &A425, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::INDEX_COPY_), out: Some(Op(1773)), derivative: Derivative::Formula("IndexCopyBackward0"),
+        schema: Schema { text: "aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", args: &A427, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::INDEX_COPY_), out: Some(Op(2067)), derivative: Derivative::Formula("IndexCopyBackward0"),
         forward: true, autocast: Autocast::Widest, vmap: Rule::Own(rules::index::index_write),
         run: Run::Typed(boxed::Typed::S330(functions::index_copy, below::index_copy), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_copy_",
-        schema: Schema { text: "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", args: &A426, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", args: &A428, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_COPY), derivative: Derivative::Formula("IndexCopyBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S331(functions::index_copy_, below::index_copy_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill.int_Scalar",
-        schema: Schema { text: "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A410, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", args: &A412, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_FILL__INT_SCALAR), derivative: Derivative::Formula("IndexFillBackward0"),
         forward: true, vmap: Rule::Own(rules::index::index_write),
         run: Run::Typed(boxed::Typed::S332(functions::index_fill, below::index_fill), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill_.int_Scalar",
-        schema: Schema { text: "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A411, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", args: &A413, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_FILL_INT_SCALAR),
         derivative: Derivative::Formula("IndexFillBackward0"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S333(functions::index_fill_, below::index_fill_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill.int_Tensor",
-        schema: Schema { text: "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", args: &A427, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", args: &A429, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::INDEX_FILL__INT_TENSOR), derivative: Derivative::Formula("IndexFillBackward1"),
         forward: true, vmap: Rule::Own(rules::index::index_write),
         run: Run::Typed(boxed::Typed::S330(functions::index_fill_tensor, below::index_fill_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::index_fill_.int_Tensor",
-        schema: Schema { text: "aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)", args: &A428, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)", args: &A430, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::INDEX_FILL_INT_TENSOR),
         derivative: Derivative::Formula("IndexFillBackward1"), forward: true,
         vmap: Rule::Own(rules::index::index_write), decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S331(functions::index_fill_tensor_, below::index_fill_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill.Scalar",
-        schema: Schema { text: "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", args: &A429, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::MASKED_FILL__SCALAR), derivative: Derivative::Formula("MaskedFillBackward0"), forward: true,
         vmap: Rule::Pointwise, cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S0(functions::masked_fill, below::masked_fill), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill_.Scalar",
-        schema: Schema { text: "aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", args: &A430, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", args: &A432, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::MASKED_FILL_SCALAR),
         derivative: Derivative::Formula("MaskedFillBackward0"), forward: true, vmap: Rule::Pointwise,
         cost: Cost::Cheap, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S1(functions::masked_fill_, below::masked_fill_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill.Tensor",
-        schema: Schema { text: "aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", args: &A431, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", args: &A433, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::MASKED_FILL__TENSOR), derivative: Derivative::Formula("MaskedFillBackward1"), forward: true,
         vmap: Rule::Own(rules::pointwise::masked_fill), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S20(functions::masked_fill_tensor, below::masked_fill_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_fill_.Tensor",
-        schema: Schema { text: "aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)", args: &A432, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)", args: &A434, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::MASKED_FILL_TENSOR),
         derivative: Derivative::Formula("MaskedFillBackward1"), forward: true,
         vmap: Rule::Own(rules::pointwise::masked_fill), cost: Cost::Cheap, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S21(functions::masked_fill_tensor_, below::masked_fill_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_select",
-        schema: Schema { text: "aten::masked_select(Tensor self, Tensor mask) -> Tensor", args: &A433, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1774)), tags: Tags::DYNAMIC_OUTPUT_SHAPE,
+        schema: Schema { text: "aten::masked_select(Tensor self, Tensor mask) -> Tensor", args: &A435, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2068)), tags: Tags::DYNAMIC_OUTPUT_SHAPE,
         derivative: Derivative::Formula("MaskedSelectBackward0"), forward: true,
         vmap: Rule::Own(rules::index::masked_select), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S5(functions::masked_select, below::masked_select), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_scatter",
-        schema: Schema { text: "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", args: &A434, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", args: &A436, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::MASKED_SCATTER_), tags: Tags::CORE,
         derivative: Derivative::Formula("MaskedScatterBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S20(functions::masked_scatter, below::masked_scatter), &[]),
         ..PLAIN },
     OpInfo { name: "aten::masked_scatter_",
-        schema: Schema { text: "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)", args: &A435, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)", args: &A437, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::MASKED_SCATTER), tags: Tags::CORE,
         derivative: Derivative::Formula("MaskedScatterBackward0"), forward: true, vmap: Rule::Loop,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S21(functions::masked_scatter_, below::masked_scatter_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::take",
-        schema: Schema { text: "aten::take(Tensor self, Tensor index) -> Tensor", args: &A436, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1775)), derivative: Derivative::Formula("TakeBackward0"), forward: true,
+        schema: Schema { text: "aten::take(Tensor self, Tensor index) -> Tensor", args: &A438, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2069)), derivative: Derivative::Formula("TakeBackward0"), forward: true,
         vmap: Rule::Own(rules::index::take), run: Run::Typed(boxed::Typed::S5(functions::take, below::take), &[]),
         ..PLAIN },
     OpInfo { name: "aten::take_along_dim",
-        schema: Schema { text: "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", args: &A437, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1776)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", args: &A439, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2070)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S154(functions::take_along_dim, composite::index::take_along_dim), &[]),
         ..PLAIN },
     OpInfo { name: "aten::put",
-        schema: Schema { text: "aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", args: &A438, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", args: &A440, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::PUT_), derivative: Derivative::Formula("PutBackward0"), forward: true,
         vmap: Rule::Own(rules::index::put), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S195(functions::put, below::put), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::put_",
-        schema: Schema { text: "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)", args: &A439, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)", args: &A441, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::PUT), derivative: Derivative::Formula("PutBackward0"), forward: true,
         vmap: Rule::Own(rules::index::put), decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S345(functions::put_, below::put_), &[(3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::nonzero",
         schema: Schema { text: "aten::nonzero(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1777)), tags: Tags::CORE.and(Tags::DYNAMIC_OUTPUT_SHAPE), vmap: Rule::Refuse,
+        out: Some(Op(2071)), tags: Tags::CORE.and(Tags::DYNAMIC_OUTPUT_SHAPE), vmap: Rule::Refuse,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S22(functions::nonzero, below::nonzero), &[]),
         ..PLAIN },
@@ -9873,119 +11067,119 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S16(functions::argwhere, composite::index::argwhere), &[]),
         ..PLAIN },
     OpInfo { name: "aten::one_hot",
-        schema: Schema { text: "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", args: &A440, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", args: &A442, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S38(functions::one_hot, composite::index::one_hot), &[(1, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding",
-        schema: Schema { text: "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", args: &A441, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", args: &A443, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("EmbeddingBackward0"), forward: true,
         vmap: Rule::Own(rules::index::embedding), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S346(functions::embedding, below::embedding), &[(2, Given::Int(-1)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_dense_backward",
-        schema: Schema { text: "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor", args: &A442, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor", args: &A444, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("EmbeddingDenseBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::index::embedding_backward),
         run: Run::Typed(boxed::Typed::S347(functions::embedding_dense_backward, below::embedding_dense_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_bag",
-        schema: Schema { text: "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)", args: &A443, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)", args: &A445, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
         run: Run::Typed(boxed::Typed::S348(functions::embedding_bag, composite::embedding::embedding_bag), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_bag.padding_idx",
-        schema: Schema { text: "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)", args: &A444, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)", args: &A446, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
         run: Run::Typed(boxed::Typed::S349(functions::embedding_bag_padding_idx, composite::embedding::embedding_bag_padding), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_embedding_bag",
-        schema: Schema { text: "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A445, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A447, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
         run: Run::Typed(boxed::Typed::S350(functions::_embedding_bag, composite::embedding::embedding_bag_plain), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false)), (8, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::_embedding_bag_forward_only",
-        schema: Schema { text: "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A445, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", args: &A447, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
         run: Run::Typed(boxed::Typed::S350(functions::_embedding_bag_forward_only, composite::embedding::embedding_bag_plain), &[(3, Given::Bool(false)), (4, Given::Int(0)), (5, Given::Bool(false)), (7, Given::Bool(false)), (8, Given::Int(-1))]),
         ..PLAIN },
     OpInfo { name: "aten::embedding_renorm_",
-        schema: Schema { text: "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)", args: &A446, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)", args: &A448, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Refused,
         run: Run::Typed(boxed::Typed::S351(functions::embedding_renorm_, composite::embedding::embedding_renorm_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::fill_diagonal_",
-        schema: Schema { text: "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", args: &A447, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", args: &A449, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S352(functions::fill_diagonal_, composite::index::fill_diagonal_), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::cat",
-        schema: Schema { text: "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", args: &A448, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
         out: Some(Op::CAT_OUT), tags: Tags::CORE, derivative: Derivative::Formula("CatBackward0"), forward: true,
         autocast: Autocast::Widest, vmap: Rule::Own(rules::view::cat), cost: Cost::Cheap,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S353(functions::cat, below::cat), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::cat.out",
-        schema: Schema { text: "aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A449, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A451, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::CAT), tags: Tags::CORE, vmap: Rule::Refuse, cost: Cost::Cheap,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S354(functions::cat_out, below::cat_out), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::concat",
-        schema: Schema { text: "aten::concat(Tensor[] tensors, int dim=0) -> Tensor", args: &A448, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1778)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::concat(Tensor[] tensors, int dim=0) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2072)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S355(functions::concat, composite::join::concat), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::concatenate",
-        schema: Schema { text: "aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor", args: &A448, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1779)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2073)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S355(functions::concatenate, composite::aliases::concatenate), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::row_stack",
         schema: Schema { text: "aten::row_stack(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1780)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(2074)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::row_stack, composite::aliases::row_stack), &[]),
         ..PLAIN },
     OpInfo { name: "aten::stack",
-        schema: Schema { text: "aten::stack(Tensor[] tensors, int dim=0) -> Tensor", args: &A448, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::stack(Tensor[] tensors, int dim=0) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
         out: Some(Op::STACK_OUT), derivative: Derivative::Formula("StackBackward0"), forward: true,
         autocast: Autocast::Widest, vmap: Rule::Own(rules::view::stack), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S353(functions::stack, below::stack), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::stack.out",
-        schema: Schema { text: "aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A449, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", args: &A451, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::STACK), vmap: Rule::Refuse, cost: Cost::Cheap,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S354(functions::stack_out, below::stack_out), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::hstack",
         schema: Schema { text: "aten::hstack(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1783)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(2077)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::hstack, composite::join::hstack), &[]),
         ..PLAIN },
     OpInfo { name: "aten::vstack",
         schema: Schema { text: "aten::vstack(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1784)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(2078)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::vstack, composite::join::vstack), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dstack",
         schema: Schema { text: "aten::dstack(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1785)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(2079)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::dstack, composite::join::dstack), &[]),
         ..PLAIN },
     OpInfo { name: "aten::column_stack",
         schema: Schema { text: "aten::column_stack(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1786)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(2080)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S153(functions::column_stack, composite::join::column_stack), &[]),
         ..PLAIN },
@@ -10000,35 +11194,35 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S153(functions::cartesian_prod, composite::join::cartesian_prod), &[]),
         ..PLAIN },
     OpInfo { name: "aten::combinations",
-        schema: Schema { text: "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", args: &A450, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", args: &A452, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Refused,
         run: Run::Typed(boxed::Typed::S356(functions::combinations, composite::join::combinations), &[(1, Given::Int(2)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::repeat",
-        schema: Schema { text: "aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", args: &A451, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", args: &A453, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("RepeatBackward0"), forward: true,
         vmap: Rule::Own(rules::view::repeat), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S228(functions::repeat, below::repeat), &[]),
         ..PLAIN },
     OpInfo { name: "aten::tile",
-        schema: Schema { text: "aten::tile(Tensor self, SymInt[] dims) -> Tensor", args: &A351, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::tile(Tensor self, SymInt[] dims) -> Tensor", args: &A353, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S103(functions::tile, composite::join::tile), &[]),
         ..PLAIN },
     OpInfo { name: "aten::repeat_interleave.self_int",
-        schema: Schema { text: "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A452, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A454, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S357(functions::repeat_interleave, composite::join::repeat_interleave), &[]),
         ..PLAIN },
     OpInfo { name: "aten::repeat_interleave.self_Tensor",
-        schema: Schema { text: "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A453, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", args: &A455, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, devices: Devices::Any,
         run: Run::Typed(boxed::Typed::S358(functions::repeat_interleave_tensor, composite::join::repeat_interleave_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::flip",
-        schema: Schema { text: "aten::flip(Tensor self, int[] dims) -> Tensor", args: &A351, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::flip(Tensor self, int[] dims) -> Tensor", args: &A353, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("FlipBackward0"), forward: true, vmap: Rule::Along(&[1]),
         cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S79(functions::flip, below::flip), &[]),
@@ -10044,172 +11238,172 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         run: Run::Typed(boxed::Typed::S16(functions::flipud, composite::join::flipud), &[]),
         ..PLAIN },
     OpInfo { name: "aten::rot90",
-        schema: Schema { text: "aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", args: &A454, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", args: &A456, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S359(functions::rot90, composite::join::rot90), &[(1, Given::Int(1)), (2, Given::Ints(&[0, 1]))]),
         ..PLAIN },
     OpInfo { name: "aten::roll",
-        schema: Schema { text: "aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", args: &A455, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("RollBackward0"), forward: true, vmap: Rule::Own(rules::view::roll),
         cost: Cost::Cheap, run: Run::Typed(boxed::Typed::S360(functions::roll, below::roll), &[(2, Given::Ints(&[]))]),
         ..PLAIN },
     OpInfo { name: "aten::tril",
-        schema: Schema { text: "aten::tril(Tensor self, SymInt diagonal=0) -> Tensor", args: &A348, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::TRIL_), out: Some(Op(1787)), derivative: Derivative::Formula("TrilBackward0"),
+        schema: Schema { text: "aten::tril(Tensor self, SymInt diagonal=0) -> Tensor", args: &A350, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::TRIL_), out: Some(Op(2081)), derivative: Derivative::Formula("TrilBackward0"),
         forward: true, vmap: Rule::Along(&[]), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S361(functions::tril, below::tril), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::tril_",
-        schema: Schema { text: "aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A456, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A458, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::TRIL), derivative: Derivative::Formula("TrilBackward0"),
         forward: true, vmap: Rule::Along(&[]), cost: Cost::Cheap, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S362(functions::tril_, below::tril_), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::triu",
-        schema: Schema { text: "aten::triu(Tensor self, SymInt diagonal=0) -> Tensor", args: &A348, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op::TRIU_), out: Some(Op(1788)), derivative: Derivative::Formula("TriuBackward0"),
+        schema: Schema { text: "aten::triu(Tensor self, SymInt diagonal=0) -> Tensor", args: &A350, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op::TRIU_), out: Some(Op(2082)), derivative: Derivative::Formula("TriuBackward0"),
         forward: true, vmap: Rule::Along(&[]), cost: Cost::Cheap,
         run: Run::Typed(boxed::Typed::S361(functions::triu, below::triu), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::triu_",
-        schema: Schema { text: "aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A456, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)", args: &A458, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::TRIU), derivative: Derivative::Formula("TriuBackward0"),
         forward: true, vmap: Rule::Along(&[]), cost: Cost::Cheap, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S362(functions::triu_, below::triu_), &[(1, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::constant_pad_nd",
-        schema: Schema { text: "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", args: &A457, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::CORE, derivative: Derivative::Formula("ConstantPadNdBackward0"), forward: true,
         vmap: Rule::Along(&[]), cost: Cost::Cheap, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S363(functions::constant_pad_nd, below::constant_pad_nd), &[(2, Given::Int(0))]),
         ..PLAIN },
     OpInfo { name: "aten::pad",
-        schema: Schema { text: "aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", args: &A458, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S364(functions::pad, composite::join::pad), &[(2, Given::Str("constant"))]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad1d",
-        schema: Schema { text: "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1789)), tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad1DBackward0"),
+        schema: Schema { text: "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2083)), tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad1DBackward0"),
         forward: true, autocast: Autocast::Full, vmap: Rule::Merge(3, None),
         run: Run::Typed(boxed::Typed::S228(functions::reflection_pad1d, below::reflection_pad1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad1d_backward",
-        schema: Schema { text: "aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1790)), derivative: Derivative::Formula("ReflectionPad1DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2084)), derivative: Derivative::Formula("ReflectionPad1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, None),
         run: Run::Typed(boxed::Typed::S220(functions::reflection_pad1d_backward, below::reflection_pad1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad2d",
-        schema: Schema { text: "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1791)), tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad2DBackward0"),
+        schema: Schema { text: "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2085)), tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad2DBackward0"),
         forward: true, autocast: Autocast::Full, vmap: Rule::Merge(4, None),
         run: Run::Typed(boxed::Typed::S228(functions::reflection_pad2d, below::reflection_pad2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad2d_backward",
-        schema: Schema { text: "aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1792)), derivative: Derivative::Formula("ReflectionPad2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2086)), derivative: Derivative::Formula("ReflectionPad2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None),
         run: Run::Typed(boxed::Typed::S220(functions::reflection_pad2d_backward, below::reflection_pad2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad3d",
-        schema: Schema { text: "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1793)), tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad3DBackward0"),
+        schema: Schema { text: "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2087)), tags: Tags::CORE, derivative: Derivative::Formula("ReflectionPad3DBackward0"),
         forward: true, vmap: Rule::Merge(5, None),
         run: Run::Typed(boxed::Typed::S228(functions::reflection_pad3d, below::reflection_pad3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::reflection_pad3d_backward",
-        schema: Schema { text: "aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1794)), derivative: Derivative::Formula("ReflectionPad3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2088)), derivative: Derivative::Formula("ReflectionPad3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None),
         run: Run::Typed(boxed::Typed::S220(functions::reflection_pad3d_backward, below::reflection_pad3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad1d",
-        schema: Schema { text: "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1795)), derivative: Derivative::Formula("ReplicationPad1DBackward0"), forward: true,
+        schema: Schema { text: "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2089)), derivative: Derivative::Formula("ReplicationPad1DBackward0"), forward: true,
         autocast: Autocast::Full, vmap: Rule::Merge(3, None),
         run: Run::Typed(boxed::Typed::S228(functions::replication_pad1d, below::replication_pad1d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad1d_backward",
-        schema: Schema { text: "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1796)), derivative: Derivative::Formula("ReplicationPad1DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2090)), derivative: Derivative::Formula("ReplicationPad1DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(3, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S220(functions::replication_pad1d_backward, below::replication_pad1d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad2d",
-        schema: Schema { text: "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1797)), tags: Tags::CORE, derivative: Derivative::Formula("ReplicationPad2DBackward0"),
+        schema: Schema { text: "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2091)), tags: Tags::CORE, derivative: Derivative::Formula("ReplicationPad2DBackward0"),
         forward: true, autocast: Autocast::Full, vmap: Rule::Merge(4, None),
         run: Run::Typed(boxed::Typed::S228(functions::replication_pad2d, below::replication_pad2d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad2d_backward",
-        schema: Schema { text: "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1798)), derivative: Derivative::Formula("ReplicationPad2DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2092)), derivative: Derivative::Formula("ReplicationPad2DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(4, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S220(functions::replication_pad2d_backward, below::replication_pad2d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad3d",
-        schema: Schema { text: "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A459, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1799)), tags: Tags::CORE, derivative: Derivative::Formula("ReplicationPad3DBackward0"),
+        schema: Schema { text: "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2093)), tags: Tags::CORE, derivative: Derivative::Formula("ReplicationPad3DBackward0"),
         forward: true, autocast: Autocast::Full, vmap: Rule::Merge(5, None),
         run: Run::Typed(boxed::Typed::S228(functions::replication_pad3d, below::replication_pad3d), &[]),
         ..PLAIN },
     OpInfo { name: "aten::replication_pad3d_backward",
-        schema: Schema { text: "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A460, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1800)), derivative: Derivative::Formula("ReplicationPad3DBackwardBackward0"), forward: true,
+        schema: Schema { text: "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", args: &A462, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2094)), derivative: Derivative::Formula("ReplicationPad3DBackwardBackward0"), forward: true,
         vmap: Rule::Merge(5, None), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S220(functions::replication_pad3d_backward, below::replication_pad3d_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::sort",
-        schema: Schema { text: "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A461, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A463, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         out: Some(Op::SORT_VALUES), tags: Tags::CORE, derivative: Derivative::Formula("SortBackward0"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::sort, below::sort), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::sort.values",
-        schema: Schema { text: "aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A462, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A464, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::SORT), tags: Tags::CORE, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S365(functions::sort_out, below::sort_out), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::sort.stable",
-        schema: Schema { text: "aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A463, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1801)), derivative: Derivative::Formula("SortBackward1"), forward: true, vmap: Rule::Along(&[2]),
+        schema: Schema { text: "aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", args: &A465, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2095)), derivative: Derivative::Formula("SortBackward1"), forward: true, vmap: Rule::Along(&[2]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S366(functions::sort_stable, below::sort_stable), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::argsort",
-        schema: Schema { text: "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", args: &A461, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", args: &A463, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S356(functions::argsort, composite::sort::argsort), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::argsort.stable",
-        schema: Schema { text: "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", args: &A464, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1802)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", args: &A466, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2096)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S367(functions::argsort_stable, composite::sort::argsort_stable), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::msort",
         schema: Schema { text: "aten::msort(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1803)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        out: Some(Op(2097)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S16(functions::msort, composite::sort::msort), &[]),
         ..PLAIN },
     OpInfo { name: "aten::topk",
-        schema: Schema { text: "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", args: &A465, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", args: &A467, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         out: Some(Op::TOPK_VALUES), tags: Tags::CORE, derivative: Derivative::Formula("TopkBackward0"), forward: true,
         vmap: Rule::Along(&[2]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S368(functions::topk, below::topk), &[(2, Given::Int(-1)), (3, Given::Bool(true)), (4, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::topk.values",
-        schema: Schema { text: "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A466, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", args: &A468, returns: &[Type::Tensor, Type::Tensor], returns_written: true },
         kind: Kind::Out, functional: Some(Op::TOPK), tags: Tags::CORE, vmap: Rule::Refuse,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S369(functions::topk_out, below::topk_out), &[(2, Given::Int(-1)), (3, Given::Bool(true)), (4, Given::Bool(true))]),
         ..PLAIN },
     OpInfo { name: "aten::kthvalue",
-        schema: Schema { text: "aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A467, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1804)), derivative: Derivative::Formula("KthvalueBackward0"), forward: true,
+        schema: Schema { text: "aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A469, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2098)), derivative: Derivative::Formula("KthvalueBackward0"), forward: true,
         vmap: Rule::Along(&[2]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S370(functions::kthvalue, below::kthvalue), &[(2, Given::Int(-1)), (3, Given::Bool(false))]),
         ..PLAIN },
@@ -10220,7 +11414,7 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::median.dim",
         schema: Schema { text: "aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A101, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1805)), derivative: Derivative::Formula("MedianBackward1"), forward: true,
+        out: Some(Op(2099)), derivative: Derivative::Formula("MedianBackward1"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::median_dim, below::median_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
@@ -10232,592 +11426,1989 @@ pub(crate) static TABLE: [OpInfo; 1137] = [
         ..PLAIN },
     OpInfo { name: "aten::nanmedian.dim",
         schema: Schema { text: "aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A101, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1806)), derivative: Derivative::Formula("NanmedianBackward1"), forward: true,
+        out: Some(Op(2100)), derivative: Derivative::Formula("NanmedianBackward1"), forward: true,
         vmap: Rule::Along(&[1]), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::nanmedian_dim, below::nanmedian_dim), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::mode",
-        schema: Schema { text: "aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A468, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
-        out: Some(Op(1807)), derivative: Derivative::Formula("ModeBackward0"), forward: true, vmap: Rule::Along(&[1]),
+        schema: Schema { text: "aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", args: &A470, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2101)), derivative: Derivative::Formula("ModeBackward0"), forward: true, vmap: Rule::Along(&[1]),
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S71(functions::mode, below::mode), &[(1, Given::Int(-1)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::searchsorted.Tensor",
-        schema: Schema { text: "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A469, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1808)), vmap: Rule::Own(rules::index::searchsorted), decomposition: Decomposition::Kept,
+        schema: Schema { text: "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A471, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2102)), vmap: Rule::Own(rules::index::searchsorted), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S371(functions::searchsorted, below::searchsorted), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::searchsorted.Scalar",
-        schema: Schema { text: "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A470, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1809)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        schema: Schema { text: "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", args: &A472, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2103)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S372(functions::searchsorted_scalar, composite::sort::searchsorted_scalar), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::bucketize.Tensor",
-        schema: Schema { text: "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", args: &A471, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1810)), vmap: Rule::Own(rules::pointwise::bucketize), decomposition: Decomposition::Kept,
+        schema: Schema { text: "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", args: &A473, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2104)), vmap: Rule::Own(rules::pointwise::bucketize), decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S373(functions::bucketize, below::bucketize), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_unique2",
-        schema: Schema { text: "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A472, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A474, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("Unique2Backward0"), vmap: Rule::Refuse,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S374(functions::unique2, below::unique2), &[(1, Given::Bool(true)), (2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unique_consecutive",
-        schema: Schema { text: "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", args: &A473, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", args: &A475, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("UniqueConsecutiveBackward0"),
         vmap: Rule::Refuse, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S375(functions::unique_consecutive, below::unique_consecutive), &[(1, Given::Bool(false)), (2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::unique_dim",
-        schema: Schema { text: "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A474, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A476, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Formula("UniqueDimBackward0"), vmap: Rule::Refuse,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S376(functions::unique_dim, below::unique_dim), &[(2, Given::Bool(true)), (3, Given::Bool(false)), (4, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::isin.Tensor_Tensor",
-        schema: Schema { text: "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", args: &A475, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1812)), vmap: Rule::Loop,
+        schema: Schema { text: "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", args: &A477, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2106)), vmap: Rule::Loop,
         run: Run::Typed(boxed::Typed::S373(functions::isin, below::isin), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::rand",
-        schema: Schema { text: "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1817)), tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED),
+        schema: Schema { text: "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2111)), tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED),
         vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S296(functions::rand, below::rand), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randn",
-        schema: Schema { text: "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A380, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1818)), tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED),
+        schema: Schema { text: "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A382, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2112)), tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED),
         vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S296(functions::randn, below::randn), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randint",
-        schema: Schema { text: "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A476, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1819)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
+        schema: Schema { text: "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A478, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2113)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S377(functions::randint, below::randint), &[(2, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::randint.low",
-        schema: Schema { text: "aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A477, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1820)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
+        schema: Schema { text: "aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A479, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2114)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S378(functions::randint_low, below::randint_low), &[(3, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::randperm",
-        schema: Schema { text: "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A478, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1821)), tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED),
+        schema: Schema { text: "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A480, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2115)), tags: Tags::CORE.and(Tags::FACTORY).and(Tags::NONDETERMINISTIC_SEEDED),
         vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S311(functions::randperm, below::randperm), &[(1, Given::DType(DType::I64))]),
         ..PLAIN },
     OpInfo { name: "aten::rand_like",
-        schema: Schema { text: "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S302(functions::rand_like, below::rand_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randn_like",
-        schema: Schema { text: "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A386, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A388, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S302(functions::randn_like, below::randn_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randint_like",
-        schema: Schema { text: "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A479, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A481, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S379(functions::randint_like, below::randint_like), &[]),
         ..PLAIN },
     OpInfo { name: "aten::randint_like.low_dtype",
-        schema: Schema { text: "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A480, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A482, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S380(functions::randint_like_low, below::randint_like_low), &[]),
         ..PLAIN },
     OpInfo { name: "aten::normal.float_float",
-        schema: Schema { text: "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A481, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1822)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
+        schema: Schema { text: "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A483, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2116)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), vmap: Rule::Random,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S381(functions::normal, below::normal), &[]),
         ..PLAIN },
     OpInfo { name: "aten::normal.Tensor_float",
-        schema: Schema { text: "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", args: &A482, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1823)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
+        schema: Schema { text: "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", args: &A484, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2117)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S97(functions::normal_tensor_float, composite::random::normal_tensor_float), &[(1, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::normal.float_Tensor",
-        schema: Schema { text: "aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A483, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1824)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
+        schema: Schema { text: "aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A485, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2118)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S382(functions::normal_float_tensor, composite::random::normal_float_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::normal.Tensor_Tensor",
-        schema: Schema { text: "aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A484, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1825)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
+        schema: Schema { text: "aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", args: &A486, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2119)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S14(functions::normal_tensor_tensor, composite::random::normal_tensor_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli",
-        schema: Schema { text: "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", args: &A485, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1826)), tags: Tags::NONDETERMINISTIC_SEEDED,
+        schema: Schema { text: "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", args: &A487, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2120)), tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("BernoulliBackward0"), forward: true, vmap: Rule::Random,
         run: Run::Typed(boxed::Typed::S22(functions::bernoulli, below::bernoulli), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli.p",
-        schema: Schema { text: "aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", args: &A486, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", args: &A488, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::BERNOULLI__FLOAT), tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S383(functions::bernoulli_p, below::bernoulli_p), &[]),
         ..PLAIN },
     OpInfo { name: "aten::multinomial",
-        schema: Schema { text: "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", args: &A487, returns: &[Type::Tensor], returns_written: false },
-        out: Some(Op(1827)), tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random,
+        schema: Schema { text: "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", args: &A489, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2121)), tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S384(functions::multinomial, below::multinomial), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::dropout",
-        schema: Schema { text: "aten::dropout(Tensor input, float p, bool train) -> Tensor", args: &A488, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::dropout(Tensor input, float p, bool train) -> Tensor", args: &A490, returns: &[Type::Tensor], returns_written: false },
         in_place: Some(Op::DROPOUT_), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts, training: Some(2),
         run: Run::Typed(boxed::Typed::S199(functions::dropout, composite::random::dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::dropout_",
-        schema: Schema { text: "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", args: &A489, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", args: &A491, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::DROPOUT), tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         training: Some(2), run: Run::Typed(boxed::Typed::S385(functions::dropout_, composite::random::dropout_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::feature_dropout",
-        schema: Schema { text: "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor", args: &A488, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1828)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
+        schema: Schema { text: "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor", args: &A490, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2122)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts, training: Some(2),
         run: Run::Typed(boxed::Typed::S199(functions::feature_dropout, composite::random::feature_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::alpha_dropout",
-        schema: Schema { text: "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A488, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1829)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
+        schema: Schema { text: "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A490, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2123)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts, training: Some(2),
         run: Run::Typed(boxed::Typed::S199(functions::alpha_dropout, composite::random::alpha_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::feature_alpha_dropout",
-        schema: Schema { text: "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A488, returns: &[Type::Tensor], returns_written: false },
-        in_place: Some(Op(1830)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
+        schema: Schema { text: "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", args: &A490, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2124)), tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S199(functions::feature_alpha_dropout, composite::random::feature_alpha_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::native_dropout",
-        schema: Schema { text: "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", args: &A490, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", args: &A492, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
         tags: Tags::CORE.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Formula("NativeDropoutBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept, training: Some(2),
         run: Run::Typed(boxed::Typed::S386(functions::native_dropout, below::native_dropout), &[]),
         ..PLAIN },
     OpInfo { name: "aten::native_dropout_backward",
-        schema: Schema { text: "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", args: &A491, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", args: &A493, returns: &[Type::Tensor], returns_written: false },
         tags: Tags::POINTWISE, derivative: Derivative::Formula("NativeDropoutBackwardBackward0"), forward: true,
         vmap: Rule::Own(rules::pointwise::same_shape),
         run: Run::Typed(boxed::Typed::S387(functions::native_dropout_backward, below::native_dropout_backward), &[]),
         ..PLAIN },
     OpInfo { name: "aten::uniform_",
-        schema: Schema { text: "aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", args: &A492, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", args: &A494, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("UniformBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S388(functions::uniform_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::normal_",
-        schema: Schema { text: "aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", args: &A493, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", args: &A495, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("NormalBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S388(functions::normal_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::log_normal_",
-        schema: Schema { text: "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)", args: &A494, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)", args: &A496, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("LogNormalBackward0"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S388(functions::log_normal_), &[(1, Given::Float(1.0)), (2, Given::Float(2.0))]),
         ..PLAIN },
     OpInfo { name: "aten::exponential_",
-        schema: Schema { text: "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", args: &A495, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", args: &A497, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("ExponentialBackward0"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S389(functions::exponential_), &[(1, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::cauchy_",
-        schema: Schema { text: "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)", args: &A496, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)", args: &A498, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("CauchyBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S388(functions::cauchy_), &[(1, Given::Float(0.0)), (2, Given::Float(1.0))]),
         ..PLAIN },
     OpInfo { name: "aten::geometric_",
-        schema: Schema { text: "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", args: &A497, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", args: &A499, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("GeometricBackward0"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S389(functions::geometric_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::random_",
-        schema: Schema { text: "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", args: &A498, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", args: &A500, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("RandomBackward0"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S261(functions::random_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::random_.to",
-        schema: Schema { text: "aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", args: &A499, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", args: &A501, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("RandomBackward1"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S262(functions::random_to_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::random_.from",
-        schema: Schema { text: "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", args: &A500, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", args: &A502, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("RandomBackward2"),
         forward: true, vmap: Rule::Random, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S390(functions::random_from_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli_.float",
-        schema: Schema { text: "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", args: &A501, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", args: &A503, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, functional: Some(Op::BERNOULLI_P), tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("BernoulliBackward2"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S389(functions::bernoulli_), &[(1, Given::Float(0.5))]),
         ..PLAIN },
     OpInfo { name: "aten::bernoulli_.Tensor",
-        schema: Schema { text: "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", args: &A502, returns: &[Type::Tensor], returns_written: true },
+        schema: Schema { text: "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", args: &A504, returns: &[Type::Tensor], returns_written: true },
         kind: Kind::InPlace, tags: Tags::NONDETERMINISTIC_SEEDED,
         derivative: Derivative::Formula("BernoulliBackward1"), forward: true, vmap: Rule::Random,
         decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S391(functions::bernoulli_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.List",
-        schema: Schema { text: "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A503, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S392(functions::foreach_add), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.List",
-        schema: Schema { text: "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A504, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A506, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S393(functions::foreach_add_), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.Scalar",
-        schema: Schema { text: "aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S394(functions::foreach_add_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.Scalar",
-        schema: Schema { text: "aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A506, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A508, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S395(functions::foreach_add_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.ScalarList",
-        schema: Schema { text: "aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S396(functions::foreach_add_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.ScalarList",
-        schema: Schema { text: "aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A508, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A510, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S397(functions::foreach_add_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add.Tensor",
-        schema: Schema { text: "aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]", args: &A511, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADD__TENSOR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S398(functions::foreach_add_tensor), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_add_.Tensor",
-        schema: Schema { text: "aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()", args: &A510, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()", args: &A512, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADD_TENSOR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S399(functions::foreach_add_tensor_), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub.List",
-        schema: Schema { text: "aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A503, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SUB__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S392(functions::foreach_sub), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub_.List",
-        schema: Schema { text: "aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A504, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()", args: &A506, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SUB_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S393(functions::foreach_sub_), &[(2, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub.Scalar",
-        schema: Schema { text: "aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SUB__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S394(functions::foreach_sub_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub_.Scalar",
-        schema: Schema { text: "aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A506, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A508, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SUB_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S395(functions::foreach_sub_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub.ScalarList",
-        schema: Schema { text: "aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SUB__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S396(functions::foreach_sub_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sub_.ScalarList",
-        schema: Schema { text: "aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A508, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A510, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SUB_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S397(functions::foreach_sub_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.List",
-        schema: Schema { text: "aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A511, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A513, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S400(functions::foreach_mul), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.List",
-        schema: Schema { text: "aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A512, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A514, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S401(functions::foreach_mul_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.Scalar",
-        schema: Schema { text: "aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S394(functions::foreach_mul_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.Scalar",
-        schema: Schema { text: "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A506, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A508, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S395(functions::foreach_mul_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.ScalarList",
-        schema: Schema { text: "aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S396(functions::foreach_mul_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.ScalarList",
-        schema: Schema { text: "aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A508, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A510, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S397(functions::foreach_mul_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul.Tensor",
-        schema: Schema { text: "aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A513, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A515, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_MUL__TENSOR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S402(functions::foreach_mul_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_mul_.Tensor",
-        schema: Schema { text: "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A514, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A516, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_MUL_TENSOR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S403(functions::foreach_mul_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.List",
-        schema: Schema { text: "aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A511, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]", args: &A513, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S400(functions::foreach_div), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.List",
-        schema: Schema { text: "aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A512, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()", args: &A514, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S401(functions::foreach_div_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.Scalar",
-        schema: Schema { text: "aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A505, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S394(functions::foreach_div_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.Scalar",
-        schema: Schema { text: "aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A506, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()", args: &A508, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S395(functions::foreach_div_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.ScalarList",
-        schema: Schema { text: "aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A507, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]", args: &A509, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S396(functions::foreach_div_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.ScalarList",
-        schema: Schema { text: "aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A508, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()", args: &A510, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S397(functions::foreach_div_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div.Tensor",
-        schema: Schema { text: "aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A513, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]", args: &A515, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_DIV__TENSOR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S402(functions::foreach_div_tensor), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_div_.Tensor",
-        schema: Schema { text: "aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A514, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()", args: &A516, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_DIV_TENSOR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S403(functions::foreach_div_tensor_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul.Scalar",
-        schema: Schema { text: "aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A515, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A517, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCMUL__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S404(functions::foreach_addcmul_scalar), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul_.Scalar",
-        schema: Schema { text: "aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A516, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A518, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCMUL_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S405(functions::foreach_addcmul_scalar_), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A517, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A519, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCMUL__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S406(functions::foreach_addcmul_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcmul_.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A518, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A520, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCMUL_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S407(functions::foreach_addcmul_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv.Scalar",
-        schema: Schema { text: "aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A515, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]", args: &A517, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCDIV__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S404(functions::foreach_addcdiv_scalar), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv_.Scalar",
-        schema: Schema { text: "aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A516, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()", args: &A518, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCDIV_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S405(functions::foreach_addcdiv_scalar_), &[(3, Given::Int(1))]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A517, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]", args: &A519, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_ADDCDIV__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S406(functions::foreach_addcdiv_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_addcdiv_.ScalarList",
-        schema: Schema { text: "aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A518, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()", args: &A520, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCDIV_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S407(functions::foreach_addcdiv_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp.List",
-        schema: Schema { text: "aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]", args: &A519, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]", args: &A521, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_LERP__LIST), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S408(functions::foreach_lerp), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp_.List",
-        schema: Schema { text: "aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()", args: &A520, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()", args: &A522, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_LERP_LIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S409(functions::foreach_lerp_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp.Scalar",
-        schema: Schema { text: "aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]", args: &A521, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]", args: &A523, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_LERP__SCALAR), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S392(functions::foreach_lerp_scalar), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp_.Scalar",
-        schema: Schema { text: "aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()", args: &A522, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()", args: &A524, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_LERP_SCALAR), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S393(functions::foreach_lerp_scalar_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp.ScalarList",
-        schema: Schema { text: "aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]", args: &A523, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]", args: &A525, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_LERP__SCALARLIST), tags: Tags::FOREACH, derivative: Derivative::Composite,
         forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S410(functions::foreach_lerp_scalars), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_lerp_.ScalarList",
-        schema: Schema { text: "aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()", args: &A524, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()", args: &A526, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_LERP_SCALARLIST), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S411(functions::foreach_lerp_scalars_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_neg",
-        schema: Schema { text: "aten::_foreach_neg(Tensor[] self) -> Tensor[]", args: &A525, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_neg(Tensor[] self) -> Tensor[]", args: &A527, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_NEG_), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S412(functions::foreach_neg), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_neg_",
-        schema: Schema { text: "aten::_foreach_neg_(Tensor(a!)[] self) -> ()", args: &A526, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_neg_(Tensor(a!)[] self) -> ()", args: &A528, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_NEG), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S413(functions::foreach_neg_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_exp",
-        schema: Schema { text: "aten::_foreach_exp(Tensor[] self) -> Tensor[]", args: &A525, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_exp(Tensor[] self) -> Tensor[]", args: &A527, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_EXP_), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S412(functions::foreach_exp), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_exp_",
-        schema: Schema { text: "aten::_foreach_exp_(Tensor(a!)[] self) -> ()", args: &A526, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_exp_(Tensor(a!)[] self) -> ()", args: &A528, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_EXP), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S413(functions::foreach_exp_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sqrt",
-        schema: Schema { text: "aten::_foreach_sqrt(Tensor[] self) -> Tensor[]", args: &A525, returns: &[Type::Tensors], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sqrt(Tensor[] self) -> Tensor[]", args: &A527, returns: &[Type::Tensors], returns_written: false },
         in_place: Some(Op::_FOREACH_SQRT_), tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true,
         vmap: Rule::Parts, decomposition: Decomposition::Parts,
         run: Run::Typed(boxed::Typed::S412(functions::foreach_sqrt), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_sqrt_",
-        schema: Schema { text: "aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()", args: &A526, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()", args: &A528, returns: &[], returns_written: false },
         kind: Kind::InPlace, functional: Some(Op::_FOREACH_SQRT), tags: Tags::FOREACH,
         derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S413(functions::foreach_sqrt_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_zero_",
-        schema: Schema { text: "aten::_foreach_zero_(Tensor(a!)[] self) -> ()", args: &A526, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_foreach_zero_(Tensor(a!)[] self) -> ()", args: &A528, returns: &[], returns_written: false },
         kind: Kind::InPlace, tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
         decomposition: Decomposition::Parts, run: Run::Typed(boxed::Typed::S413(functions::foreach_zero_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_foreach_copy_",
-        schema: Schema { text: "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()", args: &A527, returns: &[], returns_written: false },
-        kind: Kind::InPlace, tags: Tags::FOREACH, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
-        decomposition: Decomposition::Parts,
+        schema: Schema { text: "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()", args: &A529, returns: &[], returns_written: false },
+        kind: Kind::InPlace, functional: Some(Op::_FOREACH_COPY), tags: Tags::FOREACH,
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
         run: Run::Typed(boxed::Typed::S414(functions::foreach_copy_), &[(2, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_adam_",
-        schema: Schema { text: "aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A528, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A530, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b100000),
         run: Run::Typed(boxed::Typed::S415(functions::fused_adam_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_adamw_",
-        schema: Schema { text: "aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A528, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A530, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b100000),
         run: Run::Typed(boxed::Typed::S415(functions::fused_adamw_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_sgd_",
-        schema: Schema { text: "aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A529, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A531, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S416(functions::fused_sgd_), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_fused_adagrad_",
-        schema: Schema { text: "aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A530, returns: &[], returns_written: false },
+        schema: Schema { text: "aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A532, returns: &[], returns_written: false },
         kind: Kind::InPlace, vmap: Rule::Loop, decomposition: Decomposition::Kept, devices: Devices::Cpu(0b1000),
         run: Run::Typed(boxed::Typed::S417(functions::fused_adagrad_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::bartlett_window",
+        schema: Schema { text: "aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S313(functions::bartlett_window, below::bartlett_window), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::bartlett_window.periodic",
+        schema: Schema { text: "aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A401, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S314(functions::bartlett_window_periodic, below::bartlett_window_periodic), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::blackman_window",
+        schema: Schema { text: "aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S313(functions::blackman_window, below::blackman_window), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::blackman_window.periodic",
+        schema: Schema { text: "aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A401, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S314(functions::blackman_window_periodic, below::blackman_window_periodic), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::hamming_window",
+        schema: Schema { text: "aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S313(functions::hamming_window, below::hamming_window), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::hamming_window.periodic",
+        schema: Schema { text: "aten::hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A401, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S314(functions::hamming_window_periodic, below::hamming_window_periodic), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::hamming_window.periodic_alpha",
+        schema: Schema { text: "aten::hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A533, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S418(functions::hamming_window_periodic_alpha, below::hamming_window_periodic_alpha), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::hamming_window.periodic_alpha_beta",
+        schema: Schema { text: "aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A534, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S419(functions::hamming_window_periodic_alpha_beta, below::hamming_window_periodic_alpha_beta), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::kaiser_window",
+        schema: Schema { text: "aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A400, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S313(functions::kaiser_window, below::kaiser_window), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::kaiser_window.periodic",
+        schema: Schema { text: "aten::kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A401, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S314(functions::kaiser_window_periodic, below::kaiser_window_periodic), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::kaiser_window.beta",
+        schema: Schema { text: "aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A535, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S418(functions::kaiser_window_beta, below::kaiser_window_beta), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::gcd",
+        schema: Schema { text: "aten::gcd(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2125)), out: Some(Op(2126)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::gcd, below::gcd), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::lcm",
+        schema: Schema { text: "aten::lcm(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2127)), out: Some(Op(2128)), tags: Tags::POINTWISE, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S5(functions::lcm, below::lcm), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::nextafter",
+        schema: Schema { text: "aten::nextafter(Tensor self, Tensor other) -> Tensor", args: &A5, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2129)), out: Some(Op(2130)), tags: Tags::POINTWISE,
+        derivative: Derivative::Formula("NextafterBackward0"), forward: true, vmap: Rule::Pointwise, cost: Cost::Cheap,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S5(functions::nextafter, below::nextafter), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::frexp.Tensor",
+        schema: Schema { text: "aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2131)), derivative: Derivative::Formula("FrexpBackward0"), forward: true, vmap: Rule::Along(&[]),
+        decomposition: Decomposition::Kept, run: Run::Typed(boxed::Typed::S53(functions::frexp, below::frexp), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::histogram.bins_tensor",
+        schema: Schema { text: "aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)", args: &A536, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2132)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S420(functions::histogram_bins, composite::histogram::histogram_bins), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::histogram.bin_ct",
+        schema: Schema { text: "aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)", args: &A537, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2133)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S421(functions::histogram, composite::histogram::histogram_count), &[(1, Given::Int(100)), (4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_histogramdd_bin_edges",
+        schema: Schema { text: "aten::_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]", args: &A538, returns: &[Type::Tensors], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S422(composite::histogram::bin_edges, composite::histogram::bin_edges), &[(4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_histogramdd_from_bin_cts",
+        schema: Schema { text: "aten::_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor", args: &A538, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S423(composite::histogram::histogramdd_counts, composite::histogram::histogramdd_counts), &[(4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_histogramdd_from_bin_tensors",
+        schema: Schema { text: "aten::_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor", args: &A539, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S424(composite::histogram::histogramdd_tensors, composite::histogram::histogramdd_tensors), &[(3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.scalarint",
+        schema: Schema { text: "aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]", args: &A540, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S425(functions::gradient, composite::slopes::gradient_scalar), &[(3, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.scalararray",
+        schema: Schema { text: "aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]", args: &A541, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S426(composite::slopes::gradient_scalar_dims, composite::slopes::gradient_scalar_dims), &[(3, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.array",
+        schema: Schema { text: "aten::gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]", args: &A542, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S427(composite::slopes::gradient_dims, composite::slopes::gradient_dims), &[(2, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.scalarrayint",
+        schema: Schema { text: "aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]", args: &A543, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S428(composite::slopes::gradient_scalars, composite::slopes::gradient_scalars), &[(3, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.scalarrayarray",
+        schema: Schema { text: "aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]", args: &A544, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S429(composite::slopes::gradient_scalars_dims, composite::slopes::gradient_scalars_dims), &[(3, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.tensorarrayint",
+        schema: Schema { text: "aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]", args: &A545, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S430(composite::slopes::gradient_places, composite::slopes::gradient_places), &[(3, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::gradient.tensorarray",
+        schema: Schema { text: "aten::gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]", args: &A546, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S431(composite::slopes::gradient_places_dims, composite::slopes::gradient_places_dims), &[(3, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::segment_reduce",
+        schema: Schema { text: "aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", args: &A547, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S432(functions::segment_reduce, composite::segments::segment_reduce), &[(5, Given::Int(0)), (6, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_segment_reduce_backward",
+        schema: Schema { text: "aten::_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor", args: &A548, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S433(composite::segments::segment_reduce_backward, composite::segments::segment_reduce_backward), &[(6, Given::Int(0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::ctc_loss.IntList",
+        schema: Schema { text: "aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor", args: &A549, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S434(functions::ctc_loss, composite::ctc::ctc_loss_lists), &[(4, Given::Int(0)), (5, Given::Int(1)), (6, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::ctc_loss.Tensor",
+        schema: Schema { text: "aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor", args: &A550, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Typed(boxed::Typed::S435(functions::ctc_loss_tensor, composite::ctc::ctc_loss_tensors), &[(4, Given::Int(0)), (5, Given::Int(1)), (6, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_ctc_loss",
+        schema: Schema { text: "aten::_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", args: &A551, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("CtcLossBackward0"), vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S436(functions::_ctc_loss, below::_ctc_loss), &[(4, Given::Int(0)), (5, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_ctc_loss.Tensor",
+        schema: Schema { text: "aten::_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", args: &A552, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S437(composite::ctc::ctc_loss_tensor, composite::ctc::ctc_loss_tensor), &[(4, Given::Int(0)), (5, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_ctc_loss_backward",
+        schema: Schema { text: "aten::_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor", args: &A553, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("CtcLossBackwardBackward0"), vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S438(functions::_ctc_loss_backward, below::_ctc_loss_backward), &[(8, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_ctc_loss_backward.Tensor",
+        schema: Schema { text: "aten::_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor", args: &A554, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S439(composite::ctc::ctc_loss_backward_tensor, composite::ctc::ctc_loss_backward_tensor), &[(8, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::pad_sequence",
+        schema: Schema { text: "aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side=\"right\") -> Tensor", args: &A555, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S440(functions::pad_sequence, composite::sequences::pad_sequence), &[(1, Given::Bool(false)), (2, Given::Float(0.0)), (3, Given::Str("right"))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_pack_padded_sequence",
+        schema: Schema { text: "aten::_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)", args: &A556, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S441(composite::sequences::pack_padded_sequence, composite::sequences::pack_padded_sequence), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_pack_padded_sequence_backward",
+        schema: Schema { text: "aten::_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor", args: &A557, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S442(composite::sequences::pack_padded_sequence_backward, composite::sequences::pack_padded_sequence_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_pad_packed_sequence",
+        schema: Schema { text: "aten::_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)", args: &A558, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S443(composite::sequences::pad_packed_sequence, composite::sequences::pad_packed_sequence), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::flatten_dense_tensors",
+        schema: Schema { text: "aten::flatten_dense_tensors(Tensor[] tensors) -> Tensor", args: &A226, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S153(composite::sequences::flatten_dense_tensors, composite::sequences::flatten_dense_tensors), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::unflatten_dense_tensors",
+        schema: Schema { text: "aten::unflatten_dense_tensors(Tensor flat, Tensor[] tensors) -> Tensor[]", args: &A559, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S444(composite::sequences::unflatten_dense_tensors, composite::sequences::unflatten_dense_tensors), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_chunk_cat",
+        schema: Schema { text: "aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", args: &A560, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2134)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S445(composite::sequences::chunk_cat, composite::sequences::chunk_cat), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::repeat_interleave.Tensor",
+        schema: Schema { text: "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", args: &A561, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S203(composite::sequences::repeat_interleave, composite::sequences::repeat_interleave), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::logit_backward",
+        schema: Schema { text: "aten::logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor", args: &A562, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2135)), tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S446(composite::gradients::logit_backward, composite::gradients::logit_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::infinitely_differentiable_gelu_backward",
+        schema: Schema { text: "aten::infinitely_differentiable_gelu_backward(Tensor grad, Tensor self) -> Tensor", args: &A563, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::gradients::gelu_backward, composite::gradients::gelu_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::glu_jvp",
+        schema: Schema { text: "aten::glu_jvp(Tensor glu, Tensor x, Tensor dx, int dim) -> Tensor", args: &A564, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S447(composite::gradients::glu_jvp, composite::gradients::glu_jvp), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::glu_backward_jvp",
+        schema: Schema { text: "aten::glu_backward_jvp(Tensor grad_x, Tensor grad_glu, Tensor x, Tensor dgrad_glu, Tensor dx, int dim) -> Tensor", args: &A565, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S448(composite::gradients::glu_backward_jvp, composite::gradients::glu_backward_jvp), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::rrelu_with_noise_backward",
+        schema: Schema { text: "aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor", args: &A566, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S449(composite::gradients::rrelu_with_noise_backward, composite::gradients::rrelu_with_noise_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_prelu_kernel_backward",
+        schema: Schema { text: "aten::_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)", args: &A567, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S450(composite::gradients::prelu_kernel_backward, composite::gradients::prelu_kernel_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_masked_softmax_backward",
+        schema: Schema { text: "aten::_masked_softmax_backward(Tensor grad_output, Tensor output, Tensor mask, int? dim=None) -> Tensor", args: &A568, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S451(composite::gradients::masked_softmax_backward, composite::gradients::masked_softmax_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::soft_margin_loss_backward",
+        schema: Schema { text: "aten::soft_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor", args: &A156, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2136)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S447(composite::gradients::soft_margin_loss_backward, composite::gradients::soft_margin_loss_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::multi_margin_loss_backward",
+        schema: Schema { text: "aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1) -> Tensor", args: &A569, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2137)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S452(composite::gradients::multi_margin_loss_backward, composite::gradients::multi_margin_loss_backward), &[(6, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::multilabel_margin_loss_forward",
+        schema: Schema { text: "aten::multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor output, Tensor is_target)", args: &A570, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2138)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Full,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S124(composite::gradients::multilabel_margin_loss_forward, composite::gradients::multilabel_margin_loss_forward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::multilabel_margin_loss_backward",
+        schema: Schema { text: "aten::multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target) -> Tensor", args: &A571, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2139)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S453(composite::gradients::multilabel_margin_loss_backward, composite::gradients::multilabel_margin_loss_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cdist_backward",
+        schema: Schema { text: "aten::_cdist_backward(Tensor grad_output, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor", args: &A572, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S454(composite::gradients::cdist_backward, composite::gradients::cdist_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_pdist_backward",
+        schema: Schema { text: "aten::_pdist_backward(Tensor grad_output, Tensor self, float p, Tensor pdist) -> Tensor", args: &A573, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S455(composite::gradients::pdist_backward, composite::gradients::pdist_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_euclidean_dist",
+        schema: Schema { text: "aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", args: &A574, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::gradients::euclidean_dist, composite::gradients::euclidean_dist), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fractional_max_pool2d_backward",
+        schema: Schema { text: "aten::fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor", args: &A575, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2140)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S456(composite::gradients::fractional_max_pool2d_backward, composite::gradients::fractional_max_pool2d_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fractional_max_pool3d_backward",
+        schema: Schema { text: "aten::fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor", args: &A575, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2141)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S456(composite::gradients::fractional_max_pool3d_backward, composite::gradients::fractional_max_pool3d_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::cummaxmin_backward",
+        schema: Schema { text: "aten::cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor", args: &A576, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S447(composite::gradients::cummaxmin_backward, composite::gradients::cummaxmin_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::cumprod_backward",
+        schema: Schema { text: "aten::cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor", args: &A577, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S457(composite::gradients::cumprod_backward, composite::gradients::cumprod_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::value_selecting_reduction_backward",
+        schema: Schema { text: "aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor", args: &A578, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S458(composite::gradients::value_selecting_reduction_backward, composite::gradients::value_selecting_reduction_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::trace_backward",
+        schema: Schema { text: "aten::trace_backward(Tensor grad, SymInt[] sizes) -> Tensor", args: &A579, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S103(composite::gradients::trace_backward, composite::gradients::trace_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::masked_select_backward",
+        schema: Schema { text: "aten::masked_select_backward(Tensor grad, Tensor input, Tensor mask) -> Tensor", args: &A580, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S194(composite::gradients::masked_select_backward, composite::gradients::masked_select_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::masked_scatter_backward",
+        schema: Schema { text: "aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor", args: &A581, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S459(composite::gradients::masked_scatter_backward, composite::gradients::masked_scatter_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::gather_backward",
+        schema: Schema { text: "aten::gather_backward(Tensor grad, Tensor self, int dim, Tensor index, bool sparse_grad) -> Tensor", args: &A582, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S460(composite::gradients::gather_backward, composite::gradients::gather_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::embedding_backward",
+        schema: Schema { text: "aten::embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor", args: &A583, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S461(composite::gradients::embedding_backward, composite::gradients::embedding_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_weight_norm_interface_backward",
+        schema: Schema { text: "aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)", args: &A584, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S462(composite::gradients::weight_norm_backward, composite::gradients::weight_norm_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_weight_norm_differentiable_backward",
+        schema: Schema { text: "aten::_weight_norm_differentiable_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)", args: &A584, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S462(composite::gradients::weight_norm_backward, composite::gradients::weight_norm_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::matrix_exp_backward",
+        schema: Schema { text: "aten::matrix_exp_backward(Tensor self, Tensor grad) -> Tensor", args: &A585, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::gradients::matrix_exp_backward, composite::gradients::matrix_exp_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::batch_norm_backward",
+        schema: Schema { text: "aten::batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)", args: &A586, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S463(composite::gradients::batch_norm_backward, composite::gradients::batch_norm_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_convolution_double_backward",
+        schema: Schema { text: "aten::_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", args: &A587, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S464(composite::gradients::convolution_double_backward, composite::gradients::convolution_double_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::affine_grid_generator_backward",
+        schema: Schema { text: "aten::affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor", args: &A588, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S250(composite::affine_grid_generator_backward, composite::affine_grid_generator_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_upsample_bilinear2d_aa_backward",
+        schema: Schema { text: "aten::_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A302, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2142)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S465(composite::upsample_bilinear2d_aa_backward, composite::upsample_bilinear2d_aa_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_upsample_bicubic2d_aa_backward",
+        schema: Schema { text: "aten::_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A302, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2143)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S465(composite::upsample_bicubic2d_aa_backward, composite::upsample_bicubic2d_aa_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_upsample_lanczos2d_aa_backward",
+        schema: Schema { text: "aten::_upsample_lanczos2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A302, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2144)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S465(composite::upsample_lanczos2d_aa_backward, composite::upsample_lanczos2d_aa_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::conv_tbc_backward",
+        schema: Schema { text: "aten::conv_tbc_backward(Tensor self, Tensor input, Tensor weight, Tensor bias, int pad) -> (Tensor, Tensor, Tensor)", args: &A589, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S466(composite::conv_tbc_backward, composite::conv_tbc_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_slow_conv2d_backward.output_mask",
+        schema: Schema { text: "aten::_slow_conv2d_backward.output_mask(Tensor grad_output, Tensor self, Tensor weight, SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, bool[3] output_mask) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)", args: &A590, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S467(composite::slow_conv2d_backward, composite::slow_conv2d_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_embedding_bag_backward",
+        schema: Schema { text: "aten::_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor", args: &A591, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S468(composite::miscellany::embedding_bag_backward, composite::miscellany::embedding_bag_backward), &[(11, Given::Int(-1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_embedding_bag_dense_backward",
+        schema: Schema { text: "aten::_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor", args: &A592, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S469(composite::miscellany::embedding_bag_dense_backward, composite::miscellany::embedding_bag_dense_backward), &[(9, Given::Int(-1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_embedding_bag_per_sample_weights_backward",
+        schema: Schema { text: "aten::_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor", args: &A593, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S470(composite::miscellany::embedding_bag_weights_backward, composite::miscellany::embedding_bag_weights_backward), &[(6, Given::Int(-1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::conv_tbc",
+        schema: Schema { text: "aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", args: &A594, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S447(functions::conv_tbc, composite::conv_tbc), &[(3, Given::Int(0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_convolution.deprecated",
+        schema: Schema { text: "aten::_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor", args: &A595, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S471(composite::convolution_deprecated, composite::convolution_deprecated), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_convolution_mode",
+        schema: Schema { text: "aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor", args: &A596, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S212(composite::convolution_mode, composite::convolution_mode), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::mkldnn_convolution",
+        schema: Schema { text: "aten::mkldnn_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups) -> Tensor", args: &A597, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S211(composite::mkldnn_convolution, composite::mkldnn_convolution), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_slow_conv2d_forward",
+        schema: Schema { text: "aten::_slow_conv2d_forward(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding) -> Tensor", args: &A598, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2145)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S472(composite::slow_conv2d, composite::slow_conv2d), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::thnn_conv2d",
+        schema: Schema { text: "aten::thnn_conv2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0) -> Tensor", args: &A599, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2146)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S472(composite::slow_conv2d, composite::slow_conv2d), &[(4, Given::Ints(&[1, 1])), (5, Given::Ints(&[0, 0]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::slow_conv3d",
+        schema: Schema { text: "aten::slow_conv3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0) -> Tensor", args: &A599, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2147)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S472(composite::slow_conv3d, composite::slow_conv3d), &[(4, Given::Ints(&[1, 1, 1])), (5, Given::Ints(&[0, 0, 0]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::slow_conv3d_forward",
+        schema: Schema { text: "aten::slow_conv3d_forward(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride, SymInt[3] padding) -> Tensor", args: &A598, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2148)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S472(composite::slow_conv3d, composite::slow_conv3d), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::slow_conv_dilated2d",
+        schema: Schema { text: "aten::slow_conv_dilated2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1) -> Tensor", args: &A600, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S473(composite::slow_conv_dilated2d, composite::slow_conv_dilated2d), &[(4, Given::Ints(&[1, 1])), (5, Given::Ints(&[0, 0])), (6, Given::Ints(&[1, 1]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::slow_conv_dilated3d",
+        schema: Schema { text: "aten::slow_conv_dilated3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1) -> Tensor", args: &A600, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S473(composite::slow_conv_dilated3d, composite::slow_conv_dilated3d), &[(4, Given::Ints(&[1, 1, 1])), (5, Given::Ints(&[0, 0, 0])), (6, Given::Ints(&[1, 1, 1]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::slow_conv_transpose2d",
+        schema: Schema { text: "aten::slow_conv_transpose2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt[2] dilation=1) -> Tensor", args: &A601, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2149)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S474(composite::slow_conv_transpose2d, composite::slow_conv_transpose2d), &[(4, Given::Ints(&[1, 1])), (5, Given::Ints(&[0, 0])), (6, Given::Ints(&[0, 0])), (7, Given::Ints(&[1, 1]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::slow_conv_transpose3d",
+        schema: Schema { text: "aten::slow_conv_transpose3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt[3] dilation=1) -> Tensor", args: &A601, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2150)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S474(composite::slow_conv_transpose3d, composite::slow_conv_transpose3d), &[(4, Given::Ints(&[1, 1, 1])), (5, Given::Ints(&[0, 0, 0])), (6, Given::Ints(&[0, 0, 0])), (7, Given::Ints(&[1, 1, 1]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_upsample_lanczos2d_aa",
+        schema: Schema { text: "aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", args: &A301, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2151)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S244(functions::_upsample_lanczos2d_aa, composite::upsample_lanczos2d_aa), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_upsample_lanczos2d_aa.vec",
+        schema: Schema { text: "aten::_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", args: &A300, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S239(composite::upsample_lanczos2d_aa_vec, composite::upsample_lanczos2d_aa_vec), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_scaled_dot_product_flash_attention_for_cpu",
+        schema: Schema { text: "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)", args: &A602, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
+        autocast: Autocast::Whole, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S475(composite::flash_attention, composite::flash_attention), &[(3, Given::Float(0.0)), (4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+        schema: Schema { text: "aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)", args: &A603, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S476(composite::flash_attention_backward, composite::flash_attention_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_scaled_dot_product_attention_math",
+        schema: Schema { text: "aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)", args: &A604, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true,
+        autocast: Autocast::Whole, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S477(composite::attention_math, composite::attention_math), &[(4, Given::Float(0.0)), (5, Given::Bool(false)), (8, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_transform_bias_rescale_qkv",
+        schema: Schema { text: "aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> (Tensor, Tensor, Tensor)", args: &A605, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S478(composite::transform_bias_rescale_qkv, composite::transform_bias_rescale_qkv), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_masked_softmax",
+        schema: Schema { text: "aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor", args: &A606, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S479(composite::masked_softmax, composite::masked_softmax), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fused_rms_norm",
+        schema: Schema { text: "aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)", args: &A607, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S480(composite::miscellany::fused_rms_norm, composite::miscellany::fused_rms_norm), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_batch_norm_no_update",
+        schema: Schema { text: "aten::_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", args: &A608, returns: &[Type::Tensor, Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S481(composite::miscellany::batch_norm_no_update, composite::miscellany::batch_norm_no_update), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_new_zeros_with_same_feature_meta",
+        schema: Schema { text: "aten::_new_zeros_with_same_feature_meta(Tensor self, Tensor other, *, int self_num_batch_dims=0) -> Tensor", args: &A609, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S100(composite::miscellany::new_zeros_with_same_feature_meta, composite::miscellany::new_zeros_with_same_feature_meta), &[(2, Given::Int(0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_tensor_affine",
+        schema: Schema { text: "aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor", args: &A610, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, autocast: Autocast::Full, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S482(composite::quantize::per_tensor, composite::quantize::per_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_tensor_affine.tensor_qparams",
+        schema: Schema { text: "aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor", args: &A611, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S483(composite::quantize::per_tensor_tensors, composite::quantize::per_tensor_tensors), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_channel_affine",
+        schema: Schema { text: "aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor", args: &A612, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S484(composite::quantize::per_channel, composite::quantize::per_channel), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_tensor_affine_cachemask",
+        schema: Schema { text: "aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", args: &A610, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S485(composite::quantize::per_tensor_cachemask, composite::quantize::per_tensor_cachemask), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+        schema: Schema { text: "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", args: &A613, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S486(composite::quantize::per_tensor_cachemask_tensors, composite::quantize::per_tensor_cachemask_tensors), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_channel_affine_cachemask",
+        schema: Schema { text: "aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", args: &A612, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S487(composite::quantize::per_channel_cachemask, composite::quantize::per_channel_cachemask), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_tensor_affine_cachemask_backward",
+        schema: Schema { text: "aten::fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor", args: &A614, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::quantize::cachemask_backward, composite::quantize::cachemask_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::fake_quantize_per_channel_affine_cachemask_backward",
+        schema: Schema { text: "aten::fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor", args: &A614, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::quantize::cachemask_backward, composite::quantize::cachemask_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fake_quantize_learnable_per_tensor_affine",
+        schema: Schema { text: "aten::_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.0) -> Tensor", args: &A615, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S488(composite::quantize::learnable_per_tensor, composite::quantize::learnable_per_tensor), &[(5, Given::Float(1.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fake_quantize_learnable_per_channel_affine",
+        schema: Schema { text: "aten::_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.0) -> Tensor", args: &A616, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S489(composite::quantize::learnable_per_channel, composite::quantize::learnable_per_channel), &[(6, Given::Float(1.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fake_quantize_learnable_per_tensor_affine_backward",
+        schema: Schema { text: "aten::_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.0) -> (Tensor, Tensor, Tensor)", args: &A617, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S490(composite::quantize::learnable_per_tensor_backward, composite::quantize::learnable_per_tensor_backward), &[(6, Given::Float(1.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fake_quantize_learnable_per_channel_affine_backward",
+        schema: Schema { text: "aten::_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.0) -> (Tensor, Tensor, Tensor)", args: &A618, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S491(composite::quantize::learnable_per_channel_backward, composite::quantize::learnable_per_channel_backward), &[(7, Given::Float(1.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::view.dtype",
+        schema: Schema { text: "aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", args: &A619, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::VIEW, vmap: Rule::Loop, cost: Cost::Free, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S492(functions::view_dtype, below::view_dtype), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::view_copy.dtype",
+        schema: Schema { text: "aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor", args: &A620, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S493(composite::view::view_dtype_copy, composite::view::view_dtype_copy), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::unsafe_split_with_sizes",
+        schema: Schema { text: "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", args: &A358, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Formula("UnsafeSplitWithSizesBackward0"), forward: true, vmap: Rule::Along(&[2]),
+        run: Run::Typed(boxed::Typed::S257(functions::unsafe_split_with_sizes, below::unsafe_split_with_sizes), &[(2, Given::Int(0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_lazy_clone",
+        schema: Schema { text: "aten::_lazy_clone(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::view::lazy_clone, composite::view::lazy_clone), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_reshape_alias",
+        schema: Schema { text: "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)", args: &A621, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, cost: Cost::Free,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S494(composite::view::reshape_alias, composite::view::reshape_alias), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_reshape_alias_copy",
+        schema: Schema { text: "aten::_reshape_alias_copy(Tensor self, SymInt[] size, SymInt[] stride) -> Tensor", args: &A622, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S494(composite::view::reshape_alias_copy, composite::view::reshape_alias_copy), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_reshape_copy",
+        schema: Schema { text: "aten::_reshape_copy(Tensor self, SymInt[] size) -> Tensor", args: &A132, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S103(composite::view::reshape_copy, composite::view::reshape_copy), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::view_as_real_copy",
+        schema: Schema { text: "aten::view_as_real_copy(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::view::view_as_real_copy, composite::view::view_as_real_copy), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::view_as_complex_copy",
+        schema: Schema { text: "aten::view_as_complex_copy(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::view::view_as_complex_copy, composite::view::view_as_complex_copy), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_conj_copy",
+        schema: Schema { text: "aten::_conj_copy(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::view::conj_copy, composite::view::conj_copy), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_pad_circular",
+        schema: Schema { text: "aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor", args: &A623, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S103(composite::view::pad_circular, composite::view::pad_circular), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_pad_enum",
+        schema: Schema { text: "aten::_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor", args: &A624, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S495(composite::view::pad_enum, composite::view::pad_enum), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::narrow.Tensor",
+        schema: Schema { text: "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", args: &A625, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        cost: Cost::Free, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S496(composite::view::narrow_at, composite::view::narrow_at), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::tensor_split.tensor_indices_or_sections",
+        schema: Schema { text: "aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]", args: &A626, returns: &[Type::Tensors], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        cost: Cost::Free, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S497(composite::view::tensor_split_tensor, composite::view::tensor_split_tensor), &[(2, Given::Int(0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_reshape_from_tensor",
+        schema: Schema { text: "aten::_reshape_from_tensor(Tensor self, Tensor shape) -> Tensor", args: &A627, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S14(composite::view::reshape_from_tensor, composite::view::reshape_from_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_dim_arange",
+        schema: Schema { text: "aten::_dim_arange(Tensor like, int dim) -> Tensor", args: &A628, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S38(composite::view::dim_arange, composite::view::dim_arange), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::squeeze_.dims",
+        schema: Schema { text: "aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", args: &A629, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, functional: Some(Op::SQUEEZE_DIMS), tags: Tags::INPLACE_VIEW,
+        derivative: Derivative::Formula("SqueezeBackward2"), forward: true, vmap: Rule::Refuse,
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S498(functions::squeeze_dims_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::as_strided_",
+        schema: Schema { text: "aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)", args: &A630, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, functional: Some(Op::AS_STRIDED), tags: Tags::INPLACE_VIEW,
+        derivative: Derivative::Formula("AsStridedBackward0"), forward: true, vmap: Rule::Refuse,
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S499(functions::as_strided_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::swapaxes_",
+        schema: Schema { text: "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)", args: &A631, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, functional: Some(Op::SWAPAXES), tags: Tags::INPLACE_VIEW,
+        derivative: Derivative::Formula("TransposeBackward0"), forward: true, vmap: Rule::Refuse,
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S263(functions::swapaxes_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::swapdims_",
+        schema: Schema { text: "aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", args: &A325, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, functional: Some(Op::SWAPDIMS), tags: Tags::INPLACE_VIEW,
+        derivative: Derivative::Formula("TransposeBackward0"), forward: true, vmap: Rule::Refuse,
+        decomposition: Decomposition::Functional, run: Run::Typed(boxed::Typed::S263(functions::swapdims_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::resize_",
+        schema: Schema { text: "aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)", args: &A632, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::INPLACE_VIEW, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S500(functions::resize_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::resize_as_",
+        schema: Schema { text: "aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)", args: &A633, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::INPLACE_VIEW, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S501(functions::resize_as_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::set_.source_Tensor",
+        schema: Schema { text: "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)", args: &A634, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::INPLACE_VIEW, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S391(functions::set_source_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::set_.source_Tensor_storage_offset",
+        schema: Schema { text: "aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)", args: &A635, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::INPLACE_VIEW, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S502(functions::set_source_region_), &[(4, Given::Ints(&[]))]),
+        ..PLAIN },
+    OpInfo { name: "aten::set_",
+        schema: Schema { text: "aten::set_(Tensor(a!) self) -> Tensor(a!)", args: &A21, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::INPLACE_VIEW, vmap: Rule::Refuse, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S261(functions::set_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::poisson",
+        schema: Schema { text: "aten::poisson(Tensor self, Generator? generator=None) -> Tensor", args: &A636, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("PoissonBackward0"), forward: true,
+        vmap: Rule::Random, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S22(functions::poisson, below::poisson), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::binomial",
+        schema: Schema { text: "aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor", args: &A637, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, vmap: Rule::Random, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S5(functions::binomial, below::binomial), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_standard_gamma",
+        schema: Schema { text: "aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor", args: &A636, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Formula("StandardGammaBackward0"),
+        vmap: Rule::Random, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S22(functions::_standard_gamma, below::_standard_gamma), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_standard_gamma_grad",
+        schema: Schema { text: "aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor", args: &A638, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::POINTWISE, derivative: Derivative::Formula("StandardGammaGradBackward0"), vmap: Rule::Pointwise,
+        cost: Cost::Cheap, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S5(functions::_standard_gamma_grad, below::_standard_gamma_grad), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_sample_dirichlet",
+        schema: Schema { text: "aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor", args: &A636, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::random::sample_dirichlet, composite::random::sample_dirichlet), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::rand.generator",
+        schema: Schema { text: "aten::rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A639, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2152)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S503(composite::random::rand, composite::random::rand), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randn.generator",
+        schema: Schema { text: "aten::randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A639, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2153)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S503(composite::random::randn, composite::random::randn), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randperm.generator",
+        schema: Schema { text: "aten::randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A640, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2154)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S504(composite::random::randperm, composite::random::randperm), &[(2, Given::DType(DType::I64))]),
+        ..PLAIN },
+    OpInfo { name: "aten::randint.generator",
+        schema: Schema { text: "aten::randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A641, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2155)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S505(composite::random::randint, composite::random::randint), &[(3, Given::DType(DType::I64))]),
+        ..PLAIN },
+    OpInfo { name: "aten::randint.low_generator",
+        schema: Schema { text: "aten::randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A642, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2156)), tags: Tags::FACTORY.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S506(composite::random::randint_low, composite::random::randint_low), &[(4, Given::DType(DType::I64))]),
+        ..PLAIN },
+    OpInfo { name: "aten::rand_like.generator",
+        schema: Schema { text: "aten::rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A643, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S507(composite::random::rand_like, composite::random::rand_like), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randn_like.generator",
+        schema: Schema { text: "aten::randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A643, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S507(composite::random::randn_like, composite::random::randn_like), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randint_like.generator",
+        schema: Schema { text: "aten::randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A644, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S508(composite::random::randint_like, composite::random::randint_like), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randint_like.low_generator_dtype",
+        schema: Schema { text: "aten::randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A645, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::NONDETERMINISTIC_SEEDED, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S509(composite::random::randint_like_low, composite::random::randint_like_low), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randint_like.Tensor",
+        schema: Schema { text: "aten::randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A646, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S510(composite::random::randint_like_tensor, composite::random::randint_like_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::randint_like.Tensor_generator",
+        schema: Schema { text: "aten::randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A647, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::DATA_DEPENDENT_OUTPUT.and(Tags::NONDETERMINISTIC_SEEDED), derivative: Derivative::Composite,
+        forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S511(composite::random::randint_like_tensor, composite::random::randint_like_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linspace.Tensor_Tensor",
+        schema: Schema { text: "aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A648, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2157)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S512(composite::miscellany::linspace_tensors, composite::miscellany::linspace_tensors), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::logspace.Tensor_Tensor",
+        schema: Schema { text: "aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A649, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2158)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S513(composite::miscellany::logspace_tensors, composite::miscellany::logspace_tensors), &[(3, Given::Float(10.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linspace.Tensor_Scalar",
+        schema: Schema { text: "aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A650, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2159)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S514(composite::miscellany::linspace_tensor_scalar, composite::miscellany::linspace_tensor_scalar), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::logspace.Tensor_Scalar",
+        schema: Schema { text: "aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A651, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2160)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S515(composite::miscellany::logspace_tensor_scalar, composite::miscellany::logspace_tensor_scalar), &[(3, Given::Float(10.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linspace.Scalar_Tensor",
+        schema: Schema { text: "aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A652, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2161)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S516(composite::miscellany::linspace_scalar_tensor, composite::miscellany::linspace_scalar_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::logspace.Scalar_Tensor",
+        schema: Schema { text: "aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A653, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2162)), tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S517(composite::miscellany::logspace_scalar_tensor, composite::miscellany::logspace_scalar_tensor), &[(3, Given::Float(10.0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::range.step",
+        schema: Schema { text: "aten::range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A395, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2163)), tags: Tags::FACTORY, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S518(composite::miscellany::range_step, composite::miscellany::range_step), &[(2, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::range",
+        schema: Schema { text: "aten::range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", args: &A394, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2164)), tags: Tags::FACTORY, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S519(composite::miscellany::range, composite::miscellany::range), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::vander",
+        schema: Schema { text: "aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", args: &A654, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Typed(boxed::Typed::S520(functions::vander, composite::miscellany::vander), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_matrix_sqrth",
+        schema: Schema { text: "aten::linalg_matrix_sqrth(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("LinalgMatrixSqrthBackward0"), forward: true, autocast: Autocast::Full,
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S22(functions::linalg_matrix_sqrth, below::linalg_matrix_sqrth), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg_polar",
+        schema: Schema { text: "aten::linalg_polar(Tensor A) -> (Tensor U, Tensor H)", args: &A216, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        out: Some(Op(2165)), derivative: Derivative::Formula("LinalgPolarBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S53(functions::linalg_polar, below::linalg_polar), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_grouped_mm",
+        schema: Schema { text: "aten::_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor", args: &A655, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Formula("GroupedMmBackward0"), forward: true, vmap: Rule::Loop,
+        decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S521(functions::grouped_mm, below::grouped_mm), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_linalg_check_errors",
+        schema: Schema { text: "aten::_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()", args: &A656, returns: &[], returns_written: false },
+        vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S522(functions::_linalg_check_errors, below::_linalg_check_errors), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cholesky_solve_helper",
+        schema: Schema { text: "aten::_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor", args: &A657, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S170(composite::miscellany::cholesky_solve_helper, composite::miscellany::cholesky_solve_helper), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_compute_linear_combination",
+        schema: Schema { text: "aten::_compute_linear_combination(Tensor input, Tensor coefficients) -> Tensor", args: &A658, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2166)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Whole,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::miscellany::compute_linear_combination, composite::miscellany::compute_linear_combination), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_int_mm",
+        schema: Schema { text: "aten::_int_mm(Tensor self, Tensor mat2) -> Tensor", args: &A180, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2167)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S14(composite::miscellany::int_mm, composite::miscellany::int_mm), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_addmm_activation",
+        schema: Schema { text: "aten::_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor", args: &A659, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2168)), derivative: Derivative::Composite, forward: true, autocast: Autocast::Lower,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S523(composite::miscellany::addmm_activation, composite::miscellany::addmm_activation), &[(3, Given::Int(1)), (4, Given::Int(1)), (5, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_add_relu.Tensor",
+        schema: Schema { text: "aten::_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", args: &A0, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2169)), out: Some(Op(2170)), derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S35(composite::miscellany::add_relu, composite::miscellany::add_relu), &[(2, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_add_relu.Scalar",
+        schema: Schema { text: "aten::_add_relu.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", args: &A3, returns: &[Type::Tensor], returns_written: false },
+        in_place: Some(Op(2171)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S36(composite::miscellany::add_relu_scalar, composite::miscellany::add_relu_scalar), &[(2, Given::Int(1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_is_all_true",
+        schema: Schema { text: "aten::_is_all_true(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::is_all_true, composite::is_all_true), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_is_any_true",
+        schema: Schema { text: "aten::_is_any_true(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S16(composite::is_any_true, composite::is_any_true), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_aminmax",
+        schema: Schema { text: "aten::_aminmax(Tensor self) -> (Tensor, Tensor)", args: &A20, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S173(composite::aminmax_all, composite::aminmax_all), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_aminmax.dim",
+        schema: Schema { text: "aten::_aminmax.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)", args: &A101, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S524(composite::aminmax_dim, composite::aminmax_dim), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::norm.ScalarOpt_dtype",
+        schema: Schema { text: "aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", args: &A660, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S525(composite::norm_dtype, composite::norm_dtype), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::norm.ScalarOpt_dim_dtype",
+        schema: Schema { text: "aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor", args: &A661, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2172)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S526(composite::norm_dim_dtype, composite::norm_dim_dtype), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::frobenius_norm.dim",
+        schema: Schema { text: "aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", args: &A115, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2173)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S527(composite::frobenius_norm, composite::frobenius_norm), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::nuclear_norm",
+        schema: Schema { text: "aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", args: &A662, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2174)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::nuclear_norm, composite::nuclear_norm), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::nuclear_norm.dim",
+        schema: Schema { text: "aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", args: &A115, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2175)), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S527(composite::nuclear_norm_dim, composite::nuclear_norm_dim), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::norm_except_dim",
+        schema: Schema { text: "aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", args: &A663, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S265(composite::norm_except_dim, composite::norm_except_dim), &[(1, Given::Int(2)), (2, Given::Int(0))]),
+        ..PLAIN },
+    OpInfo { name: "aten::linalg__powsum",
+        schema: Schema { text: "aten::linalg__powsum(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", args: &A114, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S528(composite::powsum, composite::powsum), &[(1, Given::Int(2)), (3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_norm.Scalar",
+        schema: Schema { text: "aten::_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None) -> Tensor[]", args: &A664, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S529(composite::foreach_norm, composite::foreach_norm), &[(1, Given::Int(2))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_powsum.Scalar",
+        schema: Schema { text: "aten::_foreach_powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None) -> Tensor[]", args: &A664, returns: &[Type::Tensors], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S529(composite::foreach_powsum, composite::foreach_powsum), &[(1, Given::Int(2))]),
+        ..PLAIN },
+    OpInfo { name: "aten::where",
+        schema: Schema { text: "aten::where(Tensor condition) -> Tensor[]", args: &A665, returns: &[Type::Tensors], returns_written: false },
+        tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S327(composite::miscellany::where_nonzero, composite::miscellany::where_nonzero), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::nonzero_static",
+        schema: Schema { text: "aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", args: &A666, returns: &[Type::Tensor], returns_written: false },
+        out: Some(Op(2176)), vmap: Rule::Loop, decomposition: Decomposition::Kept,
+        run: Run::Typed(boxed::Typed::S530(functions::nonzero_static, below::nonzero_static), &[(2, Given::Int(-1))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_unique",
+        schema: Schema { text: "aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)", args: &A667, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S531(composite::miscellany::unique, composite::miscellany::unique), &[(1, Given::Bool(true)), (2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::unique_dim_consecutive",
+        schema: Schema { text: "aten::unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", args: &A668, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        tags: Tags::DYNAMIC_OUTPUT_SHAPE, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S532(composite::miscellany::unique_dim_consecutive, composite::miscellany::unique_dim_consecutive), &[(2, Given::Bool(false)), (3, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_index_put_impl_",
+        schema: Schema { text: "aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", args: &A669, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S533(composite::miscellany::index_put_impl_, composite::miscellany::index_put_impl_), &[(3, Given::Bool(false)), (4, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_addcmul.Tensor",
+        schema: Schema { text: "aten::_foreach_addcmul.Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> Tensor[]", args: &A670, returns: &[Type::Tensors], returns_written: false },
+        in_place: Some(Op::_FOREACH_ADDCMUL__TENSOR), tags: Tags::DATA_DEPENDENT_OUTPUT,
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S534(composite::miscellany::foreach_addcmul_tensor, composite::miscellany::foreach_addcmul_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_addcmul_.Tensor",
+        schema: Schema { text: "aten::_foreach_addcmul_.Tensor(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> ()", args: &A671, returns: &[], returns_written: false },
+        kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCMUL_TENSOR), tags: Tags::DATA_DEPENDENT_OUTPUT,
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S535(composite::miscellany::foreach_addcmul_tensor_, composite::miscellany::foreach_addcmul_tensor_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_addcdiv.Tensor",
+        schema: Schema { text: "aten::_foreach_addcdiv.Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> Tensor[]", args: &A670, returns: &[Type::Tensors], returns_written: false },
+        in_place: Some(Op::_FOREACH_ADDCDIV__TENSOR), tags: Tags::DATA_DEPENDENT_OUTPUT,
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S534(composite::miscellany::foreach_addcdiv_tensor, composite::miscellany::foreach_addcdiv_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_addcdiv_.Tensor",
+        schema: Schema { text: "aten::_foreach_addcdiv_.Tensor(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> ()", args: &A671, returns: &[], returns_written: false },
+        kind: Kind::InPlace, functional: Some(Op::_FOREACH_ADDCDIV_TENSOR), tags: Tags::DATA_DEPENDENT_OUTPUT,
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Functional,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S535(composite::miscellany::foreach_addcdiv_tensor_, composite::miscellany::foreach_addcdiv_tensor_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_foreach_copy",
+        schema: Schema { text: "aten::_foreach_copy(Tensor[] self, Tensor[] src, bool non_blocking=False) -> Tensor[] self_out", args: &A672, returns: &[Type::Tensors], returns_written: false },
+        in_place: Some(Op::_FOREACH_COPY_), derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Parts, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S536(composite::miscellany::foreach_copy, composite::miscellany::foreach_copy), &[(2, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_amp_foreach_non_finite_check_and_unscale_",
+        schema: Schema { text: "aten::_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()", args: &A673, returns: &[], returns_written: false },
+        kind: Kind::InPlace, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S537(composite::miscellany::amp_unscale_, composite::miscellany::amp_unscale_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_amp_update_scale_",
+        schema: Schema { text: "aten::_amp_update_scale_(Tensor(a!) self, Tensor(b!) growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor(a!)", args: &A674, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S538(composite::miscellany::amp_update_scale_, composite::miscellany::amp_update_scale_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_grid_sampler_2d_cpu_fallback_backward",
+        schema: Schema { text: "aten::_grid_sampler_2d_cpu_fallback_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)", args: &A675, returns: &[Type::Tensor, Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S539(composite::miscellany::grid_sampler_2d_fallback_backward, composite::miscellany::grid_sampler_2d_fallback_backward), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::polygamma_",
+        schema: Schema { text: "aten::polygamma_(Tensor(a!) self, int n) -> Tensor(a!)", args: &A676, returns: &[Type::Tensor], returns_written: true },
+        kind: Kind::InPlace, tags: Tags::POINTWISE, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, cost: Cost::Cheap, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S540(composite::miscellany::polygamma_, composite::miscellany::polygamma_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fused_adam_.tensor_lr",
+        schema: Schema { text: "aten::_fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A677, returns: &[], returns_written: false },
+        kind: Kind::InPlace, tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S541(composite::miscellany::fused_adam_lr_, composite::miscellany::fused_adam_lr_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fused_adamw_.tensor_lr",
+        schema: Schema { text: "aten::_fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A677, returns: &[], returns_written: false },
+        kind: Kind::InPlace, tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S541(composite::miscellany::fused_adamw_lr_, composite::miscellany::fused_adamw_lr_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fused_sgd_.tensor_lr",
+        schema: Schema { text: "aten::_fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A678, returns: &[], returns_written: false },
+        kind: Kind::InPlace, tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S542(composite::miscellany::fused_sgd_lr_, composite::miscellany::fused_sgd_lr_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_fused_adagrad_.tensor_lr",
+        schema: Schema { text: "aten::_fused_adagrad_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor[] state_steps, *, Tensor lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", args: &A679, returns: &[], returns_written: false },
+        kind: Kind::InPlace, tags: Tags::DATA_DEPENDENT_OUTPUT, derivative: Derivative::Composite, forward: true,
+        vmap: Rule::Parts, decomposition: Decomposition::Kept, devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S543(composite::miscellany::fused_adagrad_lr_, composite::miscellany::fused_adagrad_lr_), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_leaf",
+        schema: Schema { text: "aten::is_leaf(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::is_leaf, composite::queries::is_leaf), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_floating_point",
+        schema: Schema { text: "aten::is_floating_point(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::is_floating_point, composite::queries::is_floating_point), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_complex",
+        schema: Schema { text: "aten::is_complex(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::is_complex, composite::queries::is_complex), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_signed",
+        schema: Schema { text: "aten::is_signed(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::is_signed, composite::queries::is_signed), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_inference",
+        schema: Schema { text: "aten::is_inference(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::is_inference, composite::queries::is_inference), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_contiguous",
+        schema: Schema { text: "aten::is_contiguous(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::is_contiguous, composite::queries::is_contiguous), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::retains_grad",
+        schema: Schema { text: "aten::retains_grad(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::retains_grad, composite::queries::retains_grad), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::dim",
+        schema: Schema { text: "aten::dim(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S545(composite::queries::dim, composite::queries::dim), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::storage_offset",
+        schema: Schema { text: "aten::storage_offset(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S545(composite::queries::storage_offset, composite::queries::storage_offset), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::output_nr",
+        schema: Schema { text: "aten::output_nr(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S545(composite::queries::output_nr, composite::queries::output_nr), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_version",
+        schema: Schema { text: "aten::_version(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S545(composite::queries::version, composite::queries::version), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_debug_has_internal_overlap",
+        schema: Schema { text: "aten::_debug_has_internal_overlap(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S545(composite::queries::has_internal_overlap, composite::queries::has_internal_overlap), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_conj",
+        schema: Schema { text: "aten::is_conj(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::never, composite::queries::never), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_neg",
+        schema: Schema { text: "aten::is_neg(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::never, composite::queries::never), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_is_zerotensor",
+        schema: Schema { text: "aten::_is_zerotensor(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::never, composite::queries::never), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_distributed",
+        schema: Schema { text: "aten::is_distributed(Tensor self) -> bool", args: &A20, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S544(composite::queries::never, composite::queries::never), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::get_device",
+        schema: Schema { text: "aten::get_device(Tensor self) -> int", args: &A20, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S545(composite::queries::get_device, composite::queries::get_device), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_pinned",
+        schema: Schema { text: "aten::is_pinned(Tensor self, Device? device=None) -> bool", args: &A680, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S546(composite::queries::is_pinned, composite::queries::is_pinned), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_contiguous.memory_format",
+        schema: Schema { text: "aten::is_contiguous.memory_format(Tensor self, MemoryFormat memory_format) -> bool", args: &A681, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S547(composite::queries::is_contiguous_in, composite::queries::is_contiguous_in), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_same_size",
+        schema: Schema { text: "aten::is_same_size(Tensor self, Tensor other) -> bool", args: &A5, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S548(composite::queries::is_same_size, composite::queries::is_same_size), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::is_set_to",
+        schema: Schema { text: "aten::is_set_to(Tensor self, Tensor tensor) -> bool", args: &A184, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S548(composite::queries::is_set_to, composite::queries::is_set_to), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_has_same_storage_numel",
+        schema: Schema { text: "aten::_has_same_storage_numel(Tensor self, Tensor other) -> bool", args: &A5, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S548(composite::queries::has_same_storage_numel, composite::queries::has_same_storage_numel), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::size.int",
+        schema: Schema { text: "aten::size.int(Tensor self, int dim) -> int", args: &A118, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S549(composite::queries::size, composite::queries::size), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::stride.int",
+        schema: Schema { text: "aten::stride.int(Tensor self, int dim) -> int", args: &A118, returns: &[Type::Int], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S549(composite::queries::stride, composite::queries::stride), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_shape_as_tensor",
+        schema: Schema { text: "aten::_shape_as_tensor(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S16(composite::queries::shape_as_tensor, composite::queries::shape_as_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::can_cast",
+        schema: Schema { text: "aten::can_cast(ScalarType from_, ScalarType to) -> bool", args: &A682, returns: &[Type::Bool], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S550(composite::queries::can_cast, composite::queries::can_cast), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::promote_types",
+        schema: Schema { text: "aten::promote_types(ScalarType type1, ScalarType type2) -> ScalarType", args: &A683, returns: &[Type::DType], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S551(composite::queries::promote_types, composite::queries::promote_types), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::result_type.Tensor",
+        schema: Schema { text: "aten::result_type.Tensor(Tensor tensor, Tensor other) -> ScalarType", args: &A684, returns: &[Type::DType], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S552(composite::queries::result_type, composite::queries::result_type), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::result_type.Scalar",
+        schema: Schema { text: "aten::result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType", args: &A685, returns: &[Type::DType], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S553(composite::queries::result_type_scalar, composite::queries::result_type_scalar), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::result_type.Scalar_Tensor",
+        schema: Schema { text: "aten::result_type.Scalar_Tensor(Scalar scalar, Tensor tensor) -> ScalarType", args: &A686, returns: &[Type::DType], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S554(composite::queries::result_type_scalar_tensor, composite::queries::result_type_scalar_tensor), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::result_type.Scalar_Scalar",
+        schema: Schema { text: "aten::result_type.Scalar_Scalar(Scalar scalar1, Scalar scalar2) -> ScalarType", args: &A687, returns: &[Type::DType], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S555(composite::queries::result_type_scalars, composite::queries::result_type_scalars), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Byte",
+        schema: Schema { text: "aten::_cast_Byte(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_byte, composite::queries::cast_byte), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Char",
+        schema: Schema { text: "aten::_cast_Char(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_char, composite::queries::cast_char), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Double",
+        schema: Schema { text: "aten::_cast_Double(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_double, composite::queries::cast_double), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Float",
+        schema: Schema { text: "aten::_cast_Float(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_float, composite::queries::cast_float), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Int",
+        schema: Schema { text: "aten::_cast_Int(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_int, composite::queries::cast_int), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Long",
+        schema: Schema { text: "aten::_cast_Long(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_long, composite::queries::cast_long), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Short",
+        schema: Schema { text: "aten::_cast_Short(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_short, composite::queries::cast_short), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::_cast_Half",
+        schema: Schema { text: "aten::_cast_Half(Tensor self, bool non_blocking=False) -> Tensor", args: &A688, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Parts,
+        run: Run::Boxed(boxed::Typed::S80(composite::queries::cast_half, composite::queries::cast_half), &[(1, Given::Bool(false))]),
+        ..PLAIN },
+    OpInfo { name: "aten::data",
+        schema: Schema { text: "aten::data(Tensor self) -> Tensor", args: &A20, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S16(composite::queries::data, composite::queries::data), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_make_dep_token",
+        schema: Schema { text: "aten::_make_dep_token(*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", args: &A689, returns: &[Type::Tensor], returns_written: false },
+        tags: Tags::FACTORY, derivative: Derivative::Composite, forward: true, vmap: Rule::Parts,
+        decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S556(composite::queries::make_dep_token, composite::queries::make_dep_token), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_functional_assert_scalar",
+        schema: Schema { text: "aten::_functional_assert_scalar(Scalar self, str assert_msg, Tensor dep_token) -> Tensor", args: &A690, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S557(composite::queries::functional_assert_scalar, composite::queries::functional_assert_scalar), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_functional_assert_async.msg",
+        schema: Schema { text: "aten::_functional_assert_async.msg(Tensor self, str assert_msg, Tensor dep_token) -> Tensor", args: &A691, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        run: Run::Boxed(boxed::Typed::S558(composite::queries::functional_assert_async, composite::queries::functional_assert_async), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_functional_sym_constrain_range",
+        schema: Schema { text: "aten::_functional_sym_constrain_range(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor", args: &A692, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S559(composite::queries::functional_sym_constrain_range, composite::queries::functional_sym_constrain_range), &[]),
+        ..PLAIN },
+    OpInfo { name: "aten::_functional_sym_constrain_range_for_size",
+        schema: Schema { text: "aten::_functional_sym_constrain_range_for_size(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor", args: &A692, returns: &[Type::Tensor], returns_written: false },
+        derivative: Derivative::Composite, forward: true, vmap: Rule::Parts, decomposition: Decomposition::Kept,
+        devices: Devices::Any,
+        run: Run::Boxed(boxed::Typed::S559(composite::queries::functional_sym_constrain_range_for_size, composite::queries::functional_sym_constrain_range_for_size), &[]),
         ..PLAIN },
 ];
 
 /// Forms and second names that are only data; their ids follow those of the table.
-pub(crate) static FORMS: [FormRow; 694] = [
+pub(crate) static FORMS: [FormRow; 783] = [
     FormRow(Way::Out, Op::DIV_TENSOR_MODE, "aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::TRUE_DIVIDE_TENSOR, "aten::true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
     FormRow(Way::Out, Op::TRUE_DIVIDE_TENSOR, "aten::true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -10828,12 +13419,12 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::FMOD_SCALAR, "aten::fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::POW_TENSOR_TENSOR, "aten::pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::POW_TENSOR_TENSOR, "aten::_foreach_pow.List(Tensor[] self, Tensor[] exponent) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1146), "aten::_foreach_pow_.List(Tensor(a!)[] self, Tensor[] exponent) -> ()"),
+    FormRow(Way::InPlace, Op(1403), "aten::_foreach_pow_.List(Tensor(a!)[] self, Tensor[] exponent) -> ()"),
     FormRow(Way::Out, Op::POW_TENSOR_SCALAR, "aten::pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::POW_TENSOR_SCALAR, "aten::_foreach_pow.Scalar(Tensor[] self, Scalar exponent) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1149), "aten::_foreach_pow_.Scalar(Tensor(a!)[] self, Scalar exponent) -> ()"),
+    FormRow(Way::InPlace, Op(1406), "aten::_foreach_pow_.Scalar(Tensor(a!)[] self, Scalar exponent) -> ()"),
     FormRow(Way::Foreach, Op::POW_TENSOR_SCALAR, "aten::_foreach_pow.ScalarList(Tensor[] self, Scalar[] exponent) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1151), "aten::_foreach_pow_.ScalarList(Tensor(a!)[] self, Scalar[] exponent) -> ()"),
+    FormRow(Way::InPlace, Op(1408), "aten::_foreach_pow_.ScalarList(Tensor(a!)[] self, Scalar[] exponent) -> ()"),
     FormRow(Way::Out, Op::POW_SCALAR, "aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::POW_SCALAR, "aten::_foreach_pow.ScalarAndTensor(Scalar self, Tensor[] exponent) -> Tensor[]"),
     FormRow(Way::Out, Op::SQUARE, "aten::square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -10844,9 +13435,9 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::InPlace, Op::LDEXP_TENSOR, "aten::ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
     FormRow(Way::Out, Op::LDEXP_TENSOR, "aten::ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::MAXIMUM, "aten::_foreach_maximum.List(Tensor[] self, Tensor[] other) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1162), "aten::_foreach_maximum_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
+    FormRow(Way::InPlace, Op(1419), "aten::_foreach_maximum_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
     FormRow(Way::Foreach, Op::MINIMUM, "aten::_foreach_minimum.List(Tensor[] self, Tensor[] other) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1164), "aten::_foreach_minimum_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
+    FormRow(Way::InPlace, Op(1421), "aten::_foreach_minimum_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
     FormRow(Way::Out, Op::FMAX, "aten::fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FMIN, "aten::fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::MAX_OTHER, "aten::max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -10859,129 +13450,129 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::COPYSIGN_SCALAR, "aten::copysign.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::XLOGY_TENSOR, "aten::xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::XLOGY_TENSOR, "aten::special_xlogy(Tensor self, Tensor other) -> Tensor"),
-    FormRow(Way::Out, Op(1177), "aten::special_xlogy.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1434), "aten::special_xlogy.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::XLOGY_SCALAR_OTHER, "aten::xlogy.OutScalar_Other(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::XLOGY_SCALAR_OTHER, "aten::special_xlogy.other_scalar(Tensor self, Scalar other) -> Tensor"),
-    FormRow(Way::Out, Op(1180), "aten::special_xlogy.other_scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1437), "aten::special_xlogy.other_scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::XLOGY_SCALAR_SELF, "aten::xlogy.OutScalar_Self(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::XLOGY_SCALAR_SELF, "aten::special_xlogy.self_scalar(Scalar self, Tensor other) -> Tensor"),
-    FormRow(Way::Out, Op(1183), "aten::special_xlogy.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1440), "aten::special_xlogy.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::HEAVISIDE, "aten::heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ABS, "aten::_foreach_abs(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1186), "aten::_foreach_abs_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1443), "aten::_foreach_abs_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::FLOOR, "aten::floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::FLOOR, "aten::_foreach_floor(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1189), "aten::_foreach_floor_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1446), "aten::_foreach_floor_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::CEIL, "aten::ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::CEIL, "aten::_foreach_ceil(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1192), "aten::_foreach_ceil_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1449), "aten::_foreach_ceil_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ROUND, "aten::round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ROUND, "aten::_foreach_round(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1195), "aten::_foreach_round_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1452), "aten::_foreach_round_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::TRUNC, "aten::trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::TRUNC, "aten::_foreach_trunc(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1198), "aten::_foreach_trunc_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1455), "aten::_foreach_trunc_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ROUND_DECIMALS, "aten::round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::ROUND_DECIMALS, "aten::special_round(Tensor self, *, int decimals) -> Tensor"),
     FormRow(Way::Out, Op::SGN, "aten::sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SIGN, "aten::sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::SIGN, "aten::_foreach_sign(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1204), "aten::_foreach_sign_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1461), "aten::_foreach_sign_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::FRAC, "aten::frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::FRAC, "aten::_foreach_frac(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1207), "aten::_foreach_frac_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1464), "aten::_foreach_frac_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Alias, Op::CONJ_PHYSICAL, "aten::_conj_physical(Tensor self) -> Tensor"),
     FormRow(Way::Out, Op::POLAR, "aten::polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::CONJ, "aten::_conj(Tensor(a) self) -> Tensor(a)"),
     FormRow(Way::Foreach, Op::RECIPROCAL, "aten::_foreach_reciprocal(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1212), "aten::_foreach_reciprocal_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1469), "aten::_foreach_reciprocal_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::RSQRT, "aten::rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::RSQRT, "aten::_foreach_rsqrt(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1215), "aten::_foreach_rsqrt_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1472), "aten::_foreach_rsqrt_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::EXP2, "aten::exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::EXP2, "aten::special_exp2(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1218), "aten::special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1475), "aten::special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::EXPM1, "aten::expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::EXPM1, "aten::special_expm1(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1221), "aten::special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1478), "aten::special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::EXPM1, "aten::_foreach_expm1(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1223), "aten::_foreach_expm1_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1480), "aten::_foreach_expm1_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Foreach, Op::LOG, "aten::_foreach_log(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1225), "aten::_foreach_log_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1482), "aten::_foreach_log_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::LOG2, "aten::log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::LOG2, "aten::_foreach_log2(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1228), "aten::_foreach_log2_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1485), "aten::_foreach_log2_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::LOG10, "aten::log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::LOG10, "aten::_foreach_log10(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1231), "aten::_foreach_log10_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1488), "aten::_foreach_log10_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::LOG1P, "aten::log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::LOG1P, "aten::special_log1p(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1234), "aten::special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1491), "aten::special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::LOG1P, "aten::_foreach_log1p(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1236), "aten::_foreach_log1p_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1493), "aten::_foreach_log1p_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Foreach, Op::SIN, "aten::_foreach_sin(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1238), "aten::_foreach_sin_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1495), "aten::_foreach_sin_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Foreach, Op::COS, "aten::_foreach_cos(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1240), "aten::_foreach_cos_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1497), "aten::_foreach_cos_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::TAN, "aten::tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::TAN, "aten::_foreach_tan(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1243), "aten::_foreach_tan_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1500), "aten::_foreach_tan_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ASIN, "aten::asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ASIN, "aten::_foreach_asin(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1246), "aten::_foreach_asin_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1503), "aten::_foreach_asin_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ACOS, "aten::acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ACOS, "aten::_foreach_acos(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1249), "aten::_foreach_acos_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1506), "aten::_foreach_acos_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ATAN, "aten::atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ATAN, "aten::_foreach_atan(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1252), "aten::_foreach_atan_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1509), "aten::_foreach_atan_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::SINH, "aten::sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::SINH, "aten::_foreach_sinh(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1255), "aten::_foreach_sinh_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1512), "aten::_foreach_sinh_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::COSH, "aten::cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::COSH, "aten::_foreach_cosh(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1258), "aten::_foreach_cosh_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1515), "aten::_foreach_cosh_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Foreach, Op::TANH, "aten::_foreach_tanh(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1260), "aten::_foreach_tanh_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1517), "aten::_foreach_tanh_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ASINH, "aten::asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ACOSH, "aten::acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ATANH, "aten::atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::SIGMOID, "aten::special_expit(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1265), "aten::special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1522), "aten::special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::SIGMOID, "aten::_foreach_sigmoid(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1267), "aten::_foreach_sigmoid_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1524), "aten::_foreach_sigmoid_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ERF, "aten::erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::ERF, "aten::special_erf(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1270), "aten::special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1527), "aten::special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ERF, "aten::_foreach_erf(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1272), "aten::_foreach_erf_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1529), "aten::_foreach_erf_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ERFC, "aten::erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::ERFC, "aten::special_erfc(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1275), "aten::special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1532), "aten::special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::ERFC, "aten::_foreach_erfc(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1277), "aten::_foreach_erfc_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1534), "aten::_foreach_erfc_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::ERFINV, "aten::erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::ERFINV, "aten::special_erfinv(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1280), "aten::special_erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1537), "aten::special_erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::LGAMMA, "aten::lgamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::LGAMMA, "aten::special_gammaln(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1283), "aten::special_gammaln.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1540), "aten::special_gammaln.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::LGAMMA, "aten::_foreach_lgamma(Tensor[] self) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1285), "aten::_foreach_lgamma_(Tensor(a!)[] self) -> ()"),
+    FormRow(Way::InPlace, Op(1542), "aten::_foreach_lgamma_(Tensor(a!)[] self) -> ()"),
     FormRow(Way::Out, Op::DIGAMMA, "aten::digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::DIGAMMA, "aten::special_digamma(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1288), "aten::special_digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1545), "aten::special_digamma.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::DIGAMMA, "aten::special_psi(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1290), "aten::special_psi.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1547), "aten::special_psi.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SINC, "aten::sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::SINC, "aten::special_sinc(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1293), "aten::special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1550), "aten::special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::DEG2RAD, "aten::deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::RAD2DEG, "aten::rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::POLYGAMMA, "aten::polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::LOGIT, "aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::LOGIT, "aten::special_logit(Tensor self, float? eps=None) -> Tensor"),
-    FormRow(Way::Out, Op(1299), "aten::special_logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1556), "aten::special_logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::NAN_TO_NUM, "aten::nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FIX, "aten::fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::NEGATIVE, "aten::negative_(Tensor(a!) self) -> Tensor(a!)"),
@@ -11021,14 +13612,14 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::MVLGAMMA, "aten::mvlgamma.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::MVLGAMMA, "aten::mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::MVLGAMMA, "aten::special_multigammaln(Tensor self, int p) -> Tensor"),
-    FormRow(Way::Out, Op(1339), "aten::special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1596), "aten::special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_NDTR, "aten::special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_ENTR, "aten::special_entr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_POLYGAMMA, "aten::special_polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ABSOLUTE, "aten::absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::I0, "aten::i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::I0, "aten::special_i0(Tensor self) -> Tensor"),
-    FormRow(Way::Out, Op(1346), "aten::special_i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1603), "aten::special_i0.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_I0E, "aten::special_i0e.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_I1, "aten::special_i1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_I1E, "aten::special_i1e.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11049,80 +13640,80 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::SPECIAL_SPHERICAL_BESSEL_J0, "aten::special_spherical_bessel_j0.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_XLOG1PY, "aten::special_xlog1py.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_XLOG1PY, "aten::special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor"),
-    FormRow(Way::Out, Op(1367), "aten::special_xlog1py.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1624), "aten::special_xlog1py.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_XLOG1PY, "aten::special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor"),
-    FormRow(Way::Out, Op(1369), "aten::special_xlog1py.other_scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1626), "aten::special_xlog1py.other_scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_ZETA, "aten::special_zeta.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_ZETA, "aten::special_zeta.self_scalar(Scalar self, Tensor other) -> Tensor"),
-    FormRow(Way::Out, Op(1372), "aten::special_zeta.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1629), "aten::special_zeta.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_ZETA, "aten::special_zeta.other_scalar(Tensor self, Scalar other) -> Tensor"),
-    FormRow(Way::Out, Op(1374), "aten::special_zeta.other_scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1631), "aten::special_zeta.other_scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::IGAMMA, "aten::igamma.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::IGAMMA, "aten::special_gammainc(Tensor self, Tensor other) -> Tensor"),
-    FormRow(Way::Out, Op(1377), "aten::special_gammainc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1634), "aten::special_gammainc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::IGAMMAC, "aten::igammac.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::IGAMMAC, "aten::special_gammaincc(Tensor self, Tensor other) -> Tensor"),
-    FormRow(Way::Out, Op(1380), "aten::special_gammaincc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1637), "aten::special_gammaincc.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_T, "aten::special_chebyshev_polynomial_t.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_T, "aten::special_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1383), "aten::special_chebyshev_polynomial_t.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1640), "aten::special_chebyshev_polynomial_t.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_T, "aten::special_chebyshev_polynomial_t.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1385), "aten::special_chebyshev_polynomial_t.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1642), "aten::special_chebyshev_polynomial_t.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_U, "aten::special_chebyshev_polynomial_u.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_U, "aten::special_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1388), "aten::special_chebyshev_polynomial_u.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1645), "aten::special_chebyshev_polynomial_u.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_U, "aten::special_chebyshev_polynomial_u.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1390), "aten::special_chebyshev_polynomial_u.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1647), "aten::special_chebyshev_polynomial_u.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_V, "aten::special_chebyshev_polynomial_v.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_V, "aten::special_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1393), "aten::special_chebyshev_polynomial_v.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1650), "aten::special_chebyshev_polynomial_v.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_V, "aten::special_chebyshev_polynomial_v.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1395), "aten::special_chebyshev_polynomial_v.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1652), "aten::special_chebyshev_polynomial_v.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_W, "aten::special_chebyshev_polynomial_w.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_W, "aten::special_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1398), "aten::special_chebyshev_polynomial_w.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1655), "aten::special_chebyshev_polynomial_w.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_W, "aten::special_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1400), "aten::special_chebyshev_polynomial_w.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1657), "aten::special_chebyshev_polynomial_w.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_T, "aten::special_shifted_chebyshev_polynomial_t.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_T, "aten::special_shifted_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1403), "aten::special_shifted_chebyshev_polynomial_t.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1660), "aten::special_shifted_chebyshev_polynomial_t.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_T, "aten::special_shifted_chebyshev_polynomial_t.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1405), "aten::special_shifted_chebyshev_polynomial_t.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1662), "aten::special_shifted_chebyshev_polynomial_t.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_U, "aten::special_shifted_chebyshev_polynomial_u.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_U, "aten::special_shifted_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1408), "aten::special_shifted_chebyshev_polynomial_u.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1665), "aten::special_shifted_chebyshev_polynomial_u.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_U, "aten::special_shifted_chebyshev_polynomial_u.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1410), "aten::special_shifted_chebyshev_polynomial_u.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1667), "aten::special_shifted_chebyshev_polynomial_u.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_V, "aten::special_shifted_chebyshev_polynomial_v.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_V, "aten::special_shifted_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1413), "aten::special_shifted_chebyshev_polynomial_v.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1670), "aten::special_shifted_chebyshev_polynomial_v.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_V, "aten::special_shifted_chebyshev_polynomial_v.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1415), "aten::special_shifted_chebyshev_polynomial_v.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1672), "aten::special_shifted_chebyshev_polynomial_v.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_W, "aten::special_shifted_chebyshev_polynomial_w.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_W, "aten::special_shifted_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1418), "aten::special_shifted_chebyshev_polynomial_w.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1675), "aten::special_shifted_chebyshev_polynomial_w.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_W, "aten::special_shifted_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1420), "aten::special_shifted_chebyshev_polynomial_w.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1677), "aten::special_shifted_chebyshev_polynomial_w.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_HERMITE_POLYNOMIAL_H, "aten::special_hermite_polynomial_h.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_HERMITE_POLYNOMIAL_H, "aten::special_hermite_polynomial_h.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1423), "aten::special_hermite_polynomial_h.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1680), "aten::special_hermite_polynomial_h.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_HERMITE_POLYNOMIAL_H, "aten::special_hermite_polynomial_h.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1425), "aten::special_hermite_polynomial_h.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1682), "aten::special_hermite_polynomial_h.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_HERMITE_POLYNOMIAL_HE, "aten::special_hermite_polynomial_he.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_HERMITE_POLYNOMIAL_HE, "aten::special_hermite_polynomial_he.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1428), "aten::special_hermite_polynomial_he.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1685), "aten::special_hermite_polynomial_he.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_HERMITE_POLYNOMIAL_HE, "aten::special_hermite_polynomial_he.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1430), "aten::special_hermite_polynomial_he.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1687), "aten::special_hermite_polynomial_he.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_LAGUERRE_POLYNOMIAL_L, "aten::special_laguerre_polynomial_l.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_LAGUERRE_POLYNOMIAL_L, "aten::special_laguerre_polynomial_l.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1433), "aten::special_laguerre_polynomial_l.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1690), "aten::special_laguerre_polynomial_l.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_LAGUERRE_POLYNOMIAL_L, "aten::special_laguerre_polynomial_l.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1435), "aten::special_laguerre_polynomial_l.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1692), "aten::special_laguerre_polynomial_l.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SPECIAL_LEGENDRE_POLYNOMIAL_P, "aten::special_legendre_polynomial_p.out(Tensor x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_LEGENDRE_POLYNOMIAL_P, "aten::special_legendre_polynomial_p.x_scalar(Scalar x, Tensor n) -> Tensor"),
-    FormRow(Way::Out, Op(1438), "aten::special_legendre_polynomial_p.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1695), "aten::special_legendre_polynomial_p.x_scalar_out(Scalar x, Tensor n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::SPECIAL_LEGENDRE_POLYNOMIAL_P, "aten::special_legendre_polynomial_p.n_scalar(Tensor x, Scalar n) -> Tensor"),
-    FormRow(Way::Out, Op(1440), "aten::special_legendre_polynomial_p.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1697), "aten::special_legendre_polynomial_p.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ISPOSINF, "aten::isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ISNEGINF, "aten::isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::SIGNBIT, "aten::signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11160,44 +13751,44 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::InPlace, Op::__XOR___SCALAR, "aten::__ixor__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"),
     FormRow(Way::Out, Op::BITWISE_LEFT_SHIFT_TENSOR, "aten::bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::BITWISE_LEFT_SHIFT_TENSOR, "aten::__lshift__.Tensor(Tensor self, Tensor other) -> Tensor"),
-    FormRow(Way::InPlace, Op(1478), "aten::__ilshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op(1735), "aten::__ilshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::BITWISE_LEFT_SHIFT_TENSOR, "aten::bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
     FormRow(Way::Out, Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR, "aten::bitwise_left_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR, "aten::__lshift__.Scalar(Tensor self, Scalar other) -> Tensor"),
-    FormRow(Way::InPlace, Op(1482), "aten::__ilshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op(1739), "aten::__ilshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"),
     FormRow(Way::Out, Op::BITWISE_RIGHT_SHIFT_TENSOR, "aten::bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::BITWISE_RIGHT_SHIFT_TENSOR, "aten::__rshift__.Tensor(Tensor self, Tensor other) -> Tensor"),
-    FormRow(Way::InPlace, Op(1485), "aten::__irshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op(1742), "aten::__irshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::BITWISE_RIGHT_SHIFT_TENSOR, "aten::bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
     FormRow(Way::Out, Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR, "aten::bitwise_right_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR, "aten::__rshift__.Scalar(Tensor self, Scalar other) -> Tensor"),
-    FormRow(Way::InPlace, Op(1489), "aten::__irshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op(1746), "aten::__irshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"),
     FormRow(Way::Out, Op::CLAMP, "aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::CLAMP_TENSOR, "aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::CLAMP_MIN, "aten::clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::CLAMP_MIN, "aten::_foreach_clamp_min.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1494), "aten::_foreach_clamp_min_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
+    FormRow(Way::InPlace, Op(1751), "aten::_foreach_clamp_min_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
     FormRow(Way::Foreach, Op::CLAMP_MIN, "aten::_foreach_clamp_min.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1496), "aten::_foreach_clamp_min_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
+    FormRow(Way::InPlace, Op(1753), "aten::_foreach_clamp_min_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
     FormRow(Way::Foreach, Op::CLAMP_MIN, "aten::_foreach_maximum.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1498), "aten::_foreach_maximum_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
+    FormRow(Way::InPlace, Op(1755), "aten::_foreach_maximum_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
     FormRow(Way::Foreach, Op::CLAMP_MIN, "aten::_foreach_maximum.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1500), "aten::_foreach_maximum_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
+    FormRow(Way::InPlace, Op(1757), "aten::_foreach_maximum_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
     FormRow(Way::Out, Op::CLAMP_MAX, "aten::clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::CLAMP_MAX, "aten::_foreach_clamp_max.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1503), "aten::_foreach_clamp_max_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
+    FormRow(Way::InPlace, Op(1760), "aten::_foreach_clamp_max_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
     FormRow(Way::Foreach, Op::CLAMP_MAX, "aten::_foreach_clamp_max.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1505), "aten::_foreach_clamp_max_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
+    FormRow(Way::InPlace, Op(1762), "aten::_foreach_clamp_max_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
     FormRow(Way::Foreach, Op::CLAMP_MAX, "aten::_foreach_minimum.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1507), "aten::_foreach_minimum_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
+    FormRow(Way::InPlace, Op(1764), "aten::_foreach_minimum_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"),
     FormRow(Way::Foreach, Op::CLAMP_MAX, "aten::_foreach_minimum.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1509), "aten::_foreach_minimum_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
+    FormRow(Way::InPlace, Op(1766), "aten::_foreach_minimum_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"),
     FormRow(Way::Out, Op::CLAMP_MIN_TENSOR, "aten::clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::CLAMP_MIN_TENSOR, "aten::_foreach_clamp_min.List(Tensor[] self, Tensor[] other) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1512), "aten::_foreach_clamp_min_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
+    FormRow(Way::InPlace, Op(1769), "aten::_foreach_clamp_min_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
     FormRow(Way::Out, Op::CLAMP_MAX_TENSOR, "aten::clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Foreach, Op::CLAMP_MAX_TENSOR, "aten::_foreach_clamp_max.List(Tensor[] self, Tensor[] other) -> Tensor[]"),
-    FormRow(Way::InPlace, Op(1515), "aten::_foreach_clamp_max_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
+    FormRow(Way::InPlace, Op(1772), "aten::_foreach_clamp_max_.List(Tensor(a!)[] self, Tensor[] other) -> ()"),
     FormRow(Way::Out, Op::CLIP, "aten::clip.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::CLIP_TENSOR, "aten::clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"),
     FormRow(Way::Out, Op::CLIP_TENSOR, "aten::clip.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11275,18 +13866,19 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::LINALG_VECTOR_NORM, "aten::linalg_vector_norm.out(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::LOGSUMEXP, "aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::LOGSUMEXP, "aten::special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
-    FormRow(Way::Out, Op(1593), "aten::special_logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1850), "aten::special_logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::CUMSUM, "aten::cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::CUMPROD, "aten::cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"),
     FormRow(Way::Out, Op::CUMMAX, "aten::cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"),
     FormRow(Way::Out, Op::CUMMIN, "aten::cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"),
     FormRow(Way::Out, Op::LOGCUMSUMEXP, "aten::logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::LOGCUMSUMEXP, "aten::_logcumsumexp(Tensor self, int dim) -> Tensor"),
-    FormRow(Way::Out, Op(1600), "aten::_logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(1857), "aten::_logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::HISTC, "aten::histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::DIFF, "aten::diff.out(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::RENORM, "aten::renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::RENORM, "aten::renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"),
+    FormRow(Way::Alias, Op::PDIST, "aten::_pdist_forward(Tensor self, float p=2) -> Tensor"),
     FormRow(Way::Out, Op::QUANTILE, "aten::quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\", Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::QUANTILE_SCALAR, "aten::quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\", Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::NANQUANTILE, "aten::nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\", Tensor(a!) out) -> Tensor(a!)"),
@@ -11294,6 +13886,7 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::SOFTMAX_INT, "aten::softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::SOFTMAX_INT, "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),
     FormRow(Way::Out, Op::LOG_SOFTMAX_INT, "aten::log_softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Alias, Op::LOG_SOFTMAX_INT, "aten::special_log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),
     FormRow(Way::Out, Op::_SOFTMAX_BACKWARD_DATA, "aten::_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) grad_input) -> Tensor(a!)"),
     FormRow(Way::Out, Op::_LOG_SOFTMAX_BACKWARD_DATA, "aten::_log_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::NATIVE_BATCH_NORM, "aten::native_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))"),
@@ -11340,6 +13933,10 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::FFT_IRFFT, "aten::fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FFT_HFFT, "aten::fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FFT_IHFFT, "aten::fft_ihfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FFT_HFFT2, "aten::fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FFT_IHFFT2, "aten::fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FFT_HFFTN, "aten::fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FFT_IHFFTN, "aten::fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FFT_FFT2, "aten::fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FFT_IFFT2, "aten::fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FFT_RFFT2, "aten::fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11384,6 +13981,34 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::LINALG_NORM_ORD_STR, "aten::linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::LINALG_MATRIX_POWER, "aten::linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::MATRIX_POWER, "aten::matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_LU_FACTOR_EX, "aten::linalg_lu_factor_ex.out(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info)"),
+    FormRow(Way::Out, Op::LINALG_LU_FACTOR, "aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)"),
+    FormRow(Way::Out, Op::LINALG_LU, "aten::linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)"),
+    FormRow(Way::Out, Op::LU_UNPACK, "aten::lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)"),
+    FormRow(Way::Out, Op::LINALG_LU_SOLVE, "aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LU_SOLVE, "aten::lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_LDL_FACTOR_EX, "aten::linalg_ldl_factor_ex.out(Tensor self, *, bool hermitian=False, bool check_errors=False, Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info)"),
+    FormRow(Way::Out, Op::LINALG_LDL_FACTOR, "aten::linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)"),
+    FormRow(Way::Out, Op::LINALG_LDL_SOLVE, "aten::linalg_ldl_solve.out(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_EIG, "aten::linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)"),
+    FormRow(Way::Out, Op::LINALG_EIGVALS, "aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::GEQRF, "aten::geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)"),
+    FormRow(Way::Out, Op::LINALG_HOUSEHOLDER_PRODUCT, "aten::linalg_householder_product.out(Tensor input, Tensor tau, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::ORGQR, "aten::orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::ORMQR, "aten::ormqr.out(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_LSTSQ, "aten::linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)"),
+    FormRow(Way::Out, Op::LINALG_PINV_ATOL_RTOL_TENSOR, "aten::linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_PINV_ATOL_RTOL_FLOAT, "aten::linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_PINV, "aten::linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_PINV_RCOND_TENSOR, "aten::linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_MATRIX_RANK_ATOL_RTOL_TENSOR, "aten::linalg_matrix_rank.atol_rtol_tensor_out(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_MATRIX_RANK_ATOL_RTOL_FLOAT, "aten::linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_MATRIX_RANK, "aten::linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_MATRIX_RANK_TOL_TENSOR, "aten::linalg_matrix_rank.out_tol_tensor(Tensor input, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_COND, "aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_COND_P_STR, "aten::linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_TENSORINV, "aten::linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_TENSORSOLVE, "aten::linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::IM2COL, "aten::im2col.out(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::COL2IM, "aten::col2im.out(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::MAX_POOL2D_WITH_INDICES, "aten::max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"),
@@ -11426,11 +14051,14 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::UPSAMPLE_TRILINEAR3D_BACKWARD, "aten::upsample_trilinear3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"),
     FormRow(Way::Out, Op::_UPSAMPLE_BILINEAR2D_AA, "aten::_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::_UPSAMPLE_BICUBIC2D_AA, "aten::_upsample_bicubic2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Alias, Op::GRID_SAMPLER_2D, "aten::_grid_sampler_2d_cpu_fallback(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"),
     FormRow(Way::Out, Op::NARROW_COPY, "aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Alias, Op::CHANNEL_SHUFFLE, "aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor"),
     FormRow(Way::Out, Op::DIAG, "aten::diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::UNBIND_COPY_INT, "aten::unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()"),
     FormRow(Way::Out, Op::SPLIT_COPY_TENSOR, "aten::split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()"),
     FormRow(Way::Out, Op::SPLIT_WITH_SIZES_COPY, "aten::split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()"),
+    FormRow(Way::Foreach, Op::CLONE, "aten::_foreach_clone(Tensor[] self, *, MemoryFormat? memory_format=None) -> Tensor[]"),
     FormRow(Way::Out, Op::ZEROS, "aten::zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ONES, "aten::ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::FULL, "aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11463,7 +14091,7 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Out, Op::CONCATENATE, "aten::concatenate.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::ROW_STACK, "aten::row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Alias, Op::STACK, "aten::_stack(Tensor[] tensors, int dim=0) -> Tensor"),
-    FormRow(Way::Out, Op(1781), "aten::_stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(2075), "aten::_stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::HSTACK, "aten::hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::VSTACK, "aten::vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::DSTACK, "aten::dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11495,9 +14123,9 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::Numbers, Op::BUCKETIZE_TENSOR, "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"),
     FormRow(Way::Out, Op::ISIN_TENSOR_TENSOR, "aten::isin.Tensor_Tensor_out(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::ISIN_TENSOR_TENSOR, "aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor"),
-    FormRow(Way::Out, Op(1813), "aten::isin.Tensor_Scalar_out(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(2107), "aten::isin.Tensor_Scalar_out(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Numbers, Op::ISIN_TENSOR_TENSOR, "aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor"),
-    FormRow(Way::Out, Op(1815), "aten::isin.Scalar_Tensor_out(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op(2109), "aten::isin.Scalar_Tensor_out(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::RAND, "aten::rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::RANDN, "aten::randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),
     FormRow(Way::Out, Op::RANDINT, "aten::randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"),
@@ -11512,4 +14140,56 @@ pub(crate) static FORMS: [FormRow; 694] = [
     FormRow(Way::InPlace, Op::FEATURE_DROPOUT, "aten::feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::ALPHA_DROPOUT, "aten::alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"),
     FormRow(Way::InPlace, Op::FEATURE_ALPHA_DROPOUT, "aten::feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op::GCD, "aten::gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::GCD, "aten::gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op::LCM, "aten::lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LCM, "aten::lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op::NEXTAFTER, "aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::NEXTAFTER, "aten::nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FREXP_TENSOR, "aten::frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)"),
+    FormRow(Way::Out, Op::HISTOGRAM_BINS_TENSOR, "aten::histogram.bins_tensor_out(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)"),
+    FormRow(Way::Out, Op::HISTOGRAM_BIN_CT, "aten::histogram.bin_ct_out(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)"),
+    FormRow(Way::Out, Op::_CHUNK_CAT, "aten::_chunk_cat.out(Tensor[] tensors, int dim, int num_chunks, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LOGIT_BACKWARD, "aten::logit_backward.grad_input(Tensor grad_output, Tensor self, float? eps=None, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::SOFT_MARGIN_LOSS_BACKWARD, "aten::soft_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::MULTI_MARGIN_LOSS_BACKWARD, "aten::multi_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::MULTILABEL_MARGIN_LOSS_FORWARD, "aten::multilabel_margin_loss_forward.output(Tensor self, Tensor target, int reduction, *, Tensor(a!) output, Tensor(b!) is_target) -> (Tensor(a!) output, Tensor(b!) is_target)"),
+    FormRow(Way::Out, Op::MULTILABEL_MARGIN_LOSS_BACKWARD, "aten::multilabel_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FRACTIONAL_MAX_POOL2D_BACKWARD, "aten::fractional_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FRACTIONAL_MAX_POOL3D_BACKWARD, "aten::fractional_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_UPSAMPLE_BILINEAR2D_AA_BACKWARD, "aten::_upsample_bilinear2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_UPSAMPLE_BICUBIC2D_AA_BACKWARD, "aten::_upsample_bicubic2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_UPSAMPLE_LANCZOS2D_AA_BACKWARD, "aten::_upsample_lanczos2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_SLOW_CONV2D_FORWARD, "aten::_slow_conv2d_forward.output(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding, *, Tensor(a!) output) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::THNN_CONV2D, "aten::thnn_conv2d.out(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::SLOW_CONV3D, "aten::slow_conv3d.out(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::SLOW_CONV3D_FORWARD, "aten::slow_conv3d_forward.output(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride, SymInt[3] padding, *, Tensor(a!) output) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::SLOW_CONV_TRANSPOSE2D, "aten::slow_conv_transpose2d.out(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt[2] dilation=1, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::SLOW_CONV_TRANSPOSE3D, "aten::slow_conv_transpose3d.out(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt[3] dilation=1, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_UPSAMPLE_LANCZOS2D_AA, "aten::_upsample_lanczos2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RAND_GENERATOR, "aten::rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RANDN_GENERATOR, "aten::randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RANDPERM_GENERATOR, "aten::randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RANDINT_GENERATOR, "aten::randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RANDINT_LOW_GENERATOR, "aten::randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINSPACE_TENSOR_TENSOR, "aten::linspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LOGSPACE_TENSOR_TENSOR, "aten::logspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINSPACE_TENSOR_SCALAR, "aten::linspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LOGSPACE_TENSOR_SCALAR, "aten::logspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINSPACE_SCALAR_TENSOR, "aten::linspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LOGSPACE_SCALAR_TENSOR, "aten::logspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RANGE_STEP, "aten::range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::RANGE, "aten::range.out_(Scalar start, Scalar end, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::LINALG_POLAR, "aten::linalg_polar.out(Tensor A, *, Tensor(a!) U, Tensor(b!) H) -> (Tensor(a!) U, Tensor(b!) H)"),
+    FormRow(Way::Out, Op::_COMPUTE_LINEAR_COMBINATION, "aten::_compute_linear_combination.out(Tensor input, Tensor coefficients, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_INT_MM, "aten::_int_mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_ADDMM_ACTIVATION, "aten::_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op::_ADD_RELU_TENSOR, "aten::_add_relu_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::_ADD_RELU_TENSOR, "aten::_add_relu.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::InPlace, Op::_ADD_RELU_SCALAR, "aten::_add_relu_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::NORM_SCALAROPT_DIM_DTYPE, "aten::norm.dtype_out(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::FROBENIUS_NORM_DIM, "aten::frobenius_norm.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::NUCLEAR_NORM, "aten::nuclear_norm.out(Tensor self, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::NUCLEAR_NORM_DIM, "aten::nuclear_norm.dim_out(Tensor self, int[2] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"),
+    FormRow(Way::Out, Op::NONZERO_STATIC, "aten::nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)"),
 ];

@@ -106,3 +106,36 @@ pub(crate) fn baddbmm(
 ) -> Result<Spec> {
     plus(op, bias, beta, alpha, bmm(op, a, b)?)
 }
+
+/// Products of groups of matrices. Groups lie along the rows of the first factor, the columns of the second, or what both
+/// share; `offs` says where each ends. Factors with a dimension more have one matrix per group.
+pub(crate) fn grouped_mm(
+    op: &'static str,
+    a: &Tensor,
+    b: &Tensor,
+    offs: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    out_dtype: Option<DType>,
+) -> Result<Spec> {
+    if bias.is_some() || out_dtype.is_some_and(|d| d != a.dtype()) {
+        return Err(Error::argument(op, "a bias and another dtype of the result are not supported; leave both out"));
+    }
+    if !a.is_floating_point() {
+        return Err(Error::argument(op, format!("expected matrices of floats, found {}", a.dtype())));
+    }
+    let groups = match offs {
+        None => None,
+        Some(t) if t.ndim() == 1 && t.dtype() == DType::I32 => Some(t.numel()),
+        Some(t) => {
+            let m = format!("expected a vector of i32 as ends of groups, found {} of shape {:?}", t.dtype(), t.shape());
+            return Err(Error::argument(op, m));
+        }
+    };
+    match (a.shape(), b.shape(), groups) {
+        (&[m, k], &[g, l, n], Some(groups)) if g == groups => product(op, a, b, &[m, n], (k, l)),
+        (&[g, m, k], &[l, n], Some(groups)) if g == groups => product(op, a, b, &[m, n], (k, l)),
+        (&[m, k], &[l, n], Some(groups)) => product(op, a, b, &[groups, m, n], (k, l)),
+        (&[p, m, k], &[q, l, n], None) if p == q => product(op, a, b, &[p, m, n], (k, l)),
+        (a, b, _) => Err(ranks(op, "matrices and a group end for each matrix of a batch (none for two batches)", a, b)),
+    }
+}

@@ -516,3 +516,18 @@ pub(crate) fn addcdiv(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _val
     super::need_float_or_complex(op, spec.dtype)?;
     Ok(spec)
 }
+
+/// Two operands whose promoted dtype is an integer.
+pub(crate) fn whole_numbers<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
+    let shape = binary(op, a, b)?;
+    match shape.dtype {
+        DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => Ok(shape),
+        found => Err(ErrorKind::DTypeUnsupported { op, found, expected: "integers" }.into()),
+    }
+}
+
+/// Mantissas in the operand's dtype, exponents as i32.
+pub(crate) fn frexp(op: &'static str, t: &Tensor) -> Result<(Spec, Spec)> {
+    need_float(op, t.dtype())?;
+    Ok((like(t, t.dtype())?, like(t, DType::I32)?))
+}

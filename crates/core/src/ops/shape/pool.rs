@@ -52,6 +52,10 @@ impl PoolArgs<'_> {
             }
             let padded = space[d] + 2 * padding[d];
             let Some(free) = padded.checked_sub(reach) else {
+                // One window that the input does not fill, if it counts and begins before the input ends.
+                if self.ceil_mode && reach - padded < stride[d] && space[d] + padding[d] > 0 {
+                    return Ok(1);
+                }
                 let message = format!("a window that reaches over {reach} does not fit the padded input's {padded}");
                 return Err(Error::argument(op, message));
             };

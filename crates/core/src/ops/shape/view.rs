@@ -401,3 +401,42 @@ pub(crate) fn view_as_complex(self_: &Tensor) -> Result<(Layout, DType)> {
     let strides: Dims = strides.iter().map(|s| s / 2).collect();
     Ok((Layout::strided(sizes, &strides, l.offset() / 2)?, dtype.to_complex()))
 }
+
+/// `view.dtype`: the same bytes as elements of another type; the last dimension grows or shrinks with their size.
+pub(crate) fn view_dtype(self_: &Tensor, dtype: DType) -> Result<(Layout, DType)> {
+    const OP: &str = "view";
+    let (l, from, to) = (self_.layout(), self_.dtype().size(), dtype.size());
+    if from == to {
+        return Ok((l.clone(), dtype));
+    }
+    let refused = |message: String| {
+        Error::argument(OP, format!("{message}; found shape {:?}, strides {:?}", l.sizes(), l.strides()))
+    };
+    let (Some((&n, sizes)), Some((&step, strides))) = (l.sizes().split_last(), l.strides().split_last()) else {
+        let found = self_.dtype();
+        return Err(refused(format!(
+            "a tensor without dimensions cannot change from {found} to {dtype}, of another size"
+        )));
+    };
+    if step != 1 && n != 1 {
+        return Err(refused(format!(
+            "elements of the last dimension must be adjacent to become {dtype}; use contiguous()"
+        )));
+    }
+    if from > to {
+        let times = from / to;
+        let sizes: Dims = sizes.iter().copied().chain([n.saturating_mul(times)]).collect();
+        let strides: Dims = strides.iter().map(|s| s * times).chain([1]).collect();
+        return Ok((Layout::strided(&sizes, &strides, l.offset() * times)?, dtype));
+    }
+    let times = to / from;
+    let fits = n.is_multiple_of(times) && l.offset().is_multiple_of(times);
+    // A stride of a dimension with one element is never taken.
+    let along = |(&n, &s): (&usize, &usize)| n <= 1 || s.is_multiple_of(times);
+    if !fits || !sizes.iter().zip(strides).all(along) {
+        return Err(refused(format!("last size, offset and strides must be multiples of {times} to become {dtype}")));
+    }
+    let sizes: Dims = sizes.iter().copied().chain([n / times]).collect();
+    let strides: Dims = strides.iter().map(|s| s / times).chain([1]).collect();
+    Ok((Layout::strided(&sizes, &strides, l.offset() / times)?, dtype))
+}

@@ -17,7 +17,7 @@ pub(crate) use systems::{
 
 use crate::ops::lists;
 use crate::ops::shape::{self, expanded, view};
-use crate::{Error, ErrorKind, Result, Tensor};
+use crate::{Error, ErrorKind, Result, Tensor, ops};
 use firebrand_kernels::linalg::LIBRARY;
 use firebrand_kernels::{Element, read_slice, write_slice};
 
@@ -127,4 +127,41 @@ fn sources(own: &[usize], batch: &[usize]) -> Result<Vec<usize>> {
         from
     };
     lists::collected(count, (0..count).map(source))
+}
+
+/// `linalg_matrix_sqrth`: the root of a Hermitian matrix without negative eigenvalues, of which the lower half is read.
+pub(crate) fn matrix_sqrth(a: &Tensor) -> Result<Tensor> {
+    let _plain = crate::autograd::NoGrad::new();
+    let (values, vectors) = ops::_linalg_eigh(a, "L", true)?;
+    let scaled = ops::mul(&vectors, &ops::unsqueeze(&ops::sqrt(&values)?, -2)?)?;
+    ops::matmul(&scaled, &ops::adjoint(&vectors)?)
+}
+
+/// `linalg_polar`: a matrix with orthonormal columns times a positive one.
+pub(crate) fn polar(a: &Tensor) -> Result<(Tensor, Tensor)> {
+    let _plain = crate::autograd::NoGrad::new();
+    if a.ndim() < 2 || a.shape()[a.ndim() - 2] < a.shape()[a.ndim() - 1] {
+        let m = format!("expected matrices with at least as many rows as columns, found shape {:?}", a.shape());
+        return Err(Error::argument("linalg_polar", m));
+    }
+    let (w, s, vh) = ops::_linalg_svd(a, false, true, None)?;
+    let v = ops::adjoint(&vh)?;
+    let h = ops::matmul(&ops::mul(&v, &ops::unsqueeze(&s, -2)?)?, &vh)?;
+    Ok((ops::matmul(&w, &vh)?, h))
+}
+
+/// Fails for factorizations that failed.
+pub(crate) fn linalg_check_errors(info: &Tensor, api_name: &str, _is_matrix: bool) -> Result<()> {
+    if info.is_meta() || info.numel() == 0 {
+        return Ok(());
+    }
+    match info.try_detach()?.try_to_dtype(crate::DType::I64)?.try_to_vec::<i64>()?.into_iter().find(|i| *i != 0) {
+        None => Ok(()),
+        Some(found) => Err(Error::argument(
+            "_linalg_check_errors",
+            format!(
+                "{api_name}: expected factorizations that succeeded, found one with info {found}; is the matrix singular?"
+            ),
+        )),
+    }
 }

@@ -1,0 +1,193 @@
+//! What can be asked of a tensor without looking at its values: sizes, dtype, device, identity.
+
+use super::replaced::Replaced;
+use super::{INFERENCE, REPLACED, SYMBOLIC, Spec, Tensor, WRAPPED_NUMBER, WeakTensor, device_bit};
+use crate::layout::Layout;
+use crate::sym::{SymInt, SymInts};
+use crate::{DType, Device};
+use firebrand_kernels::shared::Arc;
+
+impl Tensor {
+    /// Layout, dtype and device.
+    #[inline]
+    pub fn spec(&self) -> &Spec {
+        if self.flags() & REPLACED == 0 { &self.0.spec } else { self.replaced().spec() }
+    }
+
+    #[cold]
+    pub(super) fn replaced(&self) -> &Replaced {
+        self.extras().replaced.get().expect("the flag says that data was replaced")
+    }
+
+    /// Sizes and strides.
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.spec().layout
+    }
+
+    /// The size of every dimension.
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        if self.flags() & SYMBOLIC != 0 {
+            self.observe_sizes();
+        }
+        self.layout().sizes()
+    }
+
+    /// Tells a capture that code here depends on the sizes.
+    #[cold]
+    fn observe_sizes(&self) {
+        if let Some(tracer) = crate::capture::tracer() {
+            tracer.observe_sizes(self);
+        }
+    }
+
+    /// Makes [`Tensor::size`] ask the tracer; for tensors with dynamic sizes in a capture.
+    pub fn mark_symbolic(&self) {
+        self.set_flag(SYMBOLIC)
+    }
+
+    /// The sizes as size arguments.
+    #[inline]
+    pub fn sym_sizes(&self) -> SymInts {
+        if self.flags() & SYMBOLIC != 0 {
+            return (0..self.ndim()).map(|d| self.sym_size(d)).collect();
+        }
+        self.layout().sizes().iter().map(|&n| n.into()).collect()
+    }
+
+    /// The size of one dimension (negative dims count from the end). Under capture it may be symbolic.
+    ///
+    /// # Panics
+    /// If there is no such dimension.
+    #[track_caller]
+    pub fn size(&self, dim: i64) -> SymInt {
+        match crate::layout::wrap_dim("size", dim, self.ndim()) {
+            Ok(d) => self.sym_size(d),
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    fn sym_size(&self, d: usize) -> SymInt {
+        if self.flags() & SYMBOLIC != 0
+            && let Some(tracer) = crate::capture::tracer()
+        {
+            return tracer.size(self, d);
+        }
+        self.layout().sizes()[d].into()
+    }
+
+    /// Stride of each dimension, in elements.
+    #[inline]
+    pub fn strides(&self) -> &[usize] {
+        self.observe_strides();
+        self.layout().strides()
+    }
+
+    /// Position of the first element in the storage, in elements.
+    pub fn storage_offset(&self) -> usize {
+        self.layout().offset()
+    }
+
+    /// Number of dimensions.
+    #[inline]
+    pub fn ndim(&self) -> usize {
+        self.layout().ndim()
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.layout().numel()
+    }
+
+    /// Element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.spec().dtype
+    }
+
+    /// Its device.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.spec().device
+    }
+
+    /// Whether it is a meta tensor, which has no data.
+    #[inline]
+    pub fn is_meta(&self) -> bool {
+        self.flags() & device_bit(Device::Meta) != 0
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.observe_strides();
+        self.layout().is_contiguous()
+    }
+
+    #[inline]
+    fn observe_strides(&self) {
+        if self.flags() & SYMBOLIC != 0
+            && let Some(tracer) = crate::capture::tracer()
+        {
+            tracer.observe_strides(self);
+        }
+    }
+
+    /// Whether the elements are floating point numbers.
+    #[inline]
+    pub fn is_floating_point(&self) -> bool {
+        self.dtype().is_floating_point()
+    }
+
+    /// Whether the elements are complex.
+    #[inline]
+    pub fn is_complex(&self) -> bool {
+        self.dtype().is_complex()
+    }
+
+    /// Whether it was made in inference mode.
+    #[inline]
+    pub fn is_inference(&self) -> bool {
+        self.flags() & INFERENCE != 0
+    }
+
+    /// Whether it is a wrapped scalar, which is weak in type promotion.
+    #[inline]
+    pub fn is_wrapped_number(&self) -> bool {
+        self.flags() & WRAPPED_NUMBER != 0
+    }
+
+    /// Whether both handles refer to the same tensor.
+    #[inline]
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A number that is unique among living tensors.
+    pub fn id(&self) -> usize {
+        Arc::addr(&self.0)
+    }
+
+    /// Whether both use the same memory.
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        self.storage().ptr_eq(&other.storage())
+    }
+
+    /// A handle that does not keep the tensor alive.
+    pub fn downgrade(&self) -> WeakTensor {
+        WeakTensor(Arc::downgrade(&self.0))
+    }
+
+    /// How many handles there are.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Whether this is the only handle, and the only one to its memory.
+    #[inline]
+    pub(crate) fn is_sole_owner(&mut self) -> bool {
+        Arc::get_mut(&mut self.0).is_some_and(|i| i.storage.is_unique() && *i.flags.get_mut() & REPLACED == 0)
+    }
+}

@@ -1,0 +1,39 @@
+//! What few tensors need, beside the tensor itself.
+
+use super::Tensor;
+use super::replaced::Replaced;
+use super::versions::VersionCounter;
+use crate::DType;
+use crate::autograd::grad_slot::GradSlot;
+use crate::autograd::hook_table::HookTable;
+use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
+use crate::autograd::node::{Edge, WeakNode};
+use crate::autograd::view::ViewInfo;
+use std::sync::{Mutex, OnceLock};
+
+/// What few tensors need.
+#[derive(Default)]
+pub(crate) struct Extras {
+    pub(crate) grad: GradSlot<Tensor>,
+    /// `None`: the tensor's own; `Some(None)`: any.
+    pub(crate) grad_dtype: Mutex<Option<Option<DType>>>,
+    pub(crate) accumulator: Mutex<Option<WeakNode>>,
+    /// Hooks of the leaf; those of a computed tensor live on its node.
+    pub(crate) hooks: OnceLock<HookTable<TensorHook>>,
+    pub(crate) post_accumulate_hooks: OnceLock<HookTable<PostAccumulateHook>>,
+    pub(crate) history: Mutex<Option<Edge>>,
+    pub(crate) view: OnceLock<ViewInfo>,
+    pub(crate) own_version: OnceLock<VersionCounter>,
+    pub(crate) replaced: OnceLock<Box<Replaced>>,
+    pub(crate) tangent: Mutex<Option<Tensor>>,
+    /// What a node saved of this output before the output got its tangent.
+    pub(crate) saved_alias: Mutex<Option<Tensor>>,
+    pub(crate) wrapped: OnceLock<Wrapped>,
+}
+
+/// What a wrapper wraps: a tensor one level down, and which of its dimensions is the batch (`None`: unbatched).
+#[derive(Clone)]
+pub(crate) struct Wrapped {
+    pub(crate) value: Tensor,
+    pub(crate) bdim: Option<usize>,
+}
