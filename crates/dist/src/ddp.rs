@@ -1,0 +1,420 @@
+//! Data parallelism: every rank trains a replica on its share of the data, and gradients are averaged while the backward pass
+//! still runs.
+//!
+//! Parameters are grouped in buckets. A gradient that arrives is copied into its bucket; a full bucket travels at once, in the
+//! order of the buckets, which is the same on all ranks. When the pass ends, `.grad` of each parameter is a view of its
+//! bucket. Which parameters a pass does not reach is asked of the engine at the first arrival, so nothing waits for them.
+//!
+//! - *Guarantee:* after a backward pass all ranks hold the same bits in every `.grad`, and rank 0's buffers.
+//! - *Guarantee:* a parameter that no rank used keeps the gradient it had; nothing is filled with zeros.
+//! - *Refused by name:* gradients with history (`create_graph`), and parameters that arrive twice in a pass or that the engine
+//!   did not announce, as reentrant checkpoints make them.
+
+use crate::reduce::{all_reduce, padded};
+use crate::world::{Pending, World};
+use crate::{Error, Result};
+use firebrand_core::autograd::{RemovableHandle, get_gradient_edge, no_grad, queue_callback, will_engine_execute_node};
+use firebrand_core::module::Module;
+use firebrand_core::{DType, Tensor};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How gradients travel.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DdpOptions {
+    /// Bytes of a bucket. Larger ones have less overhead, smaller ones start earlier.
+    pub bucket_bytes: usize,
+    /// Bytes of the first bucket, which is smaller so that communication starts early.
+    pub first_bucket_bytes: usize,
+    /// Divide the sum by the number of ranks. Turn it off if losses are already scaled by each rank's share.
+    pub average: bool,
+    /// Overwrite buffers with rank 0's after each pass.
+    pub broadcast_buffers: bool,
+}
+
+impl Default for DdpOptions {
+    fn default() -> Self {
+        DdpOptions { bucket_bytes: 4 << 20, first_bucket_bytes: 1 << 20, average: true, broadcast_buffers: true }
+    }
+}
+
+impl DdpOptions {
+    /// Bytes of a bucket.
+    pub fn bucket_bytes(mut self, bytes: usize) -> Self {
+        self.bucket_bytes = bytes;
+        self
+    }
+
+    /// Bytes of the first bucket.
+    pub fn first_bucket_bytes(mut self, bytes: usize) -> Self {
+        self.first_bucket_bytes = bytes;
+        self
+    }
+
+    /// Whether the sum is divided by the number of ranks.
+    pub fn average(mut self, average: bool) -> Self {
+        self.average = average;
+        self
+    }
+
+    /// Whether buffers become rank 0's after each pass.
+    pub fn broadcast_buffers(mut self, on: bool) -> Self {
+        self.broadcast_buffers = on;
+        self
+    }
+}
+
+/// Keeps the replicas of a module equal as long as it lives. Use the module as always: `loss.backward()` averages gradients
+/// over all ranks.
+///
+/// ```
+/// use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+/// use firebrand_core::{DType, Result, Tensor};
+/// use firebrand_dist::{DdpOptions, DistributedDataParallel, World};
+///
+/// #[derive(Module)]
+/// struct Scale {
+///     weight: Parameter,
+///     core: ModuleCore,
+/// }
+///
+/// impl Forward for Scale {
+///     type Output = Tensor;
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         Ok(x * &*self.weight)
+///     }
+/// }
+///
+/// let world = World::from_env()?;
+/// let model = Scale { weight: Parameter::new(Tensor::ones([2], DType::F32)), core: ModuleCore::new() };
+/// let ddp = DistributedDataParallel::new(&model, &world, DdpOptions::default())?;
+/// model.call(&Tensor::new(&[1.0f32, 2.0])).sum().backward();
+/// assert_eq!(model.weight.grad().expect("averaged over all ranks").to_vec::<f32>(), [1.0, 2.0]);
+/// # drop(ddp);
+/// # Ok::<(), firebrand_dist::Error>(())
+/// ```
+pub struct DistributedDataParallel {
+    replica: Arc<Replica>,
+    _hooks: Vec<Hook>,
+}
+
+impl std::fmt::Debug for DistributedDataParallel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DistributedDataParallel({} parameters, {:?})", self.replica.parameters.len(), self.replica.world)
+    }
+}
+
+/// A hook that goes with its owner.
+struct Hook(RemovableHandle);
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.0.remove()
+    }
+}
+
+struct Replica {
+    world: World,
+    options: DdpOptions,
+    parameters: Vec<(String, Tensor)>,
+    buffers: Vec<Tensor>,
+    synchronizing: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    buckets: Vec<Bucket>,
+    /// Where a parameter lies: bucket, first element.
+    places: Vec<(usize, usize)>,
+    pass: Option<Pass>,
+    /// The order in which gradients arrived in the first pass, until buckets follow it.
+    arrivals: Option<Vec<usize>>,
+}
+
+struct Bucket {
+    flat: Tensor,
+    members: Vec<usize>,
+}
+
+/// A backward pass under way.
+struct Pass {
+    /// Parameters that have not arrived, per bucket.
+    missing: Vec<usize>,
+    arrived: Vec<bool>,
+    used: Vec<bool>,
+    travelling: Vec<Pending<()>>,
+}
+
+impl DistributedDataParallel {
+    /// Makes all replicas equal to rank 0's, and averages gradients from now on. Names, shapes and dtypes of parameters and
+    /// buffers must be the same on all ranks. Parameters that do not require grad stay out.
+    pub fn new(model: &dyn Module, world: &World, options: DdpOptions) -> Result<DistributedDataParallel> {
+        let named = model.named_parameters();
+        let buffers = model.named_buffers();
+        let mut description = String::new();
+        for (name, p) in &named {
+            let grad = if p.requires_grad() { "" } else { ", frozen" };
+            writeln!(description, "parameter {name}: {} {:?}{grad}", p.dtype(), p.shape()).expect("text grows");
+        }
+        for (name, b) in &buffers {
+            writeln!(description, "buffer {name}: {} {:?}", b.dtype(), b.shape()).expect("text grows");
+        }
+        compare(world, &description)?;
+        for t in named.iter().map(|(_, p)| p.tensor()).chain(buffers.iter().map(|(_, b)| b)) {
+            world.broadcast(t, 0)?;
+        }
+        let parameters: Vec<(String, Tensor)> =
+            named.into_iter().filter(|(_, p)| p.requires_grad()).map(|(n, p)| (n, p.tensor().clone())).collect();
+        // Gradients arrive roughly from the last layer to the first.
+        let order: Vec<usize> = (0..parameters.len()).rev().collect();
+        let (buckets, places) = fill_buckets(&parameters, &order, &options, world.size());
+        let state = State { buckets, places, pass: None, arrivals: Some(Vec::new()) };
+        let replica = Arc::new(Replica {
+            world: world.clone(),
+            options,
+            parameters,
+            buffers: buffers.into_iter().map(|(_, b)| b).collect(),
+            synchronizing: AtomicBool::new(true),
+            state: Mutex::new(state),
+        });
+        let mut hooks = Vec::new();
+        if world.size() > 1 {
+            for (i, (_, p)) in replica.parameters.iter().enumerate() {
+                // Weak, because parameters outlive this: a hook that is left must not keep the world.
+                let weak = Arc::downgrade(&replica);
+                hooks.push(Hook(p.try_register_post_accumulate_grad_hook(move |p: &Tensor| match weak.upgrade() {
+                    Some(replica) => replica.arrived(i, p).map_err(firebrand_core::Error::from),
+                    None => Ok(()),
+                })?));
+            }
+        }
+        Ok(DistributedDataParallel { replica, _hooks: hooks })
+    }
+
+    /// The world it spans.
+    pub fn world(&self) -> &World {
+        &self.replica.world
+    }
+
+    /// Runs `f` without communication: gradients add up in `.grad` on each rank, and the first pass outside averages the sums.
+    pub fn no_sync<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Restore<'a>(&'a AtomicBool, bool);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.store(self.1, SeqCst);
+            }
+        }
+        let flag = &self.replica.synchronizing;
+        let _restore = Restore(flag, flag.swap(false, SeqCst));
+        f()
+    }
+
+    /// Takes part in the pass of the other ranks without a gradient of its own: for a rank whose share of the batch is empty.
+    pub fn backward_of_nothing(&self) -> Result<()> {
+        if self.replica.world.size() == 1 {
+            return Ok(());
+        }
+        let n = self.replica.parameters.len();
+        self.replica.begin(vec![false; n])?;
+        self.replica.finish()
+    }
+}
+
+/// Refuses replicas that differ, naming the first difference. All ranks find the same one.
+fn compare(world: &World, description: &str) -> Result<()> {
+    let all = world.gather_text(description)?;
+    let differs = |(_, text): &(usize, &String)| **text != all[0];
+    let Some((rank, other)) = all.iter().enumerate().find(differs) else { return Ok(()) };
+    let (mut ours, mut theirs) = (all[0].lines(), other.lines());
+    loop {
+        let (expected, found) = (ours.next(), theirs.next());
+        if expected != found || expected.is_none() {
+            let text = |line: Option<&str>| line.unwrap_or("nothing more").to_string();
+            return Err(Error::Replica { rank, what: "model", expected: text(expected), found: text(found) });
+        }
+    }
+}
+
+/// Buckets in this order of parameters. A bucket has one dtype; one that is full is followed by another.
+fn fill_buckets(
+    parameters: &[(String, Tensor)],
+    order: &[usize],
+    options: &DdpOptions,
+    size: usize,
+) -> (Vec<Bucket>, Vec<(usize, usize)>) {
+    let mut groups: Vec<(DType, usize, Vec<usize>)> = Vec::new();
+    let mut places = vec![(0, 0); parameters.len()];
+    for &i in order {
+        let p = &parameters[i].1;
+        let limit = |k: usize| if k == 0 { options.first_bucket_bytes } else { options.bucket_bytes };
+        let open = groups.iter().rposition(|(dtype, ..)| *dtype == p.dtype());
+        let fits = |k: &usize| groups[*k].1 * p.dtype().size() < limit(*k);
+        let k = open.filter(fits).unwrap_or_else(|| {
+            groups.push((p.dtype(), 0, Vec::new()));
+            groups.len() - 1
+        });
+        places[i] = (k, groups[k].1);
+        groups[k].1 += p.numel();
+        groups[k].2.push(i);
+    }
+    let bucket = |(dtype, len, members): (DType, usize, Vec<usize>)| {
+        let len = if size == 1 { 0 } else { padded(len, size) }; // alone, nothing travels
+        Bucket { flat: Tensor::zeros([len as i64], dtype), members }
+    };
+    (groups.into_iter().map(bucket).collect(), places)
+}
+
+impl Replica {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn name(&self, i: usize) -> &str {
+        &self.parameters[i].0
+    }
+
+    /// The part of a bucket that belongs to a parameter, in its shape.
+    fn view(&self, state: &State, i: usize) -> Result<Tensor> {
+        let (bucket, first) = state.places[i];
+        let p = &self.parameters[i].1;
+        let part = || state.buckets[bucket].flat.try_narrow(0, first, p.numel())?.try_view(p.shape());
+        Ok(no_grad(part)?)
+    }
+
+    /// Parameter `i` has its gradient.
+    fn arrived(self: &Arc<Self>, i: usize, p: &Tensor) -> Result<()> {
+        if !self.synchronizing.load(SeqCst) {
+            return Ok(());
+        }
+        if self.state().pass.is_none() {
+            self.begin(self.reached()?)?;
+            let replica = self.clone();
+            queue_callback(move || Ok(replica.finish()?))?;
+        }
+        let view = {
+            let mut state = self.state();
+            let view = self.view(&state, i)?;
+            let Some(pass) = &mut state.pass else { return Err(Error::Closed) };
+            if pass.arrived[i] {
+                return Err(Error::Argument(format!(
+                    "the gradient of {} came twice in one backward pass, or the engine did not announce it: reentrant \
+                     checkpoints do that; use non-reentrant ones, or run backward under no_sync and average by hand",
+                    self.name(i)
+                )));
+            }
+            pass.arrived[i] = true;
+            if let Some(arrivals) = &mut state.arrivals {
+                arrivals.push(i);
+            }
+            view
+        };
+        self.write(&view, p, i)?;
+        self.full(i)
+    }
+
+    /// Which parameters the current pass reaches.
+    fn reached(&self) -> Result<Vec<bool>> {
+        let reached = |(_, p): &(String, Tensor)| will_engine_execute_node(&get_gradient_edge(p)?.node);
+        Ok(self.parameters.iter().map(reached).collect::<firebrand_core::Result<_>>()?)
+    }
+
+    /// Begins a pass that reaches these parameters.
+    fn begin(&self, used: Vec<bool>) -> Result<()> {
+        let unused: Vec<Tensor> = {
+            let mut state = self.state();
+            let missing = state.buckets.iter().map(|b| b.members.len()).collect();
+            let absent = (0..used.len()).filter(|&i| !used[i]).collect::<Vec<_>>();
+            let views = absent.iter().map(|&i| self.view(&state, i)).collect::<Result<_>>()?;
+            let arrived = used.iter().map(|u| !u).collect();
+            state.pass = Some(Pass { missing, arrived, used: used.clone(), travelling: Vec::new() });
+            views
+        };
+        // What this rank does not use adds nothing to the sum of those that do.
+        no_grad(|| unused.iter().try_for_each(|v| v.try_zero_().map(drop)))?;
+        (0..used.len()).filter(|&i| !used[i]).try_for_each(|i| self.full(i))
+    }
+
+    /// Copies a gradient into its bucket.
+    fn write(&self, view: &Tensor, p: &Tensor, i: usize) -> Result<()> {
+        let Some(grad) = p.grad() else {
+            return Err(Error::Argument(format!(
+                "a hook removed the gradient of {} before it was averaged",
+                self.name(i)
+            )));
+        };
+        if grad.requires_grad() {
+            return Err(Error::Argument(format!(
+                "the gradient of {} has a history (create_graph): gradients of averaged gradients are not supported",
+                self.name(i)
+            )));
+        }
+        no_grad(|| {
+            // Already there if it was accumulated into the view of an earlier pass.
+            if grad.data_ptr() != view.data_ptr() {
+                view.try_copy_(&grad, false)?;
+            }
+            if self.options.average {
+                view.try_mul_(1.0 / self.world.size() as f64)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A parameter's part of its bucket is written; sends all buckets that are full and whose turn it is.
+    fn full(&self, i: usize) -> Result<()> {
+        let mut state = self.state();
+        let (bucket, _) = state.places[i];
+        let State { buckets, pass: Some(pass), .. } = &mut *state else { return Err(Error::Closed) };
+        pass.missing[bucket] -= 1;
+        while pass.travelling.len() < buckets.len() && pass.missing[pass.travelling.len()] == 0 {
+            let flat = buckets[pass.travelling.len()].flat.clone();
+            let size = self.world.size();
+            pass.travelling.push(self.world.submit(move |link| all_reduce(link, size, &flat)));
+        }
+        Ok(())
+    }
+
+    /// The pass has ended: waits for the sums and hands them out.
+    fn finish(&self) -> Result<()> {
+        let Some(pass) = self.state().pass.take() else { return Ok(()) };
+        let late: Vec<&str> = (0..pass.arrived.len()).filter(|&i| !pass.arrived[i]).map(|i| self.name(i)).collect();
+        if !late.is_empty() {
+            // The other ranks wait for buckets that never come.
+            let reason = format!("the backward pass ended without gradients of {}", late.join(", "));
+            self.world.fail(&reason);
+            return Err(Error::Argument(reason));
+        }
+        pass.travelling.into_iter().try_for_each(Pending::wait)?;
+        let used = Tensor::new(&pass.used.iter().map(|u| f32::from(u8::from(*u))).collect::<Vec<_>>());
+        let used_by = self.world.all_reduce(&used)?.to_vec::<f32>();
+        {
+            let state = self.state();
+            for (i, (_, p)) in self.parameters.iter().enumerate().filter(|(i, _)| used_by[*i] > 0.0) {
+                let view = self.view(&state, i)?;
+                p.try_set_grad(Some(&view))?;
+            }
+        }
+        if self.options.broadcast_buffers {
+            self.buffers.iter().try_for_each(|b| self.world.broadcast(b, 0))?;
+        }
+        self.follow_arrivals()
+    }
+
+    /// After the first pass, orders buckets as gradients arrived on rank 0.
+    fn follow_arrivals(&self) -> Result<()> {
+        let Some(mut order) = self.state().arrivals.take() else { return Ok(()) };
+        let mut seen = vec![false; self.parameters.len()];
+        order.iter().for_each(|&i| seen[i] = true);
+        order.extend((0..seen.len()).filter(|&i| !seen[i]));
+        let order = Tensor::new(&order.iter().map(|&i| i as i64).collect::<Vec<_>>());
+        self.world.broadcast(&order, 0)?;
+        let order: Vec<usize> = order.to_vec::<i64>().into_iter().map(|i| i as usize).collect();
+        // Gradients of this pass stay views of the old buckets, which live as long as they do.
+        let (buckets, places) = fill_buckets(&self.parameters, &order, &self.options, self.world.size());
+        let mut state = self.state();
+        (state.buckets, state.places) = (buckets, places);
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! Training on many processes.
+//!
+//! A [`World`] is the group of processes that train together: [`World::from_env`] joins the one that `mpirun` started, and is a world
+//! of one process otherwise; [`threads::run`] makes one of threads, for tests. [`DistributedDataParallel`] keeps the replicas
+//! of a module equal: it adds up gradients while the backward pass still runs.
+//!
+//! - *Guarantee:* a sum over ranks is computed by one rank, along a fixed binary tree ([`tree`]). Its bits do not depend on the MPI
+//!   library, the network or timing, and they are the same on every rank.
+//! - *Guarantee:* only one thread of a process calls MPI. The library is opened at run time, and only if a launcher started
+//!   the process.
+//! - *Guarantee:* every collective has a time-out, and a rank that fails ends the others' wait.
+//! - *Does not know:* files, losses, optimizers, terminals.
+#![deny(missing_docs)]
+
+mod ddp;
+mod error;
+mod link;
+#[cfg(unix)]
+mod mpi;
+mod reduce;
+pub mod threads;
+pub mod tree;
+mod world;
+
+pub use ddp::{DdpOptions, DistributedDataParallel};
+pub use error::{Error, Result};
+pub use world::{Pending, World, WorldOptions};

@@ -1,0 +1,31 @@
+//! A sum over ranks with the same bits everywhere.
+//!
+//! No library promises an order for its all-reduce, so the sum is made here: every rank gets one part of the terms of all
+//! ranks, adds them along the tree, and hands the result to all. On the wire that is what a reduce-scatter and an all-gather
+//! move.
+
+use crate::link::Link;
+use crate::{Result, tree};
+use firebrand_core::Tensor;
+use firebrand_core::autograd::no_grad;
+
+/// `flat` becomes the sum over all ranks. Its length is a multiple of the number of ranks.
+pub(crate) fn all_reduce(link: &mut dyn Link, size: usize, flat: &Tensor) -> Result<()> {
+    let part = flat.shape()[0] / size;
+    debug_assert_eq!(part * size, flat.shape()[0], "padded by the caller");
+    let terms = Tensor::zeros([flat.shape()[0] as i64], flat.dtype());
+    link.all_to_all(flat, &terms)?;
+    let terms: Vec<Tensor> = (0..size).map(|k| part_of(&terms, k, part)).collect::<Result<_>>()?;
+    tree::sum_into_first(&terms)?;
+    link.all_gather(&terms[0], flat)
+}
+
+/// Part `k` of a flat tensor that is cut into parts of `len` elements.
+pub(crate) fn part_of(flat: &Tensor, k: usize, len: usize) -> Result<Tensor> {
+    Ok(no_grad(|| flat.try_narrow(0, k * len, len))?)
+}
+
+/// How many elements a buffer needs for `len` elements and parts of equal length.
+pub(crate) fn padded(len: usize, size: usize) -> usize {
+    len.div_ceil(size) * size
+}

@@ -1,0 +1,290 @@
+//! The processes that train together, and what they do as one.
+//!
+//! One thread of the process owns the link and works off jobs in order, so a backward pass can go on while gradients travel. All
+//! ranks must ask for the same collectives in the same order.
+
+use crate::link::Link;
+use crate::reduce::{all_reduce, padded};
+use crate::{Error, Result};
+use firebrand_core::autograd::no_grad;
+use firebrand_core::{DType, Tensor};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How a world is joined.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorldOptions {
+    /// How long a collective may wait for the other ranks.
+    pub timeout: Duration,
+    /// The MPI library; found by the launcher's variables if `None`. `FIREBRAND_MPI` names one too.
+    pub library: Option<PathBuf>,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        WorldOptions { timeout: Duration::from_secs(120), library: None }
+    }
+}
+
+impl WorldOptions {
+    /// How long a collective may wait for the other ranks.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The MPI library to open.
+    pub fn library(mut self, path: impl Into<PathBuf>) -> Self {
+        self.library = Some(path.into());
+        self
+    }
+}
+
+/// What the thread that owns the link is asked to do.
+type Job = Box<dyn FnOnce(&mut dyn Link) + Send>;
+
+/// The group of processes that train together. Clones are handles to the same membership; when the last one is dropped, the
+/// process leaves.
+///
+/// ```
+/// use firebrand_core::{DType, Tensor};
+/// use firebrand_dist::World;
+///
+/// let world = World::from_env()?; // one process, unless mpirun started several
+/// let sum = world.all_reduce(&Tensor::ones([3], DType::F32))?;
+/// assert_eq!(sum.to_vec::<f32>(), [world.size() as f32; 3]);
+/// # Ok::<(), firebrand_dist::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct World(Arc<Membership>);
+
+struct Membership {
+    rank: usize,
+    size: usize,
+    engine: String,
+    host: String,
+    /// `None` in a world of one.
+    worker: Option<Worker>,
+}
+
+struct Worker {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Where a process stands, as its link found out.
+pub(crate) struct Place {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) engine: String,
+    pub(crate) host: String,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World(rank {} of {}, {})", self.rank(), self.size(), self.engine())
+    }
+}
+
+impl World {
+    /// A world of this process alone.
+    pub fn single() -> World {
+        let (engine, host) = ("one process".to_string(), String::new());
+        World(Arc::new(Membership { rank: 0, size: 1, engine, host, worker: None }))
+    }
+
+    /// The world that the launcher of this process started, or [`World::single`] if none did.
+    pub fn from_env() -> Result<World> {
+        World::with_options(WorldOptions::default())
+    }
+
+    /// As [`World::from_env`].
+    pub fn with_options(options: WorldOptions) -> Result<World> {
+        #[cfg(unix)]
+        if let Some(found) = crate::mpi::open(&options) {
+            return World::start(found?);
+        }
+        let _ = options;
+        Ok(World::single())
+    }
+
+    /// Starts the thread that owns the link. The link is made there too: MPI wants to be called by one thread from beginning to
+    /// end.
+    pub(crate) fn start(make: impl FnOnce() -> Result<(Place, Box<dyn Link>)> + Send + 'static) -> Result<World> {
+        let (jobs, todo) = mpsc::channel::<Job>();
+        let (tell, told) = mpsc::channel();
+        let body = move || {
+            let mut link = match make() {
+                Ok((place, link)) => {
+                    let _ = tell.send(Ok(place));
+                    link
+                }
+                Err(e) => {
+                    let _ = tell.send(Err(e));
+                    return;
+                }
+            };
+            for job in todo {
+                job(&mut *link)
+            }
+            let _ = link.finish(); // the process ends anyway, and every collective has been answered
+        };
+        let thread = std::thread::Builder::new().name("firebrand-dist".into()).spawn(body);
+        let thread = thread.map_err(|e| Error::Argument(format!("cannot start the communication thread: {e}")))?;
+        let Place { rank, size, engine, host } = told.recv().map_err(|_| Error::Closed)??;
+        let worker = Worker { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) };
+        Ok(World(Arc::new(Membership { rank, size, engine, host, worker: Some(worker) })))
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.0.rank
+    }
+
+    /// How many processes there are.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// Whether this is rank 0, which prints and writes for all.
+    pub fn is_main(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// What the ranks communicate by: the MPI library with its version, threads, or `one process`.
+    pub fn engine(&self) -> &str {
+        &self.0.engine
+    }
+
+    /// The machine this process runs on, as MPI names it.
+    pub fn host(&self) -> &str {
+        &self.0.host
+    }
+
+    /// Queues work for the thread that owns the link.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn Link) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (answer, receiver) = mpsc::channel();
+        if let Some(worker) = &self.0.worker
+            && let Some(jobs) = &*worker.jobs.lock().unwrap_or_else(|e| e.into_inner())
+        {
+            // A thread that has ended drops the job, and `wait` says so.
+            let _ = jobs.send(Box::new(move |link| {
+                let _ = answer.send(work(link)); // nobody may be waiting any more
+            }));
+        }
+        Pending(receiver)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.worker.is_none() || self.size() == 1
+    }
+
+    /// The sum over all ranks, with the same bits on every rank. Shape and dtype must be the same on all.
+    pub fn all_reduce(&self, t: &Tensor) -> Result<Tensor> {
+        if self.is_alone() {
+            return Ok(no_grad(|| t.try_clone_tensor())?);
+        }
+        let (flat, size) = (self.flat(t)?, self.size());
+        let sum = flat.clone();
+        self.submit(move |link| all_reduce(link, size, &sum)).wait()?;
+        unflatten(&flat, t)
+    }
+
+    /// The tensors of all ranks, in order. Shape and dtype must be the same on all.
+    pub fn all_gather(&self, t: &Tensor) -> Result<Vec<Tensor>> {
+        if self.is_alone() {
+            return Ok(vec![no_grad(|| t.try_clone_tensor())?]);
+        }
+        let send = no_grad(|| t.try_detach()?.try_contiguous()?.try_flatten(0, -1))?;
+        let n = send.shape()[0];
+        let all = Tensor::zeros([(n * self.size()) as i64], t.dtype());
+        let receive = all.clone();
+        self.submit(move |link| link.all_gather(&send, &receive)).wait()?;
+        (0..self.size()).map(|k| unflatten(&no_grad(|| all.try_narrow(0, k * n, n))?, t)).collect()
+    }
+
+    /// Overwrites the tensor with what it is on rank `root`.
+    pub fn broadcast(&self, t: &Tensor, root: usize) -> Result<()> {
+        if root >= self.size() {
+            return Err(Error::Argument(format!("expected a rank below {}, found {root}", self.size())));
+        }
+        if self.is_alone() {
+            return Ok(());
+        }
+        let flat = self.flat(t)?;
+        let sent = flat.clone();
+        self.submit(move |link| link.broadcast(root, &sent)).wait()?;
+        no_grad(|| t.try_copy_(&unflatten(&flat, t)?, false).map(drop).map_err(Error::from))
+    }
+
+    /// Waits until every rank is here.
+    pub fn barrier(&self) -> Result<()> {
+        self.all_gather(&Tensor::zeros([1], DType::U8)).map(drop)
+    }
+
+    /// The texts of all ranks, in order.
+    pub fn gather_text(&self, text: &str) -> Result<Vec<String>> {
+        let lengths = self.all_gather(&Tensor::new(&[text.len() as i64]))?;
+        let lengths: Vec<usize> = lengths.iter().map(|t| t.to_vec::<i64>()[0] as usize).collect();
+        let longest = lengths.iter().copied().max().unwrap_or(0).max(1);
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.resize(longest, 0);
+        let all = self.all_gather(&Tensor::from_slice(&bytes, [longest as i64]))?;
+        let text = |(t, n): (&Tensor, &usize)| String::from_utf8_lossy(&t.to_vec::<u8>()[..*n]).into_owned();
+        Ok(all.iter().zip(&lengths).map(text).collect())
+    }
+
+    /// Tells the other ranks that this one cannot go on. With MPI this ends the job, this process included.
+    pub fn fail(&self, reason: &str) {
+        let reason = reason.to_string();
+        let told = self.submit(move |link| {
+            link.fail(&reason);
+            Ok(())
+        });
+        let _ = told.wait(); // there is nobody left to tell
+    }
+
+    /// A copy as one row, long enough to be cut into equal parts.
+    fn flat(&self, t: &Tensor) -> Result<Tensor> {
+        let n = t.numel();
+        let flat = Tensor::zeros([padded(n, self.size()) as i64], t.dtype());
+        no_grad(|| flat.try_narrow(0, 0, n)?.try_copy_(&t.try_detach()?.try_reshape([n as i64])?, false).map(drop))?;
+        Ok(flat)
+    }
+}
+
+/// The front of a flat tensor, in the shape of another.
+fn unflatten(flat: &Tensor, like: &Tensor) -> Result<Tensor> {
+    Ok(no_grad(|| flat.try_narrow(0, 0, like.numel())?.try_view(like.shape()))?)
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let Some(worker) = &self.worker else { return };
+        drop(worker.jobs.lock().unwrap_or_else(|e| e.into_inner()).take());
+        if let Some(thread) = worker.thread.lock().unwrap_or_else(|e| e.into_inner()).take() {
+            // The last handle may have been part of a job, and then this is that thread.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join(); // jobs answer for themselves
+            }
+        }
+    }
+}
+
+/// Work that the communication thread has been given.
+#[derive(Debug)]
+#[must_use = "errors of the other ranks arrive here"]
+pub struct Pending<T>(mpsc::Receiver<Result<T>>);
+
+impl<T> Pending<T> {
+    /// Waits until it is done.
+    pub fn wait(self) -> Result<T> {
+        self.0.recv().unwrap_or(Err(Error::Closed))
+    }
+}
