@@ -4,7 +4,8 @@
 
 Each model is exported for evaluation in f32 and for training in f64: batch norm over few samples is so badly conditioned
 that two correct programs differ visibly in f32. (Some models compute parts in f32 even then.) Outputs and gradients of all parameters are compared. Layers that draw
-random numbers (dropout, dropped paths) are set to draw nothing in training, so that both sides compute the same. Packages that are not installed are skipped.
+random numbers (dropout, dropped paths) are set to draw nothing in training, so that both sides compute the same. Then the program gets adapters (LoRA), and their
+gradients are compared too. Packages that are not installed are skipped.
 """
 
 import pathlib
@@ -107,6 +108,22 @@ for name, (config, cls, options) in {
         dict(decoder=True, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=100, decoder_start_token_id=0),
     ),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", SMALL),
+    "albert": ("AlbertConfig", "AlbertModel", SMALL | {"embedding_size": 16}),
+    "electra": ("ElectraConfig", "ElectraModel", SMALL | {"embedding_size": 16}),
+    "xlm_roberta": ("XLMRobertaConfig", "XLMRobertaModel", SMALL | {"pad_token_id": 1}),
+    "mpnet": ("MPNetConfig", "MPNetModel", SMALL | {"pad_token_id": 1}),
+    "modernbert": ("ModernBertConfig", "ModernBertModel", SMALL | {"pad_token_id": 0, "global_attn_every_n_layers": 2}),
+    "mistral": ("MistralConfig", "MistralForCausalLM", SMALL | {"num_key_value_heads": 2, "sliding_window": 8}),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", SMALL | {"num_key_value_heads": 2, "head_dim": 8}),
+    "gemma": ("GemmaConfig", "GemmaForCausalLM", SMALL | {"num_key_value_heads": 2, "head_dim": 8}),
+    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM", SMALL | {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 8}),
+    "phi": ("PhiConfig", "PhiForCausalLM", SMALL),
+    "phi3": ("Phi3Config", "Phi3ForCausalLM", SMALL | {"pad_token_id": 0}),
+    "opt": ("OPTConfig", "OPTForCausalLM", dict(hidden_size=32, word_embed_proj_dim=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64, vocab_size=100, max_position_embeddings=32)),
+    "bloom": ("BloomConfig", "BloomForCausalLM", dict(hidden_size=32, n_layer=2, n_head=4, vocab_size=100)),
+    "stablelm": ("StableLmConfig", "StableLmForCausalLM", SMALL | {"num_key_value_heads": 2}),
+    "olmo": ("OlmoConfig", "OlmoForCausalLM", SMALL | {"num_key_value_heads": 2}),
+    "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM", SMALL | {"num_key_value_heads": 2, "pad_token_id": 0}),
 }.items():
     MODELS[f"transformers_{name}"] = lambda c=config, m=cls, o=options: transformers(c, m, **o)
 
@@ -204,6 +221,31 @@ def calm(module):
             m.attention_dropout = 0.0
 
 
+def adapters(name, path, args, firebrand, folder):
+    """LoRA on an exported program: the adapters' gradients here and in PyTorch, which loads the program that the pass wrote."""
+    lora = folder / f"{name}_lora.pt2"
+    done = subprocess.run([firebrand, "pass", "lora", "--rank", "2", str(path), "-o", str(lora)], capture_output=True, text=True)
+    if done.returncode:
+        # Networks of convolutions alone have no linear layer with a weight of its own.
+        assert "no linear layer" in done.stderr, done.stderr
+        return "no linear layer"
+    program = torch.export.load(lora)
+    reference = program.module()
+    trained = {n: p for n, p in reference.named_parameters() if p.requires_grad}
+    assert trained and all(".lora_" in n for n in trained), sorted(trained)[:3]
+    loss = sum((o.float() ** 2).mean() for o in floats(reference(*args)))
+    grads = dict(zip(trained, torch.autograd.grad(loss, trained.values(), allow_unused=True)))
+    subprocess.run([firebrand, "grad", str(lora), "--inputs", str(folder / "in.npz"), "--loss", "mean_square", "-o", str(folder / "lora.npz")], check=True, capture_output=True, text=True)
+    found = np.load(folder / "lora.npz")
+    assert {n for n in found.files if not n.startswith("__")} <= set(trained), "a frozen parameter has a gradient"
+    largest = max(g.abs().max().item() for g in grads.values() if g is not None)
+    assert largest > 0
+    worst = max((g - torch.from_numpy(found[n])).abs().max().item() for n, g in grads.items() if g is not None) / largest
+    if worst > 1e-5:
+        raise AssertionError(f"gradients of adapters differ by {worst:.1e}")
+    return f"{len(trained) // 2} adapters {worst:.1e}"
+
+
 def compare(name, make, firebrand, folder):
     torch.manual_seed(0)
     module, args = make()
@@ -259,6 +301,8 @@ def compare(name, make, firebrand, folder):
         limit, limit_grad = {"eval": (1e-4, 1e-3), "train": (1e-6, 1e-5)}[mode]
         if worst > limit or worst_grad > limit_grad:
             raise AssertionError("; ".join(said))
+        if mode == "train":
+            said.append(adapters(name, path, args, firebrand, folder))
     return "; ".join(said)
 
 

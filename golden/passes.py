@@ -1,4 +1,4 @@
-"""Answers of PyTorch for the graphs in crates/graph/tests/cases: writes NAME.torch beside each NAME.fb.
+"""Answers of PyTorch for the graphs in crates/graph/tests/cases: writes NAME.torch beside each PASS/NAME.fb.
 
 A case marked `ours` is about behaviour that is firebrand's own and gets no answer here.
 """
@@ -21,7 +21,8 @@ FUNCTIONS = {
     "torch._enter_autocast": torch.amp.autocast_mode._enter_autocast,
     "torch._exit_autocast": torch.amp.autocast_mode._exit_autocast,
 }
-PASSES = {"set_grad": replace_set_grad_with_hop_pass, "autocast": replace_autocast_with_hop_pass}
+PASSES = {f.__name__: f for f in (replace_set_grad_with_hop_pass, replace_autocast_with_hop_pass)}
+PASSES |= {"set_grad": replace_set_grad_with_hop_pass, "autocast": replace_autocast_with_hop_pass}
 DTYPES = {d: getattr(torch, d) for d in ("float16", "bfloat16", "float32", "float64", "int64", "bool")}
 
 
@@ -164,8 +165,9 @@ def answer(body, options, default):
 
 def main():
     folder = pathlib.Path(__file__).resolve().parent.parent / "crates/graph/tests/cases"
-    for file in sorted(folder.glob("*.fb")):
-        if file.stem not in PASSES:
+    for file in sorted(folder.glob("*/*.fb")):
+        name = file.parent.name
+        if name not in PASSES:
             continue
         out = []
         for case in file.read_text().split("=== ")[1:]:
@@ -173,7 +175,7 @@ def main():
             title, _, flags = header.partition(" | ")
             options = dict(f.partition("=")[::2] for f in flags.split())
             if "ours" not in options:
-                out.append(f"=== {header}\n{answer(body, options, file.stem)}\n")
+                out.append(f"=== {header}\n{answer(body, options, name)}\n")
         file.with_suffix(".torch").write_text("".join(out))
 
 

@@ -6,6 +6,7 @@
 
 mod call;
 mod cond;
+mod debug;
 pub mod dynamic;
 mod error;
 mod export;
@@ -19,8 +20,9 @@ mod signature;
 pub mod text;
 pub mod trace;
 pub mod verify;
+mod weights;
 
-pub use call::{Evaluator, ProgramModule};
+pub use call::{Evaluator, ProgramModule, blocks_of, recompute_blocks};
 pub use cond::{cond, record_cond};
 pub use dynamic::Dim;
 pub use error::{Error, Result};
@@ -29,3 +31,4 @@ pub use firebrand_io::Memory;
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
 pub use pt2::{Extras, LoadOptions, SaveOptions};
 pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};
+pub use weights::WeightsReport;

@@ -140,8 +140,13 @@ pub struct Output {
 impl Output {
     /// Writes the content of a file through `fill`. What is at `path` stays as it is until [`Output::commit`].
     pub fn write(path: impl AsRef<Path>, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<Output> {
-        let path = path.as_ref();
-        let write = || -> Result<Output> {
+        let mut fill = Some(fill);
+        // Compiled once: only the call of `fill` differs.
+        Output::write_dyn(path.as_ref(), &mut |out| fill.take().map_or(Ok(()), |fill| fill(out)))
+    }
+
+    fn write_dyn(path: &Path, fill: &mut dyn FnMut(&mut BufWriter<File>) -> Result<()>) -> Result<Output> {
+        let mut write = || -> Result<Output> {
             let mut existing = None;
             let (state, file) = match place(path)? {
                 Place::Regular { target, existing: found } => {

@@ -113,7 +113,7 @@ const PIECE: usize = 1 << 16;
 
 /// Reads elements in row-major order into a tensor of these sizes. The caller has checked that the bytes exist, and that they
 /// may be spent; besides the tensor only a piece of it is in memory.
-pub(crate) fn read(source: &mut impl Read, dtype: DType, big_endian: bool, sizes: &[usize]) -> Result<Tensor> {
+pub(crate) fn read(source: &mut dyn Read, dtype: DType, big_endian: bool, sizes: &[usize]) -> Result<Tensor> {
     let count: usize = sizes.iter().product();
     with_type!(dtype, T => {
         let mut bytes = vec![0u8; PIECE.min(count) * dtype.size()];
@@ -139,7 +139,7 @@ pub(crate) fn read(source: &mut impl Read, dtype: DType, big_endian: bool, sizes
 }
 
 /// Writes the elements in row-major order, little-endian. A contiguous tensor is written in parts, any other copied once.
-pub(crate) fn write(out: &mut impl Write, t: &Tensor) -> Result<()> {
+pub(crate) fn write(out: &mut dyn Write, t: &Tensor) -> Result<()> {
     no_grad(|| {
         let flat = t.try_detach()?.try_contiguous()?.try_view([-1])?;
         with_type!(t.dtype(), T => {

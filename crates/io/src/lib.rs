@@ -26,6 +26,7 @@ pub mod place;
 pub mod safetensors;
 mod spill;
 pub mod torch_save;
+mod weights;
 
 pub use archive::{Archive, ArchiveWriter, Memory, ReadOptions};
 pub use atomic::{Output, check_outputs, remove_unfinished, write_atomic, write_text};
@@ -34,6 +35,7 @@ pub use error::{Error, Result, plain};
 pub use input::{open_regular, read_regular, read_text};
 pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, stage_npz, write_npz};
-pub use safetensors::{read_safetensors, read_safetensors_with, write_safetensors};
+pub use safetensors::{read_safetensors, read_safetensors_with, stage_safetensors, write_safetensors};
 pub use spill::{SpillFile, save_on_disk};
-pub use torch_save::read_torch_save;
+pub use torch_save::{read_torch_save, stage_torch_save, write_torch_save};
+pub use weights::read_weights;

@@ -44,7 +44,7 @@ pub fn to_bytes(t: &Tensor) -> Result<Vec<u8>> {
 }
 
 /// Writes the content of a `.npy` file with this tensor, a part at a time.
-pub fn write(out: &mut impl Write, t: &Tensor) -> Result<()> {
+pub fn write(out: &mut dyn Write, t: &Tensor) -> Result<()> {
     write_to(out, t)
 }
 
@@ -55,7 +55,7 @@ fn spend(left: &mut u64, n: u64) -> Result<()> {
 }
 
 /// Reads a tensor from a source that holds `length` bytes.
-pub(crate) fn read_from(source: &mut impl Read, length: u64, budget: &Budget) -> Result<Tensor> {
+pub(crate) fn read_from(source: &mut dyn Read, length: u64, budget: &Budget) -> Result<Tensor> {
     let mut left = length;
     let mut start = [0u8; 8];
     spend(&mut left, 8)?;
@@ -110,7 +110,7 @@ fn bytes_of(shape: &[usize], element: usize) -> Option<u64> {
 }
 
 /// Writes a tensor.
-pub(crate) fn write_to(out: &mut impl Write, t: &Tensor) -> Result<()> {
+pub(crate) fn write_to(out: &mut dyn Write, t: &Tensor) -> Result<()> {
     let header = Header { descr: descr(t.dtype()).to_string(), fortran_order: false, shape: t.shape().to_vec() };
     let mut text = header.print();
     let unpadded = MAGIC.len() + 4 + text.len() + 1;

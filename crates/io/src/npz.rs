@@ -11,6 +11,13 @@ use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 /// Tensors by name, in the order of the archive.
 pub type Tensors = IndexMap<String, Tensor>;
 
+/// Where an archive is read from; a trait object, so that the code for archives is compiled once.
+trait Source: Read + Seek {}
+impl<T: Read + Seek> Source for T {}
+/// Where an archive is written to.
+trait Sink: Write + Seek {}
+impl<T: Write + Seek> Sink for T {}
+
 /// No deflate stream grows by more than this factor.
 const DEFLATE_LIMIT: u64 = 1032;
 /// What an entry costs besides its elements: a tensor, and its place in the directory.
@@ -22,7 +29,7 @@ const NARROW: usize = u32::MAX as usize - (1 << 16);
 pub fn read_npz(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
     let (file, length) = open_regular(path)?;
-    read_from(BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
+    read_from(&mut BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
 }
 
 /// Writes a `.npz` file atomically. Equal tensors give equal bytes.
@@ -48,7 +55,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
 
 /// As [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
-    read_from(Cursor::new(bytes), bytes.len() as u64, budget)
+    read_from(&mut Cursor::new(bytes), bytes.len() as u64, budget)
 }
 
 /// The content of a `.npz` file with these tensors.
@@ -58,7 +65,7 @@ pub fn to_bytes<'a>(tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tens
     Ok(out.into_inner())
 }
 
-fn read_from(source: impl Read + Seek, length: u64, budget: &Budget) -> Result<Tensors> {
+fn read_from(source: &mut dyn Source, length: u64, budget: &Budget) -> Result<Tensors> {
     let mut archive = ZipArchive::new(source)?;
     let mut tensors = Tensors::new();
     let mut spent = 0u64;
@@ -84,23 +91,23 @@ fn read_from(source: impl Read + Seek, length: u64, budget: &Budget) -> Result<T
     Ok(tensors)
 }
 
-fn write_to<'a>(
-    out: impl Write + Seek,
-    tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
-) -> Result<()> {
+fn write_to<'a>(out: &mut dyn Sink, tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>) -> Result<()> {
+    write_list(out, tensors.into_iter().map(|(name, t)| (name.as_ref().to_string(), t)).collect())
+}
+
+fn write_list(out: &mut dyn Sink, tensors: Vec<(String, &Tensor)>) -> Result<()> {
     let mut archive = ZipWriter::new(out);
     let mut names = std::collections::HashSet::new();
     for (name, t) in tensors {
-        let name = name.as_ref();
-        if !names.insert(name.to_string()) {
-            return Err(Error::DuplicateName { name: name.to_string() });
+        if !names.insert(name.clone()) {
+            return Err(Error::DuplicateName { name });
         }
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Stored)
             .last_modified_time(DateTime::default())
             .large_file(t.numel().saturating_mul(t.dtype().size()) > NARROW);
         archive.start_file(format!("{name}.npy"), options)?;
-        npy::write_to(&mut archive, t).map_err(|e| e.in_array(name))?;
+        npy::write_to(&mut archive, t).map_err(|e| e.in_array(&name))?;
     }
     archive.finish()?.flush()?;
     Ok(())

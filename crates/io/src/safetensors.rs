@@ -5,7 +5,7 @@
 //! crate: offsets lie inside the file, follow each other without gaps and agree with shapes and dtypes.
 
 use crate::npz::Tensors;
-use crate::{Budget, Error, Memory, Result, elements, open_regular, read_regular, write_atomic};
+use crate::{Budget, Error, Memory, Output, Result, elements, open_regular, read_regular};
 use firebrand_core::{DType, Layout, MappedFile, Storage, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -106,7 +106,15 @@ pub fn write_safetensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
 ) -> Result<()> {
-    write_atomic(path, |out| write_to(out, tensors))
+    stage_safetensors(path, tensors)?.commit()
+}
+
+/// As [`write_safetensors`], without making the file visible yet.
+pub fn stage_safetensors<'a>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
+) -> Result<Output> {
+    Output::write(path, |out| write_to(out, tensors))
 }
 
 /// The content of a `.safetensors` file with these tensors.
@@ -116,9 +124,11 @@ pub fn to_bytes<'a>(tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tens
     Ok(out)
 }
 
-fn write_to<'a>(out: &mut impl Write, tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>) -> Result<()> {
-    let mut list: Vec<(String, &Tensor)> =
-        tensors.into_iter().map(|(name, t)| (name.as_ref().to_string(), t)).collect();
+fn write_to<'a>(out: &mut dyn Write, tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>) -> Result<()> {
+    write_list(out, tensors.into_iter().map(|(name, t)| (name.as_ref().to_string(), t)).collect())
+}
+
+fn write_list(out: &mut dyn Write, mut list: Vec<(String, &Tensor)>) -> Result<()> {
     // Wide elements first, so that every tensor is aligned.
     list.sort_by(|(a, s), (b, t)| t.dtype().size().cmp(&s.dtype().size()).then_with(|| a.cmp(b)));
     let mut at = 0usize;

@@ -38,6 +38,8 @@ pub fn save_on_disk(dir: impl AsRef<Path>) -> Result<SavedHooksGuard> {
 #[derive(Clone)]
 pub struct SpillFile(Arc<Mutex<Space>>);
 
+firebrand_core::opaque_debug! { [] SpillFile => "SpillFile"; }
+
 struct Space {
     file: File,
     /// Free ranges before `end`, sorted, never touching.

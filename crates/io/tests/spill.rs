@@ -78,6 +78,6 @@ fn a_full_disk() {
     assert_eq!(file.len(), 3 * 4 * N as u64);
     assert_eq!(gradient_of(&x, &y), plain);
     // A folder that is not there is said at once.
-    let error = save_on_disk(dir.path().join("missing")).err().expect("no folder").to_string();
+    let error = save_on_disk(dir.path().join("missing")).expect_err("no folder").to_string();
     assert!(error.contains("missing"), "{error}");
 }

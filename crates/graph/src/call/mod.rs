@@ -8,17 +8,19 @@
 mod bind;
 mod evaluate;
 mod mode;
+mod recompute;
 mod runner;
 mod structure;
 
 pub(crate) use bind::bind;
 pub(crate) use evaluate::evaluate;
 pub(crate) use mode::with_mode;
+pub use recompute::{blocks_of, recompute_blocks};
 pub(crate) use runner::Runner;
 
 use crate::error::{Error, Result};
 use crate::interpret::{Value, run_module};
-use crate::ir::{Argument, GraphModule, Name, TensorMeta, Val};
+use crate::ir::{Argument, GraphModule, Name, NodeId, TensorMeta, Val};
 use crate::program::{Constant, ExportedProgram, State};
 use crate::signature::{InputKind, OutputKind, SpecArg};
 use firebrand_core::autograd::no_grad;
@@ -211,6 +213,40 @@ impl ProgramModule {
     pub fn tensor_inputs(&self) -> Result<Vec<(&str, &TensorMeta)>> {
         let inputs = self.user_inputs()?;
         Ok(inputs.iter().filter_map(|i| Some((i.name, i.val.tensor()?))).collect())
+    }
+
+    /// The nodes of the outputs that are returned to the caller, flattened, in order; `None` for constants.
+    fn user_outputs(&self) -> Vec<Option<NodeId>> {
+        let Ok(signature) = self.program.signature() else { return Vec::new() };
+        let graph = &self.program.module.graph;
+        let returned =
+            signature.outputs.iter().filter(|o| matches!(o.kind, OutputKind::UserOutput | OutputKind::LossOutput));
+        let node = |name: &str| graph.nodes().find(|id| **graph[*id].name() == *name);
+        returned.map(|o| Some(o.arg.name()).filter(|n| !n.is_empty()).and_then(|n| node(n))).collect()
+    }
+
+    /// Names of the outputs, flattened, in order: keys where the model returns a map, names of nodes otherwise.
+    pub fn output_names(&self) -> Vec<String> {
+        let graph = &self.program.module.graph;
+        let nodes = self.user_outputs();
+        let none = IndexMap::new();
+        let fields = self.program.extras.as_ref().map_or(&none, |e| &e.namedtuple_fields);
+        let structure = self.program.call_spec().and_then(|spec| Structure::parse(&spec.out_spec, fields).ok());
+        let keys = structure.map(|s| s.leaf_names()).filter(|k| k.len() == nodes.len());
+        let named = |k: usize| keys.as_ref().map(|keys| keys[k].clone()).filter(|name| !name.is_empty());
+        let node = |k: usize| nodes[k].map_or_else(|| format!("out_{k}"), |id| graph[id].name().to_string());
+        (0..nodes.len()).map(|k| named(k).unwrap_or_else(|| node(k))).collect()
+    }
+
+    /// What is known of an output, by its position among the flattened ones; `None` for what is no tensor.
+    pub fn output_meta(&self, position: usize) -> Option<&TensorMeta> {
+        let id = (*self.user_outputs().get(position)?)?;
+        self.program.module.graph[id].meta().val.as_ref()?.tensor()
+    }
+
+    /// Whether the program was exported in training mode; `None` if it has no op that shows it.
+    pub fn exported_in_training(&self) -> Option<bool> {
+        self.exported_mode
     }
 
     /// Runs on these tensors, in the order of the signature; constants are filled in. Gives the outputs, flattened.

@@ -128,6 +128,34 @@ impl Structure {
         }
     }
 
+    /// The name of every leaf: keys of maps and positions in lists, joined by points; empty where no map leads to it.
+    pub(super) fn leaf_names(&self) -> Vec<String> {
+        let join = |first: &str, rest: &str| match (first.is_empty(), rest.is_empty()) {
+            (false, false) => format!("{first}.{rest}"),
+            _ => format!("{first}{rest}"),
+        };
+        let mut names = Vec::new();
+        match self {
+            Structure::Leaf => names.push(String::new()),
+            Structure::Sequence(parts) => {
+                for (k, part) in parts.iter().enumerate() {
+                    let below = part.leaf_names();
+                    let named = below.iter().any(|n| !n.is_empty());
+                    names.extend(below.iter().map(|n| if named { join(&k.to_string(), n) } else { String::new() }));
+                }
+            }
+            Structure::Map(parts) => {
+                for (key, part) in parts {
+                    let below = part.leaf_names();
+                    let several = below.len() > 1;
+                    let inner = |k: usize, n: &String| if n.is_empty() && several { k.to_string() } else { n.clone() };
+                    names.extend(below.iter().enumerate().map(|(k, n)| join(key, &inner(k, n))));
+                }
+            }
+        }
+        names
+    }
+
     /// A value of this structure from its leaves; none if they are too few.
     pub(super) fn unflatten(&self, leaves: &mut impl Iterator<Item = Value>) -> Option<Value> {
         Some(match self {
@@ -154,6 +182,12 @@ mod tests {
         let map =
             format!(r#"{{"type": "builtins.dict", "context": "[\"a\", \"b\"]", "children_spec": [{LEAF}, {list}]}}"#);
         Structure::parse(&format!("[1, {map}]"), &IndexMap::new()).unwrap()
+    }
+
+    #[test]
+    fn leaves_are_named_by_keys() {
+        assert_eq!(nested().leaf_names(), ["a", "b.0", "b.1"]);
+        assert_eq!(Structure::Sequence(vec![Structure::Leaf, Structure::Leaf]).leaf_names(), ["", ""]);
     }
 
     fn dict(entries: &[(&str, Value)]) -> Value {

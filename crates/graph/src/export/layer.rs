@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::trace::{Free, Trace, TraceStack, outline};
 use firebrand_core::Tensor;
-use firebrand_core::autograd::autocast::{self, autocast_dtype, is_autocast_enabled};
 use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::autograd::{autocast_dtype, call_with_autocast, is_autocast_enabled};
 use firebrand_core::dispatch::{self, Autocast, Cond, Interpreter, Next, Op, Outputs, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,7 +167,7 @@ impl Interpreter for Whole {
         match (self.stays)(op) {
             // Its casts are ops of their own, and it comes back here outside the region.
             true if is_autocast_enabled() && !matches!(op.info().autocast, Autocast::AsIs | Autocast::Whole) => {
-                autocast::call_traced(op, args)
+                call_with_autocast(op, args)
             }
             true => self.layer.call(op, args, next),
             false => next.call(op, args),

@@ -24,6 +24,7 @@ pub use inner::InnerTrace;
 pub(crate) use layer::{TraceLayer, trace_below_autograd};
 
 /// A tensor of the function's own that the program should know by name.
+#[derive(Debug)]
 pub struct NamedTensor {
     /// Its qualified name, such as `layer.weight`.
     pub name: String,

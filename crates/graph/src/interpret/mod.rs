@@ -37,6 +37,7 @@ pub trait NodeRunner {
 }
 
 /// A call with its arguments.
+#[derive(Debug)]
 pub struct Call<'a> {
     /// The module the node lives in.
     pub module: &'a GraphModule,
@@ -49,7 +50,7 @@ pub struct Call<'a> {
 }
 
 /// Runs every node for real.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Eager {
     /// A device that stands for every device the program names, such as [`Device::Meta`].
     pub device: Option<Device>,

@@ -87,7 +87,7 @@ fn tensor(value: &Value) -> Result<Tensor> {
     match value {
         Value::Tensor(t) => Ok(t.clone()),
         // A number where a tensor is due does not take part in type promotion as a tensor would.
-        Value::Scalar(s) => Ok(Tensor::wrapped_number(*s)?),
+        Value::Scalar(s) => Ok(Tensor::try_wrapped_number(*s)?),
         other => Err(other.wrong("a tensor")),
     }
 }

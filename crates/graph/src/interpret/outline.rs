@@ -8,7 +8,7 @@ use crate::ir::{Hop, Kind, Target};
 use firebrand_core::{Device, Spec, Tensor};
 
 /// Runs nodes on meta tensors.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Outlined;
 
 impl NodeRunner for Outlined {

@@ -159,6 +159,15 @@ impl TensorMeta {
         }
     }
 
+    /// A dense row-major tensor on the processor whose sizes may be expressions.
+    pub fn contiguous_of(dtype: ScalarType, sizes: Vec<SymInt>) -> TensorMeta {
+        let mut strides: Vec<SymInt> = vec![Symbolic::Known(1); sizes.len()];
+        for d in (1..sizes.len()).rev() {
+            strides[d - 1] = product(&strides[d], &sizes[d]);
+        }
+        TensorMeta { sizes, strides, ..TensorMeta::contiguous(dtype, &[]) }
+    }
+
     /// What is known of this tensor; a meta tensor counts as one on the processor.
     pub fn of(tensor: &firebrand_core::Tensor) -> TensorMeta {
         let known = |v: &[usize]| v.iter().map(|&s| Symbolic::Known(s as i64)).collect();
@@ -173,6 +182,27 @@ impl TensorMeta {
             requires_grad: tensor.requires_grad(),
         }
     }
+}
+
+/// A stride times a size.
+fn product(stride: &SymInt, size: &SymInt) -> SymInt {
+    if let (Some(a), Some(b)) = (stride.known(), size.known()) {
+        return Symbolic::Known(a.saturating_mul(b.max(1)));
+    }
+    // Factors of one product, as archives write it; a factor of 1 is none.
+    let factors = |s: &SymInt| match s {
+        Symbolic::Known(1) => Vec::new(),
+        Symbolic::Known(n) => vec![Expr::Int(*n)],
+        Symbolic::Expr { expr, .. } => match &**expr {
+            Expr::Call(super::Head::Mul, args) => args.to_vec(),
+            other => vec![other.clone()],
+        },
+    };
+    let mut all = factors(stride);
+    all.extend(factors(size));
+    let hint = stride.hint().zip(size.hint()).map(|(a, b)| a.saturating_mul(b.max(1)));
+    let expr = if all.len() == 1 { all.remove(0) } else { Expr::call(super::Head::Mul, all) };
+    Symbolic::Expr { expr: Arc::new(expr), hint }
 }
 
 /// `float32[4, s0]`; sizes that are expressions are shown with their value at export.

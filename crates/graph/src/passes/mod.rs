@@ -15,10 +15,12 @@ mod guards;
 mod helpers;
 mod inline;
 mod lift_constants;
+mod lora;
 mod nested;
 mod node_metadata;
 mod placeholder_naming;
 mod purity;
+mod quantize;
 mod quantized;
 mod regions;
 mod set_grad;
@@ -39,8 +41,10 @@ pub use guards::{insert_conversion_guards_pass, insert_custom_op_guards};
 pub use helpers::{node_replace_, nodes_count, nodes_filter, nodes_first, nodes_map};
 pub use inline::node_inline_;
 pub use lift_constants::{lift_constants, lift_constants_pass};
+pub use lora::{AdapterFiles, LoraOptions, load_adapter, lora, merge_lora, save_adapter};
 pub use node_metadata::{node_metadata_hook, node_metadata_pass};
 pub use placeholder_naming::placeholder_naming_pass;
+pub use quantize::{QuantizeOptions, quantize};
 pub use quantized::replace_quantized_ops_with_standard_ops;
 pub use set_grad::replace_set_grad_with_hop_pass;
 pub use side_effects::functionalize_side_effectful_ops_pass;
@@ -87,6 +91,7 @@ impl Report {
 pub type PassFn = fn(&ExportedProgram, &Context) -> Result<(ExportedProgram, Report)>;
 
 /// A pass by name.
+#[derive(Debug)]
 pub struct Pass {
     /// PyTorch's name.
     pub name: &'static str,

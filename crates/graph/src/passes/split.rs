@@ -14,6 +14,7 @@ const PASS: &str = "sequential_split";
 const NO_PART: u32 = u32::MAX;
 
 /// A graph cut into parts.
+#[derive(Debug)]
 pub struct Split {
     /// The base graph, whose calls are `submod_<k>`, with the parts as attributes.
     pub module: GraphModule,

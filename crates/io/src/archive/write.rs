@@ -36,6 +36,8 @@ struct Counted<'a, W: Write> {
     size: u64,
 }
 
+firebrand_core::opaque_debug! { [W: Write] ArchiveWriter<W> => "ArchiveWriter"; }
+
 impl<W: Write> Write for Counted<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let n = self.out.write(bytes)?;

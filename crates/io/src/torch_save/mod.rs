@@ -5,6 +5,9 @@
 //! else, such as whole modules, is refused by name.
 
 mod pickle;
+mod write;
+
+pub use write::{stage_torch_save, write_torch_save};
 
 use crate::{Archive, Budget, Error, ReadOptions, Result, place};
 use firebrand_core::{DType, Storage, Tensor};

@@ -75,7 +75,7 @@ impl<'a> Emit<'a> {
 
     /// A number that takes part in type promotion as numbers do.
     pub(super) fn number(&self, value: impl Into<Scalar>) -> Result<Tensor> {
-        Tensor::wrapped_number(value.into())
+        Tensor::try_wrapped_number(value.into())
     }
 
     /// A tensor of one element, for ops that take no number.

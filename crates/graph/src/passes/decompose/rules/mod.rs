@@ -104,6 +104,10 @@ fn several(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Outputs>> {
             }
             e.all(Op::SPLIT_WITH_SIZES, &[x.into(), parts[..].into(), dim.into()])?
         }
+        Op::UNSAFE_SPLIT_WITH_SIZES => {
+            let (x, parts, dim) = (x?, a.ints(1, "split_sizes")?, a.opt_int(2, "dim")?.unwrap_or(0));
+            e.all(Op::SPLIT_WITH_SIZES, &[x.into(), parts[..].into(), dim.into()])?
+        }
         Op::UNBIND_INT => {
             let (x, dim) = (x?, a.opt_int(1, "dim")?.unwrap_or(0));
             let count = x.shape().get(wrap(dim, x.ndim()) as usize).copied().unwrap_or(0);
