@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+mod debug;
+pub mod generate;
 pub mod init;
 pub mod layers;
 pub mod losses;

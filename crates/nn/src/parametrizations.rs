@@ -7,7 +7,7 @@
 use crate::init;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::func::functional_call;
-use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor, Parameter, TensorTree};
+use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor, Parameter, TensorTree, fmt_module};
 use firebrand_core::{Error, Result, Tensor, ops};
 use indexmap::IndexMap;
 
@@ -70,6 +70,15 @@ impl<L: Module, P: Parametrization> Module for Parametrized<L, P> {
     }
     fn name(&self) -> &'static str {
         self.layer.name()
+    }
+    fn extra_repr(&self) -> String {
+        self.layer.extra_repr()
+    }
+}
+
+impl<L: Module, P: Parametrization> std::fmt::Debug for Parametrized<L, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fmt_module(self, f)
     }
 }
 
@@ -189,6 +198,12 @@ impl Module for SpectralNorm {
     fn visit<'a>(&'a self, visitor: &mut dyn ModuleVisitor<'a>) {
         visitor.parameter("original", &self.original);
         visitor.module("0", &self.vectors);
+    }
+}
+
+impl std::fmt::Debug for SpectralNorm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fmt_module(self, f)
     }
 }
 

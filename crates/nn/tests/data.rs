@@ -96,11 +96,11 @@ fn workers_draw_reproducibly() {
 #[test]
 fn sets_refuse_what_does_not_fit() {
     let (a, b) = (Tensor::zeros([2, 3], DType::F32), Tensor::zeros([3], DType::F32));
-    let error = TensorDataset::new([a, b]).err().expect("different rows").to_string();
+    let error = TensorDataset::new([a, b]).expect_err("different rows").to_string();
     assert!(error.contains("[2, 3], [3]"), "{error}");
-    let error = Subset::new(Arc::new(numbers(3)), vec![0, 3]).err().expect("index 3 of 3").to_string();
+    let error = Subset::new(Arc::new(numbers(3)), vec![0, 3]).expect_err("index 3 of 3").to_string();
     assert!(error.contains("no sample 3: the dataset has 3"), "{error}");
-    let error = random_split(numbers(3), &[0.5, 0.6]).err().expect("more than all").to_string();
+    let error = random_split(numbers(3), &[0.5, 0.6]).expect_err("more than all").to_string();
     assert!(error.starts_with("random_split: ") && error.contains("[0.5, 0.6]"), "{error}");
 }
 
@@ -218,7 +218,7 @@ fn folders_of_images() {
         let error = parse_pnm(bad.as_bytes()).expect_err(bad).to_string();
         assert!(error.starts_with("read_pnm: "), "{bad:?}: {error}");
     }
-    let error = ImageFolder::new(folder.path().join("cat")).err().expect("no classes").to_string();
+    let error = ImageFolder::new(folder.path().join("cat")).expect_err("no classes").to_string();
     assert!(error.contains("expected folders of .png, .pgm or .ppm images"), "{error}");
 }
 
@@ -277,4 +277,69 @@ fn claims_of_headers_are_compared_with_the_file() {
 fn crc(bytes: &[u8]) -> u32 {
     let step = |c: u32, _| if c & 1 == 1 { c >> 1 ^ 0xedb8_8320 } else { c >> 1 };
     !bytes.iter().fold(!0u32, |c, &b| (0..8).fold(c ^ u32::from(b), step))
+}
+
+/// The image that `golden/nn/transforms.py` makes.
+fn pattern([channels, height, width]: [usize; 3]) -> Tensor {
+    let pixel = |c: usize, y: usize, x: usize| ((x * 37 + y * 91 + c * 53 + (x * y * (c + 3)) % 29 * 5) % 256) as u8;
+    let mut pixels = Vec::new();
+    for c in 0..channels {
+        (0..height).for_each(|y| pixels.extend((0..width).map(|x| pixel(c, y, x))));
+    }
+    Tensor::from_slice(&pixels, [channels, height, width])
+}
+
+/// Pixels, crops, flips and random draws are torchvision's (`golden/nn/transforms.json`).
+#[test]
+fn transforms_are_torchvisions() -> Result<()> {
+    let golden: Value =
+        serde_json::from_str(include_str!("../../../golden/nn/transforms.json")).expect("committed JSON");
+    for case in golden["cases"].as_array().expect("cases") {
+        let names: Vec<&str> =
+            case["transforms"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        let label = names.join(", ");
+        let chain = Transforms::new(names.iter().map(|n| n.parse()).collect::<Result<_>>()?)?;
+        let size: Vec<usize> = serde_json::from_value(case["image"].clone()).expect("three numbers");
+        let image = pattern(size.try_into().expect("three numbers"));
+        with_generator(Generator::new(0), || {
+            for (k, expected) in case["results"].as_array().expect("results").iter().enumerate() {
+                let found = chain.apply(&image)?;
+                let shape: Vec<usize> = serde_json::from_value(expected["shape"].clone()).expect("a shape");
+                assert_eq!(found.shape(), shape, "{label}, {k}");
+                let values: Vec<f32> = serde_json::from_value(expected["values"].clone()).expect("numbers");
+                for (a, b) in found.to_vec::<f32>().iter().zip(&values) {
+                    assert!((a - b).abs() < 2e-6, "{label}, {k}: {a} instead of {b}");
+                }
+            }
+            Ok::<(), Error>(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn wrong_transforms_are_refused() {
+    let refusal = |text: &str| text.parse::<Transform>().expect_err(text).to_string();
+    for (text, reason) in [
+        ("rotate=90", "unknown transform `rotate`"),
+        ("resize", "expected resize=224 or resize=224x320"),
+        ("resize=0", "found `resize=0`"),
+        ("flip=2", "expected flip or flip=0.5"),
+        ("normalize=1,2/3", "means and standard deviations"),
+        ("normalize=0/0", "means and standard deviations"),
+        ("random_crop=8:x", "random_crop=32:4"),
+    ] {
+        assert!(refusal(text).contains(reason), "{text}: {}", refusal(text));
+    }
+    let list = ["normalize=imagenet", "flip"].map(|t| t.parse().expect("a transform")).to_vec();
+    assert!(Transforms::new(list).is_err(), "normalizing comes last");
+    let chain = |text: &str| Transforms::new(vec![text.parse().expect("a transform")]).expect("one transform");
+    assert!(chain("normalize=imagenet").apply(&pattern([1, 2, 2])).is_err(), "three means for one channel");
+    assert!(chain("random_crop=9").apply(&pattern([1, 4, 4])).is_err(), "a crop larger than the image");
+    let plain = Transforms::new(["random_resized_crop=7", "flip"].map(|t| t.parse().expect("a transform")).to_vec());
+    assert_eq!(
+        plain.expect("a chain").evaluation().list,
+        [Transform::ResizeEdge(8), Transform::CenterCrop([7, 7])],
+        "without chance"
+    );
 }

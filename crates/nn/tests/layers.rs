@@ -520,7 +520,7 @@ fn parametrizations_end() -> Result<()> {
         layer.eval();
         let before = layer.call(&x).to_vec::<f32>();
         assert_eq!(layer.into_layer()?.call(&x).to_vec::<f32>(), before);
-        let refused = weight_norm(Linear::new(4, 3), "wait", Some(0)).err().expect("no such parameter").to_string();
+        let refused = weight_norm(Linear::new(4, 3), "wait", Some(0)).expect_err("no such parameter").to_string();
         assert!(refused.contains(r#"["weight", "bias"], found "wait""#), "{refused}");
         Ok(())
     })

@@ -469,7 +469,7 @@ fn averages() {
 #[test]
 fn refusals_say_what_to_do() {
     let p = Tensor::new(&[1.0f64]).requires_grad_();
-    let refused = |r: Result<SGD>| r.err().expect("refused").to_string();
+    let refused = |r: Result<SGD>| r.expect_err("refused").to_string();
     let none: [&Tensor; 0] = [];
     assert!(refused(SGD::new(none, SGDOptions::default())).contains("at least one parameter"));
     assert!(refused(SGD::new([&p, &p], SGDOptions::default())).contains("more than once"));

@@ -65,7 +65,7 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 }
 
 /// Rows of tensors: sample `i` holds row `i` of each.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct TensorDataset<const N: usize> {
     tensors: [Tensor; N],
     len: usize,

@@ -1,13 +1,18 @@
 //! Images in folders: `root/class/image.png`. Classes are numbered in the order of their names.
 
-use super::{Dataset, read_png, read_pnm};
-use firebrand_core::{Error, Result, Tensor, ops};
+use super::image::Image;
+use super::{Dataset, Transforms, read_png, read_pnm};
+use firebrand_core::{Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
-/// PNG, PGM and PPM images by class: an f32 image `[channels, height, width]` from 0 to 1, and an i64 class index.
+/// PNG, PGM and PPM images by class: an f32 image `[channels, height, width]`, from 0 to 1 unless transforms normalize it, and
+/// an i64 class index.
+#[derive(Debug)]
 pub struct ImageFolder {
     classes: Vec<String>,
     samples: Vec<(PathBuf, i64)>,
+    channels: Option<usize>,
+    transforms: Transforms,
 }
 
 /// Reads an image, if the name is that of one.
@@ -33,7 +38,8 @@ impl ImageFolder {
     /// All `.png`, `.pgm` and `.ppm` files in the folders below `root`.
     pub fn new(root: impl AsRef<Path>) -> Result<ImageFolder> {
         let root = root.as_ref();
-        let mut found = ImageFolder { classes: Vec::new(), samples: Vec::new() };
+        let mut found =
+            ImageFolder { classes: Vec::new(), samples: Vec::new(), channels: None, transforms: Transforms::default() };
         for folder in sorted(root)?.into_iter().filter(|p| p.is_dir()) {
             let class = found.classes.len() as i64;
             found.classes.push(folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
@@ -45,6 +51,41 @@ impl ImageFolder {
             return Err(Error::argument("ImageFolder", message));
         }
         Ok(found)
+    }
+
+    /// With images of one channel (gray) or three; without this, as the files are.
+    pub fn with_channels(self, channels: usize) -> ImageFolder {
+        ImageFolder { channels: Some(channels), ..self }
+    }
+
+    /// With transforms, from 8-bit pixels to floats.
+    pub fn with_transforms(self, transforms: Transforms) -> ImageFolder {
+        ImageFolder { transforms, ..self }
+    }
+
+    /// The file of a sample.
+    pub fn path(&self, index: usize) -> &Path {
+        &self.samples[index].0
+    }
+
+    /// The class index of a sample.
+    pub fn class(&self, index: usize) -> i64 {
+        self.samples[index].1
+    }
+
+    /// The u8 pixels `[channels, height, width]` of a sample, before transforms.
+    pub fn pixels(&self, index: usize) -> Result<Tensor> {
+        let path = self.path(index);
+        let read = reader(path).expect("only names of images were kept");
+        let pixels = read(path)?;
+        let in_file = |e| Error::user(format!("{}: {e}", firebrand_io::plain(&path.display().to_string())));
+        match self.channels {
+            Some(n) if pixels.shape().first() != Some(&n) => {
+                let image = Image::from_tensor(&pixels).and_then(|i| i.with_channels(n)).map_err(in_file)?;
+                Tensor::try_from_vec(image.pixels, [n, image.height, image.width])
+            }
+            _ => Ok(pixels),
+        }
     }
 
     /// Names of the classes, by index.
@@ -59,9 +100,7 @@ impl Dataset for ImageFolder {
         self.samples.len()
     }
     fn get(&self, index: usize) -> Result<[Tensor; 2]> {
-        let (path, class) = &self.samples[index];
-        let read = reader(path).expect("only names of images were kept");
-        let image = ops::div_scalar(&read(path)?, 255.0.into())?;
-        Ok([image, Tensor::scalar(*class)])
+        let image = self.transforms.apply(&self.pixels(index)?)?;
+        Ok([image, Tensor::scalar(self.class(index))])
     }
 }

@@ -18,18 +18,23 @@
 mod csv;
 mod dataset;
 mod idx;
+mod image;
 mod image_folder;
 mod loader;
 mod png;
 mod pnm;
+mod resample;
+pub mod text;
+mod transform;
 
 pub use csv::{CsvOptions, parse_csv, read_csv};
 pub use dataset::{Collate, Dataset, Map, Subset, TensorDataset, random_split};
 pub use idx::{parse_idx, parse_idx_within, read_idx};
 pub use image_folder::ImageFolder;
 pub use loader::{Batches, DataLoader, LoaderOptions};
-pub use png::{parse_png, parse_png_within, read_png};
+pub use png::{encode_png, parse_png, parse_png_within, read_png};
 pub use pnm::{parse_pnm, read_pnm};
+pub use transform::{Transform, Transforms};
 
 use firebrand_core::{Error, Result};
 use firebrand_io::Budget;

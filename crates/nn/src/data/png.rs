@@ -3,7 +3,7 @@
 
 use firebrand_core::{Error, Result, Tensor};
 use firebrand_io::Budget;
-use png::{ColorType, Decoder, Limits, Transformations};
+use png::{BitDepth, ColorType, Decoder, Encoder, Limits, Transformations};
 use std::path::Path;
 
 fn refused(message: impl std::fmt::Display) -> Error {
@@ -45,6 +45,25 @@ pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     };
     let image = Tensor::try_from_vec(pixels, [frame.height as usize, frame.width as usize, found])?;
     image.try_narrow(2, 0, channels)?.try_permute([2, 0, 1])?.try_contiguous()
+}
+
+/// A PNG file of these pixels, channels last, of height, width and number of channels (1 or 3).
+pub fn encode_png(pixels: &[u8], [height, width, channels]: [usize; 3]) -> Result<Vec<u8>> {
+    let color = match channels {
+        1 => ColorType::Grayscale,
+        3 => ColorType::Rgb,
+        n => return Err(Error::argument("encode_png", format!("expected 1 or 3 channels, found {n}"))),
+    };
+    let refused = |e: &dyn std::fmt::Display| Error::argument("encode_png", e.to_string());
+    let size = |n: usize| u32::try_from(n).map_err(|e| refused(&e));
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, size(width)?, size(height)?);
+    encoder.set_color(color);
+    encoder.set_depth(BitDepth::Eight);
+    let mut writer = encoder.write_header().map_err(|e| refused(&e))?;
+    writer.write_image_data(pixels).map_err(|e| refused(&e))?;
+    writer.finish().map_err(|e| refused(&e))?;
+    Ok(bytes)
 }
 
 /// The decoder takes a palette and its alphas at their word, and panics if they are not whole.

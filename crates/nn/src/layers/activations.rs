@@ -1,13 +1,14 @@
 //! Activations as layers.
 
 use super::options::filled;
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Result, Tensor, ops};
 
 macro_rules! activations {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $ty:ty = $default:expr),* } |$m:ident, $x:ident| $f:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $ty:ty = $default:expr),* } |$m:ident, $x:ident| $f:expr $(, shown $shown:expr)?;)*) => {$(
         $(#[$doc])*
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             $($(#[$fdoc])* pub $field: $ty,)*
             core: ModuleCore,
@@ -17,6 +18,12 @@ macro_rules! activations {
             /// Creates it with PyTorch's defaults; the fields are public.
             pub fn new() -> $name {
                 $name { $($field: $default,)* core: ModuleCore::new() }
+            }
+
+            fn arguments(&self) -> String {
+                let _shown = |_m: &$name| ExtraRepr::new()$(.field(stringify!($field), _m.$field))*;
+                $(let _shown: fn(&$name) -> ExtraRepr = $shown;)?
+                _shown(self).finish()
             }
         }
 
@@ -65,7 +72,7 @@ activations! {
     GELU {
         /// Whether to use the tanh approximation.
         tanh: bool = false
-    } |m, x| ops::gelu(x, if m.tanh { "tanh" } else { "none" });
+    } |m, x| ops::gelu(x, m.approximate()), shown |m| ExtraRepr::new().field("approximate", m.approximate());
     /// `x` above zero, `alpha · (exp(x) - 1)` below.
     ELU {
         /// The negated limit at -∞.
@@ -99,12 +106,12 @@ activations! {
     Hardshrink {
         /// The bound.
         lambd: f64 = 0.5
-    } |m, x| ops::hardshrink(x, m.lambd.into());
+    } |m, x| ops::hardshrink(x, m.lambd.into()), shown |m| ExtraRepr::new().value(m.lambd);
     /// Moves values toward zero by `lambd`; those nearer than that become zero.
     Softshrink {
         /// The bound, and the amount.
         lambd: f64 = 0.5
-    } |m, x| ops::softshrink(x, m.lambd.into());
+    } |m, x| ops::softshrink(x, m.lambd.into()), shown |m| ExtraRepr::new().value(m.lambd);
     /// A smooth form of ReLU: `log(1 + exp(beta · x)) / beta`.
     Softplus {
         /// Sharpness; the larger, the closer to ReLU.
@@ -143,8 +150,15 @@ activations! {
     } |m, x| ops::threshold(x, m.threshold.into(), m.value.into());
 }
 
+impl GELU {
+    fn approximate(&self) -> &'static str {
+        if self.tanh { "tanh" } else { "none" }
+    }
+}
+
 /// As [`LeakyReLU`], with learnable slopes.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct PReLU {
     /// The slopes: one, or one per channel.
     pub weight: Parameter,
@@ -156,6 +170,10 @@ impl PReLU {
     #[track_caller]
     pub fn new(num_parameters: usize) -> PReLU {
         PReLU { weight: super::options::built(filled(&[num_parameters], 0.25)), core: ModuleCore::new() }
+    }
+
+    fn arguments(&self) -> String {
+        ExtraRepr::new().field("num_parameters", self.weight.numel()).finish()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::options::{built, filled, options};
 use firebrand_core::autograd::no_grad;
-use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{Buffer, ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Error, Result, Tensor, ops};
 
 macro_rules! channel_norm {
@@ -48,6 +48,7 @@ macro_rules! channel_norm {
         #[doc = $doc]
         #[doc = concat!("Input: `", $shape, "`.")]
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             /// Learnable scale.
             pub weight: Option<Parameter>,
@@ -74,6 +75,13 @@ macro_rules! channel_norm {
             /// The options it was built with.
             pub fn options(&self) -> &$options {
                 &self.options
+            }
+
+            fn arguments(&self) -> String {
+                let o = &self.options;
+                let head = ExtraRepr::new().value(o.num_features).field("eps", o.eps).field("momentum", o.momentum);
+                let affine = head.field("affine", o.affine).field("bias", self.bias.is_some());
+                affine.field("track_running_stats", o.track_running_stats).finish()
             }
 
             fn buffer(b: &Option<Buffer>) -> Option<Tensor> {

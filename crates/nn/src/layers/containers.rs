@@ -1,6 +1,6 @@
 //! Containers: modules in sequence, by index, by name.
 
-use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor};
+use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor, fmt_module};
 use firebrand_core::{Result, Tensor};
 use indexmap::IndexMap;
 use std::ops::Index;
@@ -30,6 +30,12 @@ impl Sequential {
     /// The layers.
     pub fn layers(&self) -> &[AnyLayer] {
         &self.layers
+    }
+}
+
+impl std::fmt::Debug for Sequential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fmt_module(self, f)
     }
 }
 
@@ -83,6 +89,12 @@ impl<M> std::ops::Deref for ModuleList<M> {
     }
 }
 
+impl<M: Module> std::fmt::Debug for ModuleList<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fmt_module(self, f)
+    }
+}
+
 impl<M: Module> Module for ModuleList<M> {
     fn core(&self) -> &ModuleCore {
         &self.core
@@ -124,6 +136,12 @@ impl<M> Index<&str> for ModuleDict<M> {
     /// If there is no module with this name.
     fn index(&self, name: &str) -> &M {
         &self.modules[name]
+    }
+}
+
+impl<M: Module> std::fmt::Debug for ModuleDict<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fmt_module(self, f)
     }
 }
 

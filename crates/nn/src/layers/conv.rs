@@ -1,8 +1,8 @@
 //! Convolution layers over one, two and three dimensions.
 
-use super::options::{PerDim, Setting, built, options, parameter, sizes};
+use super::options::{PerDim, Setting, Word, built, options, parameter, sizes};
 use crate::init;
-use firebrand_core::module::{Forward, Module, ModuleCore, ModuleField, ModuleVisitor, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, ModuleField, ModuleVisitor, Parameter};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 /// Padding of a convolution's input.
@@ -135,6 +135,7 @@ macro_rules! conv {
 
         #[doc = concat!("A convolution of `[batch, channels, ", $sizes, "]`; the batch may be missing.")]
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             /// `[out_channels, in_channels / groups, kernel…]`.
             pub weight: Parameter,
@@ -193,6 +194,20 @@ macro_rules! conv {
                 built(self.options.check());
                 self.around = self.options.padding.both_sides(self.options.kernel_size, self.options.dilation);
                 self
+            }
+
+            fn arguments(&self) -> String {
+                let o = &self.options;
+                let channels = ExtraRepr::new().value(o.in_channels).value(o.out_channels);
+                let window = channels.field("kernel_size", o.kernel_size).field("stride", o.stride);
+                let padded = match o.padding {
+                    Padding::Size(size) => window.field_unless("padding", size, [0; $d]),
+                    Padding::Same => window.field("padding", Word("same")),
+                };
+                let spaced = padded.field_unless("dilation", o.dilation, [1; $d]).field_unless("groups", o.groups, 1);
+                let text = spaced.field_unless("bias", o.bias, true);
+                let mode = (o.padding_mode != PaddingMode::Zeros).then(|| Word(o.padding_mode.name()));
+                text.field_unless("padding_mode", mode, None).finish()
             }
 
             /// The options it was built with.

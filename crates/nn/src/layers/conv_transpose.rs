@@ -3,7 +3,7 @@
 use super::conv::check_groups;
 use super::options::{PerDim, built, options, parameter, sizes};
 use crate::init;
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Result, Tensor, ops};
 
 macro_rules! conv_transpose {
@@ -48,6 +48,7 @@ macro_rules! conv_transpose {
 
         #[doc = concat!("A transposed convolution of `[batch, channels, ", $sizes, "]`; the batch may be missing.")]
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             /// `[in_channels, out_channels / groups, kernel…]`.
             pub weight: Parameter,
@@ -63,6 +64,16 @@ macro_rules! conv_transpose {
             #[track_caller]
             pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl PerDim<$d>) -> $name {
                 built($options::new(in_channels, out_channels, kernel_size.per_dim()).build())
+            }
+
+            fn arguments(&self) -> String {
+                let o = &self.options;
+                let channels = ExtraRepr::new().value(o.in_channels).value(o.out_channels);
+                let window = channels.field("kernel_size", o.kernel_size).field("stride", o.stride);
+                let padded = window.field_unless("padding", o.padding, [0; $d]);
+                let spaced = padded.field_unless("dilation", o.dilation, [1; $d]);
+                let out = spaced.field_unless("output_padding", o.output_padding, [0; $d]);
+                out.field_unless("groups", o.groups, 1).field_unless("bias", o.bias, true).finish()
             }
 
             /// The options it was built with.

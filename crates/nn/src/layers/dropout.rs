@@ -1,13 +1,14 @@
 //! Dropout: in training mode, elements or whole channels are zeroed with some probability and the rest is scaled up.
 
 use super::options::built;
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Error, Result, Tensor, ops};
 
 macro_rules! dropout {
     ($($(#[$doc:meta])* $name:ident $op:ident)*) => {$(
         $(#[$doc])*
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             p: f64,
             core: ModuleCore,
@@ -29,6 +30,10 @@ macro_rules! dropout {
                     return Err(Error::argument(stringify!($name), format!("expected p from 0 to 1, found {p}")));
                 }
                 Ok($name { p, core: ModuleCore::new() })
+            }
+
+            fn arguments(&self) -> String {
+                ExtraRepr::new().field("p", self.p).field("inplace", false).finish()
             }
         }
 

@@ -3,7 +3,7 @@
 use super::options::{built, options, parameter};
 use crate::init;
 use firebrand_core::autograd::no_grad;
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Error, Result, Tensor, ops};
 
 /// A table of normal values, with zeros in the padding row.
@@ -48,6 +48,7 @@ impl EmbeddingOptions {
 
 /// Looks up rows of a table by index.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Embedding {
     /// `[num_embeddings, embedding_dim]`.
     pub weight: Parameter,
@@ -61,6 +62,14 @@ impl Embedding {
     #[track_caller]
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> Embedding {
         built(EmbeddingOptions::new(num_embeddings, embedding_dim).build())
+    }
+
+    fn arguments(&self) -> String {
+        let o = &self.options;
+        let sizes = ExtraRepr::new().value(o.num_embeddings).value(o.embedding_dim);
+        let norms = sizes.field_unless("padding_idx", o.padding_idx, None).field_unless("max_norm", o.max_norm, None);
+        let norms = norms.field_unless("norm_type", o.norm_type, 2.0);
+        norms.field_unless("scale_grad_by_freq", o.scale_grad_by_freq, false).finish()
     }
 }
 

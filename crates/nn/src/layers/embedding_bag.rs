@@ -3,7 +3,7 @@
 use super::embedding::table;
 use super::options::{built, options};
 use firebrand_core::autograd::no_grad;
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Error, Result, Tensor, ops};
 
 /// How the rows of a bag are combined.
@@ -49,6 +49,7 @@ impl EmbeddingBagOptions {
 
 /// Combines bags of rows of a table; each bag is one row of the output.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct EmbeddingBag {
     /// `[num_embeddings, embedding_dim]`.
     pub weight: Parameter,
@@ -62,6 +63,19 @@ impl EmbeddingBag {
     #[track_caller]
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBag {
         built(EmbeddingBagOptions::new(num_embeddings, embedding_dim).build())
+    }
+
+    fn arguments(&self) -> String {
+        let o = &self.options;
+        let sizes = ExtraRepr::new().value(o.num_embeddings).value(o.embedding_dim);
+        let norms = sizes.field_unless("max_norm", o.max_norm, None).field_unless("norm_type", o.norm_type, 2.0);
+        let mode = match o.mode {
+            BagMode::Sum => "sum",
+            BagMode::Mean => "mean",
+            BagMode::Max => "max",
+        };
+        let text = norms.field_unless("scale_grad_by_freq", o.scale_grad_by_freq, false).field("mode", mode);
+        text.field_unless("padding_idx", o.padding_idx, None).finish()
     }
 
     /// Bags of different sizes: `offsets` says where each begins in the list of indices. Weights, one per index, are for

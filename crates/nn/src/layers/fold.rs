@@ -1,7 +1,7 @@
 //! Windows of an image as columns, and back.
 
-use super::options::{PerDim, ints, options, sizes};
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use super::options::{OneOrEach, PerDim, ints, options, sizes};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
 
 options! {
@@ -20,6 +20,12 @@ options! {
 }
 
 impl FoldOptions {
+    fn show(&self, extra: ExtraRepr) -> String {
+        let window =
+            extra.field("kernel_size", OneOrEach(self.kernel_size)).field("dilation", OneOrEach(self.dilation));
+        window.field("padding", OneOrEach(self.padding)).field("stride", OneOrEach(self.stride)).finish()
+    }
+
     /// Builds the layer that extracts windows.
     pub fn unfold(self) -> Unfold {
         Unfold { options: self, core: ModuleCore::new() }
@@ -33,6 +39,7 @@ impl FoldOptions {
 
 /// Extracts windows as columns: from `[batch, channels, height, width]` to `[batch, channels · window, windows]`.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Unfold {
     #[module(skip)]
     options: FoldOptions,
@@ -43,6 +50,10 @@ impl Unfold {
     /// Windows of this size at every position.
     pub fn new(kernel_size: impl PerDim<2>) -> Unfold {
         FoldOptions::new(kernel_size.per_dim()).unfold()
+    }
+
+    fn arguments(&self) -> String {
+        self.options.show(ExtraRepr::new())
     }
 }
 
@@ -56,6 +67,7 @@ impl Forward for Unfold {
 
 /// Sums columns into windows of an image, adding where they overlap: the adjoint of [`Unfold`].
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Fold {
     #[module(skip)]
     output_size: [usize; 2],
@@ -68,6 +80,10 @@ impl Fold {
     /// Images of `output_size` from windows of this size at every position.
     pub fn new(output_size: impl PerDim<2>, kernel_size: impl PerDim<2>) -> Fold {
         FoldOptions::new(kernel_size.per_dim()).fold(output_size)
+    }
+
+    fn arguments(&self) -> String {
+        self.options.show(ExtraRepr::new().field("output_size", OneOrEach(self.output_size)))
     }
 }
 

@@ -59,6 +59,12 @@ impl<L: LazyLayer> Lazy<L> {
     }
 }
 
+impl<L: LazyLayer> std::fmt::Debug for Lazy<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        firebrand_core::module::fmt_module(self.as_module(), f)
+    }
+}
+
 impl<L: LazyLayer> Module for Lazy<L> {
     fn core(&self) -> &ModuleCore {
         self.layer.get().map_or(&self.core, Module::core)

@@ -2,7 +2,7 @@
 
 use super::options::{built, options, parameter};
 use crate::init;
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Result, Tensor, ops};
 
 options! {
@@ -30,6 +30,7 @@ impl LinearOptions {
 
 /// A linear layer: `x Wᵀ + b`.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Linear {
     /// `[out_features, in_features]`.
     pub weight: Parameter,
@@ -43,6 +44,12 @@ impl Linear {
     #[track_caller]
     pub fn new(in_features: usize, out_features: usize) -> Linear {
         built(LinearOptions::new(in_features, out_features).build())
+    }
+
+    fn arguments(&self) -> String {
+        let (rows, columns) = (self.weight.shape()[0], self.weight.shape()[1]);
+        let sizes = ExtraRepr::new().field("in_features", columns).field("out_features", rows);
+        sizes.field("bias", self.bias.is_some()).finish()
     }
 }
 
@@ -84,6 +91,7 @@ impl BilinearOptions {
 
 /// `x₁ᵀ W x₂ + b`, of a pair of inputs.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Bilinear {
     /// `[out_features, in1_features, in2_features]`.
     pub weight: Parameter,
@@ -97,6 +105,12 @@ impl Bilinear {
     #[track_caller]
     pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> Bilinear {
         built(BilinearOptions::new(in1_features, in2_features, out_features).build())
+    }
+
+    fn arguments(&self) -> String {
+        let sizes = self.weight.shape();
+        let inputs = ExtraRepr::new().field("in1_features", sizes[1]).field("in2_features", sizes[2]);
+        inputs.field("out_features", sizes[0]).field("bias", self.bias.is_some()).finish()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Normalization by neighboring channels.
 
 use super::options::options;
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Error, Result, Tensor, ops};
 
 options! {
@@ -28,6 +28,7 @@ impl LocalResponseNormOptions {
 
 /// `x / (k + alpha · mean of squares of neighboring channels)^beta`.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct LocalResponseNorm {
     #[module(skip)]
     options: LocalResponseNormOptions,
@@ -38,6 +39,11 @@ impl LocalResponseNorm {
     /// Over this many channels.
     pub fn new(size: usize) -> LocalResponseNorm {
         LocalResponseNormOptions::new(size).build()
+    }
+
+    fn arguments(&self) -> String {
+        let o = &self.options;
+        ExtraRepr::new().value(o.size).field("alpha", o.alpha).field("beta", o.beta).field("k", o.k).finish()
     }
 }
 

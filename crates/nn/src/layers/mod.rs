@@ -22,6 +22,7 @@ mod batch_norm;
 mod containers;
 mod conv;
 mod conv_transpose;
+mod decoder;
 mod distance;
 mod dropout;
 mod embedding;
@@ -50,6 +51,9 @@ pub use batch_norm::*;
 pub use containers::{AnyLayer, ModuleDict, ModuleList, Sequential};
 pub use conv::*;
 pub use conv_transpose::*;
+pub use decoder::{
+    GroupedQueryAttention, GroupedQueryAttentionOptions, KvCache, RotaryEmbedding, Rotation, SwiGLU, causal_mask,
+};
 pub use distance::{CosineSimilarity, PairwiseDistance};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{Embedding, EmbeddingOptions};

@@ -1,7 +1,7 @@
 //! Normalization within a sample: over its last dimensions, or over groups of channels.
 
 use super::options::{built, filled, options};
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 options! {
@@ -30,8 +30,14 @@ impl LayerNormOptions {
     }
 }
 
+/// Sizes as they print.
+fn plain(sizes: &[SymInt]) -> Vec<i64> {
+    sizes.iter().map(|n| n.hint()).collect()
+}
+
 /// Normalizes to mean 0 and variance 1 over the last dimensions.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct LayerNorm {
     /// Learnable scale.
     pub weight: Option<Parameter>,
@@ -48,6 +54,11 @@ impl LayerNorm {
     #[track_caller]
     pub fn new(size: usize) -> LayerNorm {
         built(LayerNormOptions::new(vec![size]).build())
+    }
+
+    fn arguments(&self) -> String {
+        let text = ExtraRepr::new().value(&plain(&self.sizes)[..]).field("eps", self.eps);
+        text.field("elementwise_affine", self.weight.is_some()).field("bias", self.bias.is_some()).finish()
     }
 }
 
@@ -82,6 +93,7 @@ impl RMSNormOptions {
 
 /// Normalizes to a mean square of 1 over the last dimensions.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct RMSNorm {
     /// Learnable scale.
     pub weight: Option<Parameter>,
@@ -96,6 +108,11 @@ impl RMSNorm {
     #[track_caller]
     pub fn new(size: usize) -> RMSNorm {
         built(RMSNormOptions::new(vec![size]).build())
+    }
+
+    fn arguments(&self) -> String {
+        let text = ExtraRepr::new().value(&plain(&self.sizes)[..]).field("eps", self.eps);
+        text.field("elementwise_affine", self.weight.is_some()).finish()
     }
 }
 
@@ -131,19 +148,20 @@ impl GroupNormOptions {
         }
         let affine = |value| self.affine.then(|| filled(&[self.num_channels], value)).transpose();
         let (weight, bias) = (affine(1.0)?, affine(0.0)?);
-        Ok(GroupNorm { weight, bias, num_groups: self.num_groups, eps: self.eps, core: ModuleCore::new() })
+        Ok(GroupNorm { weight, bias, options: self, core: ModuleCore::new() })
     }
 }
 
 /// Normalizes to mean 0 and variance 1 over each group of channels of each sample.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct GroupNorm {
     /// Learnable scale.
     pub weight: Option<Parameter>,
     /// Learnable shift.
     pub bias: Option<Parameter>,
-    num_groups: usize,
-    eps: f64,
+    #[module(skip)]
+    options: GroupNormOptions,
     core: ModuleCore,
 }
 
@@ -153,12 +171,18 @@ impl GroupNorm {
     pub fn new(num_groups: usize, num_channels: usize) -> GroupNorm {
         built(GroupNormOptions::new(num_groups, num_channels).build())
     }
+
+    fn arguments(&self) -> String {
+        let o = &self.options;
+        let sizes = ExtraRepr::new().value(o.num_groups).value(o.num_channels).field("eps", o.eps);
+        sizes.field("affine", o.affine).field("bias", self.bias.is_some()).finish()
+    }
 }
 
 impl Forward for GroupNorm {
     type Output = Tensor;
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (w, b) = (self.weight.as_deref(), self.bias.as_deref());
-        ops::group_norm(x, self.num_groups as i64, w, b, self.eps, false)
+        ops::group_norm(x, self.options.num_groups as i64, w, b, self.options.eps, false)
     }
 }

@@ -1,5 +1,7 @@
 //! What the layers' options share: structs with PyTorch's defaults, and sizes given once or per dimension.
 
+use firebrand_core::module::PythonRepr;
+
 /// One value for all dimensions, or one each.
 pub trait PerDim<const D: usize> {
     /// One value for each dimension.
@@ -96,6 +98,28 @@ pub(crate) fn filled(sizes: &[usize], value: f64) -> firebrand_core::Result<fire
     let p = parameter(sizes)?;
     crate::init::constant_(&p, value)?;
     Ok(p)
+}
+
+/// Sizes as they print: one number if all are equal.
+pub(crate) struct OneOrEach<const D: usize>(pub(crate) [usize; D]);
+
+impl<const D: usize> PythonRepr for OneOrEach<D> {
+    fn python_repr(&self, out: &mut String) {
+        match self.0.first() {
+            Some(first) if self.0.iter().all(|n| n == first) => first.python_repr(out),
+            _ => self.0.python_repr(out),
+        }
+    }
+}
+
+/// A word that prints without quotes.
+#[derive(PartialEq)]
+pub(crate) struct Word(pub(crate) &'static str);
+
+impl PythonRepr for Word {
+    fn python_repr(&self, out: &mut String) {
+        out.push_str(self.0);
+    }
 }
 
 /// As sizes of an op.

@@ -1,12 +1,13 @@
 //! Padding layers: before and after the last one, two or three dimensions.
 
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Result, SymInt, Tensor, ops};
 
 macro_rules! constant_padding {
     ($($name:ident $n:literal)*) => {$(
         /// Pads with one value. Sizes are given before and after each dimension, the last one first; negative ones crop.
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             #[module(skip)]
             sizes: [SymInt; $n],
@@ -18,6 +19,10 @@ macro_rules! constant_padding {
             /// Pads by these sizes, with this value.
             pub fn new(sizes: [i64; $n], value: f64) -> $name {
                 $name { sizes: sizes.map(SymInt::from), value, core: ModuleCore::new() }
+            }
+
+            fn arguments(&self) -> String {
+                ExtraRepr::new().field("padding", self.sizes.map(|n| n.hint())).field("value", self.value).finish()
             }
         }
 
@@ -36,6 +41,7 @@ macro_rules! padding {
         #[doc = $doc]
         #[doc = "Sizes are given before and after each dimension, the last one first; negative ones cut off."]
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             #[module(skip)]
             sizes: [SymInt; $n],
@@ -46,6 +52,10 @@ macro_rules! padding {
             /// Pads by these sizes.
             pub fn new(sizes: [i64; $n]) -> $name {
                 $name { sizes: sizes.map(SymInt::from), core: ModuleCore::new() }
+            }
+
+            fn arguments(&self) -> String {
+                ExtraRepr::new().value(self.sizes.map(|n| n.hint())).finish()
             }
         }
 

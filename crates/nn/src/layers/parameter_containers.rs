@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use std::ops::{Deref, Index};
 
 /// Parameters by index; they are named `0`, `1`, ….
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ParameterList {
     parameters: Vec<Parameter>,
     core: ModuleCore,
@@ -48,7 +48,7 @@ impl Module for ParameterList {
 }
 
 /// Parameters by name, in the order they were given.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ParameterDict {
     parameters: IndexMap<String, Parameter>,
     core: ModuleCore,

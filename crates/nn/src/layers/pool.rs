@@ -1,7 +1,7 @@
 //! Pooling: the maximum or mean of windows, of fixed size or for a given output size.
 
-use super::options::{PerDim, ints, options, sizes};
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use super::options::{OneOrEach, PerDim, ints, options, sizes};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Error, Result, Tensor, ops};
 
 macro_rules! layer {
@@ -15,6 +15,7 @@ macro_rules! layer {
 
         #[doc = $doc]
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             #[module(skip)]
             options: $options,
@@ -25,6 +26,10 @@ macro_rules! layer {
             /// Adjacent windows of this size.
             pub fn new(kernel_size: impl PerDim<$d>) -> $name {
                 $options::new(kernel_size.per_dim()).build()
+            }
+
+            fn arguments(&self) -> String {
+                self.options.show().finish()
             }
         }
 
@@ -56,6 +61,14 @@ macro_rules! max_pool {
                 ceil_mode: bool = false,
             }
         }
+        impl $options {
+            fn show(&self) -> ExtraRepr {
+                let stride = self.stride.unwrap_or(self.kernel_size);
+                let window = ExtraRepr::new().field("kernel_size", OneOrEach(self.kernel_size));
+                let padded = window.field("stride", OneOrEach(stride)).field("padding", OneOrEach(self.padding));
+                padded.field("dilation", OneOrEach(self.dilation)).field("ceil_mode", self.ceil_mode)
+            }
+        }
         layer!("The largest element of each window.", $name, $options, $d, |o, x| {
             let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
             ops::$op(x, &kernel, &stride, &ints(o.padding), &ints(o.dilation), o.ceil_mode)
@@ -79,6 +92,7 @@ impl MaxPool2d {
 
 /// Puts maxima back where [`MaxPool2d::with_indices`] found them; the rest is zero.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct MaxUnpool2d {
     #[module(skip)]
     kernel_size: [usize; 2],
@@ -99,6 +113,11 @@ impl MaxUnpool2d {
     pub fn of(o: &MaxPool2dOptions) -> MaxUnpool2d {
         let stride = o.stride.unwrap_or(o.kernel_size);
         MaxUnpool2d { kernel_size: o.kernel_size, stride, padding: o.padding, core: ModuleCore::new() }
+    }
+
+    fn arguments(&self) -> String {
+        let window = ExtraRepr::new().field("kernel_size", self.kernel_size).field("stride", self.stride);
+        window.field("padding", self.padding).finish()
     }
 
     /// Sets the size of the output, where several are possible.
@@ -140,6 +159,17 @@ macro_rules! avg_pool {
                 count_include_pad: bool = true,
             }
         }
+        impl $options {
+            fn show(&self) -> ExtraRepr {
+                // PyTorch keeps a tuple of one size, and several as they were given.
+                let shown = |extra: ExtraRepr, name: &str, sizes: [usize; $d]| match $d {
+                    1 => extra.field(name, sizes),
+                    _ => extra.field(name, OneOrEach(sizes)),
+                };
+                let window = shown(ExtraRepr::new(), "kernel_size", self.kernel_size);
+                shown(shown(window, "stride", self.stride.unwrap_or(self.kernel_size)), "padding", self.padding)
+            }
+        }
         layer!("The mean of each window.", $name, $options, $d, |o, x| {
             let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
             ops::$op(x, &kernel, &stride, &ints(o.padding), o.ceil_mode, o.count_include_pad $(, $divisor)?)
@@ -178,6 +208,7 @@ macro_rules! lp_pool {
 
         /// The norm of each window.
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             #[module(skip)]
             options: $options,
@@ -188,6 +219,13 @@ macro_rules! lp_pool {
             /// For adjacent windows of this size.
             pub fn new(norm_type: f64, kernel_size: impl PerDim<$d>) -> $name {
                 $options::new(norm_type, kernel_size.per_dim()).build()
+            }
+
+            fn arguments(&self) -> String {
+                let o = &self.options;
+                let norm = ExtraRepr::new().field("norm_type", o.norm_type);
+                let window = norm.field("kernel_size", OneOrEach(o.kernel_size));
+                window.field("stride", o.stride.map(OneOrEach)).field("ceil_mode", o.ceil_mode).finish()
             }
         }
 
@@ -215,6 +253,7 @@ macro_rules! adaptive {
     ($($doc:literal $name:ident $d:literal |$x:ident, $n:ident| $f:expr;)*) => {$(
         #[doc = $doc]
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             #[module(skip)]
             output_size: [usize; $d],
@@ -225,6 +264,10 @@ macro_rules! adaptive {
             /// Creates the layer for this output size.
             pub fn new(output_size: impl PerDim<$d>) -> $name {
                 $name { output_size: output_size.per_dim(), core: ModuleCore::new() }
+            }
+
+            fn arguments(&self) -> String {
+                ExtraRepr::new().field("output_size", OneOrEach(self.output_size)).finish()
             }
         }
 

@@ -6,7 +6,7 @@
 
 use super::options::{built, options, parameter};
 use crate::init;
-use firebrand_core::module::{Forward, Module, ModuleCore, ModuleVisitor, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, ModuleVisitor, Parameter, fmt_module};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 options! {
@@ -69,6 +69,16 @@ impl Weights {
 }
 
 impl RecurrentOptions {
+    fn arguments(&self) -> String {
+        let sizes = ExtraRepr::new().value(self.input_size).value(self.hidden_size);
+        let layers = sizes.field_unless("num_layers", self.num_layers, 1).field_unless("bias", self.bias, true);
+        let order = layers.field_unless("batch_first", self.batch_first, false);
+        order
+            .field_unless("dropout", self.dropout, 0.0)
+            .field_unless("bidirectional", self.bidirectional, false)
+            .finish()
+    }
+
     /// Zeros for the state of this (batched) input.
     fn initial(&self, x: &Tensor) -> Result<Tensor> {
         let layers = self.num_layers * (1 + usize::from(self.bidirectional));
@@ -160,6 +170,15 @@ macro_rules! recurrent {
                 for (name, p) in self.weights.names.iter().zip(&self.weights.parameters) {
                     visitor.parameter(name, p);
                 }
+            }
+            fn extra_repr(&self) -> String {
+                self.options.arguments()
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                fmt_module(self, f)
             }
         }
     };

@@ -2,13 +2,14 @@
 
 use super::options::{built, parameter};
 use crate::init;
-use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Result, SymInt, Tensor, ops};
 
 macro_rules! cell {
     ($(#[$doc:meta])* $name:ident, $gates:literal) => {
         $(#[$doc])*
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             /// Weight of the input.
             pub weight_ih: Parameter,
@@ -52,6 +53,11 @@ macro_rules! cell {
                     *last = SymInt::from(self.hidden_size);
                 }
                 ops::new_zeros(x, &sizes, None, None)
+            }
+
+            fn arguments(&self) -> String {
+                let sizes = ExtraRepr::new().value(self.weight_ih.shape()[1]).value(self.hidden_size);
+                sizes.field_unless("bias", self.bias_ih.is_some(), true).finish()
             }
 
             fn biases(&self) -> (Option<&Tensor>, Option<&Tensor>) {

@@ -1,10 +1,11 @@
 //! Layers that only rearrange elements.
 
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
 
 /// Merges several dimensions into one.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Flatten {
     start_dim: i64,
     end_dim: i64,
@@ -20,6 +21,10 @@ impl Flatten {
     /// Merges `start_dim` to `end_dim`, inclusive.
     pub fn dims(start_dim: i64, end_dim: i64) -> Flatten {
         Flatten { start_dim, end_dim, core: ModuleCore::new() }
+    }
+
+    fn arguments(&self) -> String {
+        ExtraRepr::new().field("start_dim", self.start_dim).field("end_dim", self.end_dim).finish()
     }
 }
 
@@ -38,6 +43,7 @@ impl Forward for Flatten {
 
 /// Splits one dimension into several.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Unflatten {
     dim: i64,
     sizes: Vec<i64>,
@@ -49,6 +55,10 @@ impl Unflatten {
     pub fn new(dim: i64, sizes: impl Into<Vec<i64>>) -> Unflatten {
         Unflatten { dim, sizes: sizes.into(), core: ModuleCore::new() }
     }
+
+    fn arguments(&self) -> String {
+        ExtraRepr::new().field("dim", self.dim).field("unflattened_size", &self.sizes[..]).finish()
+    }
 }
 
 impl Forward for Unflatten {
@@ -59,9 +69,10 @@ impl Forward for Unflatten {
 }
 
 macro_rules! moves {
-    ($($(#[$doc:meta])* $name:ident $op:ident)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $op:ident $factor:ident)*) => {$(
         $(#[$doc])*
         #[derive(Module)]
+        #[module(extra_repr = Self::arguments)]
         pub struct $name {
             factor: usize,
             core: ModuleCore,
@@ -71,6 +82,10 @@ macro_rules! moves {
             /// By this factor.
             pub fn new(factor: usize) -> $name {
                 $name { factor, core: ModuleCore::new() }
+            }
+
+            fn arguments(&self) -> String {
+                ExtraRepr::new().field(stringify!($factor), self.factor).finish()
             }
         }
 
@@ -84,9 +99,9 @@ macro_rules! moves {
 }
 moves! {
     /// Moves channels into space: a larger image.
-    PixelShuffle pixel_shuffle
+    PixelShuffle pixel_shuffle upscale_factor
     /// Moves space into channels: a smaller image.
-    PixelUnshuffle pixel_unshuffle
+    PixelUnshuffle pixel_unshuffle downscale_factor
     /// Interleaves the channels of groups.
-    ChannelShuffle channel_shuffle
+    ChannelShuffle channel_shuffle groups
 }

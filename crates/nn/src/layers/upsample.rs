@@ -1,6 +1,6 @@
 //! Resampling of `[batch, channels, sizes…]` to other sizes.
 
-use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::module::{ExtraRepr, Forward, Module, ModuleCore};
 use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 
 /// Interpolation method.
@@ -23,6 +23,7 @@ pub enum UpsampleMode {
 
 /// Resamples by a factor, or to a size.
 #[derive(Module)]
+#[module(extra_repr = Self::arguments)]
 pub struct Upsample {
     #[module(skip)]
     mode: UpsampleMode,
@@ -40,6 +41,23 @@ impl Upsample {
     /// Resamples to these sizes.
     pub fn to(size: impl Into<Vec<usize>>, mode: UpsampleMode) -> Upsample {
         Upsample { mode, size: size.into(), scale_factor: Vec::new(), core: ModuleCore::new() }
+    }
+
+    fn arguments(&self) -> String {
+        let extra = match (&self.size[..], self.scale_factor.first()) {
+            ([n], _) => ExtraRepr::new().field("size", *n),
+            (_, Some(&factor)) => ExtraRepr::new().field("scale_factor", factor),
+            (sizes, None) => ExtraRepr::new().field("size", sizes),
+        };
+        // The dimensions of the input decide between PyTorch's linear modes; sizes tell how many there are.
+        let mode = match (self.mode, self.size.len()) {
+            (UpsampleMode::Nearest, _) => "nearest",
+            (UpsampleMode::Linear { .. }, 2) => "bilinear",
+            (UpsampleMode::Linear { .. }, 3) => "trilinear",
+            (UpsampleMode::Linear { .. }, _) => "linear",
+            (UpsampleMode::Cubic { .. }, _) => "bicubic",
+        };
+        extra.field("mode", mode).finish()
     }
 }
 

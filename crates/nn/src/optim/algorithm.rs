@@ -71,6 +71,7 @@ pub(super) fn numbers(states: &[Tensor]) -> Result<Vec<f64>> {
 }
 
 /// Parameters that step together. Everything is by position.
+#[derive(Debug)]
 pub struct Batch {
     /// Parameters.
     pub params: Vec<Tensor>,

@@ -2,7 +2,7 @@
 
 use super::grouped::IntoParams;
 use firebrand_core::autograd::no_grad;
-use firebrand_core::{Result, Tensor, ops};
+use firebrand_core::{Error, Result, Tensor, ops};
 
 /// How values are averaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +53,24 @@ impl Averaged {
     /// The averages, by position.
     pub fn averages(&self) -> &[Tensor] {
         &self.averages
+    }
+
+    /// Number of updates so far.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Restores averages and the number of updates, of a run that is resumed.
+    pub fn load(&mut self, averages: &[Tensor], updates: u64) -> Result<()> {
+        let shapes = |list: &[Tensor]| list.iter().map(|t| t.shape().to_vec()).collect::<Vec<_>>();
+        if shapes(averages) != shapes(&self.averages) {
+            let message =
+                format!("expected {} averages of the same shapes, found {}", self.averages.len(), averages.len());
+            return Err(Error::argument("Averaged", message));
+        }
+        no_grad(|| self.averages.iter().zip(averages).try_for_each(|(own, t)| ops::copy_(own, t, false).map(drop)))?;
+        self.updates = updates;
+        Ok(())
     }
 
     /// Swaps the tensors with their averages; calling it again swaps back.

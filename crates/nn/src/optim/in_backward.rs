@@ -24,7 +24,7 @@ pub fn step_in_backward<O: Optimizer + 'static>(
     for p in params.into_params() {
         let optimizer = Arc::new(Mutex::new(make(&p)?));
         let stepping = optimizer.clone();
-        all.handles.push(p.register_post_accumulate_grad_hook(move |t: &Tensor| {
+        all.handles.push(p.try_register_post_accumulate_grad_hook(move |t: &Tensor| {
             stepping.lock().unwrap_or_else(|e| e.into_inner()).step()?;
             t.zero_grad();
             Ok(())

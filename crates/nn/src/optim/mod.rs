@@ -102,3 +102,39 @@ pub trait Optimizer: Send {
     /// Restores a saved state of an optimizer over parameters of the same shapes in the same order.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<()>;
 }
+
+impl Optimizer for Box<dyn Optimizer> {
+    fn step(&mut self) -> Result<()> {
+        (**self).step()
+    }
+    fn step_with(&mut self, closure: &mut dyn FnMut() -> Result<Tensor>) -> Result<Tensor> {
+        (**self).step_with(closure)
+    }
+    fn parameters(&self) -> Vec<Tensor> {
+        (**self).parameters()
+    }
+    fn zero_grad(&mut self) {
+        (**self).zero_grad()
+    }
+    fn groups(&self) -> usize {
+        (**self).groups()
+    }
+    fn lr(&self, group: usize) -> f64 {
+        (**self).lr(group)
+    }
+    fn set_lr(&mut self, group: usize, lr: f64) {
+        (**self).set_lr(group, lr)
+    }
+    fn momentum(&self, group: usize) -> Option<f64> {
+        (**self).momentum(group)
+    }
+    fn set_momentum(&mut self, group: usize, momentum: f64) {
+        (**self).set_momentum(group, momentum)
+    }
+    fn state_dict(&self) -> StateDict {
+        (**self).state_dict()
+    }
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        (**self).load_state_dict(state)
+    }
+}

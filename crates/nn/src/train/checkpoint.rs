@@ -1,14 +1,16 @@
 //! Checkpoints: everything a run needs to resume as if it had never stopped, in one file.
 //!
-//! The file is a `.safetensors` file: the model under `model.`, the optimizer's state under `optimizer.`, both random
-//! states and, as JSON in a byte tensor, [`Progress`]. It is replaced by a rename, so there is always a whole one.
+//! The file is a `.safetensors` file: the model under `model.`, its buffers that are no part of its state under `buffer.`,
+//! the optimizer's state under `optimizer.`, the average under `average.`, both random states and, as JSON in a byte tensor,
+//! [`Progress`]. It is replaced by a rename, so there is always a whole one.
 
-use super::Metrics;
+use super::metrics::{Metrics, numbers};
 use crate::optim::schedule::PlateauState;
-use crate::optim::{GroupDict, Optimizer, StateDict};
+use crate::optim::{Averaged, GroupDict, Optimizer, StateDict};
+use firebrand_core::autograd::no_grad;
 use firebrand_core::module::Module;
 use firebrand_core::random::{Generator, get_rng_state, set_rng_state};
-use firebrand_core::{DType, Error, Result, Tensor};
+use firebrand_core::{DType, Error, Result, Tensor, ops};
 use firebrand_io::Budget;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -28,13 +30,19 @@ pub struct Progress {
     /// State of the reduce-on-plateau schedule.
     #[serde(default)]
     pub plateau: Option<PlateauState>,
-    /// Sum of the losses of the current epoch.
+    /// Sum of the losses of the current epoch, weighted by the number of labels.
     pub loss_sum: f64,
+    /// Number of labels of the current epoch.
+    pub loss_count: f64,
     /// The best value of the watched metric so far.
     pub best: Option<f64>,
+    /// The epoch it was reached in, from 1.
+    #[serde(default)]
+    pub best_epoch: Option<usize>,
     /// Epochs since then.
     pub epochs_since_best: usize,
     /// Metrics of all complete epochs.
+    #[serde(with = "numbers")]
     pub history: Vec<Metrics>,
 }
 
@@ -43,6 +51,17 @@ pub struct Progress {
 struct Document {
     progress: Progress,
     param_groups: Vec<GroupDict>,
+    #[serde(default)]
+    average_updates: u64,
+}
+
+/// What is saved and restored.
+pub(super) struct State<'a> {
+    pub(super) model: &'a dyn Module,
+    pub(super) optimizer: &'a mut dyn Optimizer,
+    pub(super) average: Option<&'a mut Averaged>,
+    /// Whether parameters that do not require grad are part of it.
+    pub(super) frozen: bool,
 }
 
 const DOCUMENT: &str = "progress.json";
@@ -53,19 +72,40 @@ fn refused(path: &Path, e: impl std::fmt::Display) -> Error {
     Error::user(format!("{}: {e}", path.display()))
 }
 
+/// The state of a model, with or without its frozen parameters.
+fn model_state(model: &dyn Module, frozen: bool) -> IndexMap<String, Tensor> {
+    let mut state = model.state_dict();
+    if !frozen {
+        let left_out = |p: &Tensor| !p.requires_grad();
+        for (name, _) in model.named_parameters().into_iter().filter(|(_, p)| left_out(p)) {
+            state.shift_remove(&name);
+        }
+    }
+    state
+}
+
+/// The buffers that are no part of a model's state, by name.
+fn transient(model: &dyn Module) -> Vec<(String, Tensor)> {
+    let state = model.state_dict();
+    model.named_buffers().into_iter().filter(|(name, _)| !state.contains_key(name)).collect()
+}
+
+/// Writes the state of a model under its own names.
+pub(super) fn save_model(path: &Path, model: &dyn Module, frozen: bool) -> Result<()> {
+    firebrand_io::write_safetensors(path, model_state(model, frozen).iter()).map_err(Error::user)
+}
+
 /// Writes a checkpoint. `epoch_start` is the random state before the current epoch's order was drawn.
-pub(super) fn save(
-    path: &Path,
-    model: &dyn Module,
-    optimizer: &dyn Optimizer,
-    progress: &Progress,
-    epoch_start: &Generator,
-) -> Result<()> {
-    let dict = optimizer.state_dict();
+pub(super) fn save(path: &Path, state: State<'_>, progress: &Progress, epoch_start: &Generator) -> Result<()> {
+    let dict = state.optimizer.state_dict();
     let mut tensors: IndexMap<String, Tensor> = IndexMap::new();
-    tensors.extend(model.state_dict().into_iter().map(|(name, t)| (format!("model.{name}"), t)));
+    tensors.extend(model_state(state.model, state.frozen).into_iter().map(|(name, t)| (format!("model.{name}"), t)));
+    tensors.extend(transient(state.model).into_iter().map(|(name, t)| (format!("buffer.{name}"), t.detach())));
     tensors.extend(dict.tensors().into_iter().map(|(name, t)| (format!("optimizer.{name}"), t)));
-    let document = Document { progress: progress.clone(), param_groups: dict.param_groups };
+    let averages = state.average.as_ref().map_or(&[][..], |a| a.averages());
+    tensors.extend(averages.iter().enumerate().map(|(k, t)| (format!("average.{k}"), t.clone())));
+    let average_updates = state.average.as_ref().map_or(0, |a| a.updates());
+    let document = Document { progress: progress.clone(), param_groups: dict.param_groups, average_updates };
     let document = serde_json::to_vec(&document).map_err(|e| refused(path, e))?;
     let bytes = |v: Vec<u8>| Tensor::new(&v);
     tensors.insert(DOCUMENT.into(), bytes(document));
@@ -74,14 +114,41 @@ pub(super) fn save(
     firebrand_io::write_safetensors(path, tensors.iter()).map_err(Error::user)
 }
 
-/// Restores model, optimizer and random stream; returns the progress and the random state at the start of the epoch.
-pub(super) fn load(path: &Path, model: &dyn Module, optimizer: &mut dyn Optimizer) -> Result<(Progress, Generator)> {
+/// Restores model, optimizer, average and random stream; returns the progress and the random state at the start of the
+/// epoch.
+pub(super) fn load(path: &Path, state: State<'_>) -> Result<(Progress, Generator)> {
     let tensors = firebrand_io::read_safetensors(path).map_err(Error::user)?;
     let saved = Saved::new(&tensors).map_err(|e| refused(path, e))?;
-    model.load_state_dict(&part(&tensors, "model."), true)?;
-    optimizer.load_state_dict(&saved.optimizer)?;
+    let model = part(&tensors, "model.");
+    let expected = model_state(state.model, state.frozen);
+    for (name, found) in [("misses", missing(&expected, &model)), ("has the unknown", missing(&model, &expected))] {
+        if let Some(first) = found.first() {
+            let message = format!("the checkpoint is of another model: it {name} `{first}` ({} in all)", found.len());
+            return Err(refused(path, message));
+        }
+    }
+    // By number: the file has an order of its own.
+    let averages: Vec<Tensor> = (0..).map_while(|k| tensors.get(&format!("average.{k}")).cloned()).collect();
+    if let Some(average) = state.average {
+        average.load(&averages, saved.average_updates).map_err(|e| refused(path, e))?;
+    } else if !averages.is_empty() {
+        return Err(refused(path, "the checkpoint is of a run with an average of the weights; ask for one"));
+    }
+    state.model.load_state_dict(&model, false)?;
+    let buffers = part(&tensors, "buffer.");
+    for (name, buffer) in transient(state.model) {
+        if let Some(t) = buffers.get(&name) {
+            no_grad(|| ops::copy_(&buffer, t, false).map(drop)).map_err(|e| refused(path, e))?;
+        }
+    }
+    state.optimizer.load_state_dict(&saved.optimizer)?;
     set_rng_state(saved.now);
     Ok((saved.progress, saved.epoch_start))
+}
+
+/// Names of `all` that `other` lacks.
+fn missing<'a>(all: &'a IndexMap<String, Tensor>, other: &IndexMap<String, Tensor>) -> Vec<&'a String> {
+    all.keys().filter(|name| !other.contains_key(*name)).collect()
 }
 
 /// The tensors with this prefix, with the prefix removed.
@@ -93,6 +160,7 @@ fn part(tensors: &IndexMap<String, Tensor>, prefix: &str) -> IndexMap<String, Te
 struct Saved {
     progress: Progress,
     optimizer: StateDict,
+    average_updates: u64,
     now: Generator,
     epoch_start: Generator,
 }
@@ -112,7 +180,8 @@ impl Saved {
         let document: Document = serde_json::from_str(&text).map_err(Error::user)?;
         let (now, epoch_start) = (generator(RNG)?, generator(RNG_EPOCH)?);
         let optimizer = StateDict::from_parts(&part(tensors, "optimizer."), document.param_groups)?;
-        Ok(Saved { progress: document.progress, optimizer, now, epoch_start })
+        let Document { progress, average_updates, .. } = document;
+        Ok(Saved { progress, optimizer, average_updates, now, epoch_start })
     }
 }
 

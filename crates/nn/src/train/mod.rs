@@ -1,6 +1,6 @@
 //! Training: the loop, exact resumption, metrics and event files.
 //!
-//! A [`Trainer`] runs epochs over a loader: accumulation, clipping, schedule, validation, early stopping, checkpoints.
+//! A [`Trainer`] runs epochs over a loader: accumulation, clipping, schedule, average, validation, early stopping, checkpoints.
 //! A checkpoint is one file, written atomically, that holds everything: model, optimizer, schedule, random
 //! streams, position within the epoch. A run that was killed and resumed ends with exactly the weights of one that was not.
 //!
@@ -25,10 +25,12 @@
 
 mod checkpoint;
 mod metrics;
+mod options;
 mod tensorboard;
 mod trainer;
 
 pub use checkpoint::Progress;
-pub use metrics::{ConfusionMatrix, Metrics, accuracy};
+pub use metrics::{Binary, ClassScores, Classification, ConfusionMatrix, Metrics, Regression, accuracy};
+pub use options::{BatchLoss, Callback, Finish, Step, TrainOptions};
 pub use tensorboard::EventWriter;
-pub use trainer::{Callback, Finish, Step, TrainOptions, Trainer};
+pub use trainer::Trainer;

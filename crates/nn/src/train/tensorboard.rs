@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Appends scalars to an event file.
+#[derive(Debug)]
 pub struct EventWriter {
     file: File,
 }
@@ -84,6 +85,12 @@ impl EventWriter {
         number.push(2 << 3 | 5);
         number.extend((value as f32).to_le_bytes());
         self.write(&event(now(), step, &field(5, &field(1, &number))))
+    }
+
+    /// Says that the run goes on with this step: TensorBoard forgets values of earlier files from it on.
+    pub fn restart(&mut self, step: u64) -> Result<()> {
+        // Field 7 is the session's log, its field 1 the status, of which 1 is the start.
+        self.write(&event(now(), step, &field(7, &[1 << 3, 1])))
     }
 
     fn write(&mut self, message: &[u8]) -> Result<()> {

@@ -1,96 +1,17 @@
 //! The training loop. It knows models, optimizers, loaders and checkpoints; it prints nothing and knows no task: losses
 //! and validation are the caller's closures.
 
-use super::checkpoint::{self, Progress};
+use super::checkpoint::{self, Progress, State};
 use super::metrics::Metrics;
-use crate::data::{DataLoader, Dataset};
+use super::options::{BatchLoss, Callback, Finish, Step, TrainOptions};
+use crate::data::{Batches, DataLoader, Dataset};
 use crate::optim::schedule::{Goal, LRScheduler, PlateauOptions, ReduceLROnPlateau, Schedule};
-use crate::optim::{Optimizer, clip_grad_norm};
+use crate::optim::{Averaged, Averaging, Optimizer, clip_grad_norm};
 use firebrand_core::autograd::{autocast, no_grad};
 use firebrand_core::module::Module;
 use firebrand_core::random::{Generator, get_rng_state, set_rng_state};
-use firebrand_core::{DType, Error, Result, Tensor, ops};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Options of a [`Trainer`].
-#[derive(Clone, Debug)]
-pub struct TrainOptions {
-    /// Number of passes over the data.
-    pub epochs: usize,
-    /// Batches whose gradients are averaged before a step.
-    pub accumulate: usize,
-    /// Clip gradients to this total norm.
-    pub clip_norm: Option<f64>,
-    /// Autocast dtype (`BF16`, `F16`) of the forward pass; parameters and their gradients keep their dtype.
-    pub autocast: Option<DType>,
-    /// Whether to advance the schedule every step instead of every epoch.
-    pub schedule_every_step: bool,
-    /// File for checkpoints, written after every epoch and when the run is stopped.
-    pub checkpoint: Option<PathBuf>,
-    /// Also write a checkpoint every this many steps.
-    pub checkpoint_every: Option<u64>,
-    /// Early stopping: epochs without improvement of the watched metric.
-    pub patience: Option<usize>,
-    /// The watched validation metric, and whether lower is better.
-    pub watch: (String, bool),
-    /// A flag that stops the run after the current step when set (by Ctrl-C, for instance).
-    pub stop: Arc<AtomicBool>,
-}
-
-impl Default for TrainOptions {
-    fn default() -> TrainOptions {
-        TrainOptions {
-            epochs: 1,
-            accumulate: 1,
-            clip_norm: None,
-            autocast: None,
-            schedule_every_step: false,
-            checkpoint: None,
-            checkpoint_every: None,
-            patience: None,
-            watch: ("loss".to_string(), true),
-            stop: Arc::default(),
-        }
-    }
-}
-
-/// What is known after a step.
-#[derive(Clone, Copy, Debug)]
-pub struct Step {
-    /// The epoch, from 1.
-    pub epoch: usize,
-    /// Optimizer steps so far.
-    pub step: u64,
-    /// Loss of the step's last batch.
-    pub loss: f64,
-    /// Learning rate of the first group.
-    pub lr: f64,
-}
-
-/// Callbacks of a training run.
-pub trait Callback {
-    /// Called after every step.
-    fn step(&mut self, _step: &Step) -> Result<()> {
-        Ok(())
-    }
-    /// Called after every epoch with the metrics of all epochs so far: `train_loss` and those of validation.
-    fn epoch(&mut self, _epoch: usize, _history: &[Metrics]) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// All epochs were done.
-    Done,
-    /// The watched metric stopped improving.
-    Early,
-    /// It was stopped by the flag; the checkpoint, if there is one, is up to date.
-    Stopped,
-}
+use firebrand_core::{Error, Result, Tensor, ops};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The training loop.
 pub struct Trainer<'a> {
@@ -98,11 +19,58 @@ pub struct Trainer<'a> {
     optimizer: Box<dyn Optimizer>,
     scheduler: Option<LRScheduler>,
     plateau: Option<ReduceLROnPlateau>,
+    average: Option<Averaged>,
     callbacks: Vec<Box<dyn Callback + 'a>>,
     options: TrainOptions,
     progress: Progress,
     /// The random state before the current epoch's order was drawn.
     epoch_start: Generator,
+}
+
+/// Batches of a pass and their losses, whatever the type of the samples.
+trait Feed {
+    /// Number of batches per pass.
+    fn len(&self) -> usize;
+    /// Begins a pass, at this batch.
+    fn begin(&mut self, first: usize);
+    /// Makes the next batch; false at the end of the pass.
+    fn load(&mut self) -> Result<bool>;
+    /// The loss of the batch that was made.
+    fn loss(&mut self) -> Result<BatchLoss>;
+}
+
+struct Pass<'l, D: Dataset, F> {
+    loader: &'l DataLoader<D>,
+    batches: Option<Batches<D>>,
+    batch: Option<D::Sample>,
+    loss: F,
+}
+
+impl<D: Dataset, L: Into<BatchLoss>, F: FnMut(&D::Sample) -> Result<L>> Feed for Pass<'_, D, F> {
+    fn len(&self) -> usize {
+        self.loader.len()
+    }
+    fn begin(&mut self, first: usize) {
+        self.batches = Some(self.loader.iter_from(first));
+    }
+    fn load(&mut self) -> Result<bool> {
+        self.batch = self.batches.as_mut().and_then(Iterator::next).transpose()?;
+        Ok(self.batch.is_some())
+    }
+    fn loss(&mut self) -> Result<BatchLoss> {
+        let batch = self.batch.as_ref().expect("a batch was made");
+        (self.loss)(batch).map(Into::into)
+    }
+}
+
+/// Losses of the batches since the last step.
+#[derive(Default)]
+struct Gathered {
+    /// The count of the first batch: the unit of weight.
+    unit: f64,
+    /// Sum of the losses, weighted by count, and of the counts.
+    sum: f64,
+    count: f64,
 }
 
 impl<'a> Trainer<'a> {
@@ -113,6 +81,7 @@ impl<'a> Trainer<'a> {
             optimizer: Box::new(optimizer),
             scheduler: None,
             plateau: None,
+            average: None,
             callbacks: Vec::new(),
             options: TrainOptions { accumulate: options.accumulate.max(1), ..options },
             progress: Progress::default(),
@@ -144,10 +113,22 @@ impl<'a> Trainer<'a> {
         &self.progress
     }
 
+    /// The optimizer.
+    pub fn optimizer(&self) -> &dyn Optimizer {
+        &*self.optimizer
+    }
+
     /// Resumes from the checkpoint if there is one; returns whether there was.
     pub fn resume(&mut self) -> Result<bool> {
-        let Some(path) = self.options.checkpoint.as_ref().filter(|p| p.exists()) else { return Ok(false) };
-        (self.progress, self.epoch_start) = checkpoint::load(path, self.model, &mut *self.optimizer)?;
+        let Some(path) = self.options.checkpoint.clone().filter(|p| p.exists()) else { return Ok(false) };
+        self.start_average()?;
+        let state = State {
+            model: self.model,
+            optimizer: &mut *self.optimizer,
+            average: self.average.as_mut(),
+            frozen: self.options.checkpoint_frozen,
+        };
+        (self.progress, self.epoch_start) = checkpoint::load(&path, state)?;
         if let Some(s) = &mut self.scheduler {
             s.set_epoch(self.progress.schedule, &mut *self.optimizer);
         }
@@ -157,76 +138,141 @@ impl<'a> Trainer<'a> {
         Ok(true)
     }
 
-    fn save(&self) -> Result<()> {
-        let Some(path) = &self.options.checkpoint else { return Ok(()) };
-        checkpoint::save(path, self.model, &*self.optimizer, &self.progress, &self.epoch_start)
+    /// Creates the average if one is asked for: copies of what the optimizer trains.
+    fn start_average(&mut self) -> Result<()> {
+        if let (None, Some(decay)) = (&self.average, self.options.ema) {
+            if !(0.0..1.0).contains(&decay) {
+                let message = format!("expected a decay of the average from 0 to 1, found {decay}");
+                return Err(Error::argument("Trainer", message));
+            }
+            self.average = Some(Averaged::new(self.optimizer.parameters(), Averaging::Exponential(decay))?);
+        }
+        Ok(())
     }
 
-    /// Trains to the end, or until stopped. `loss` is the mean loss of a batch; `validate` runs in evaluation mode
-    /// without gradients after every epoch.
-    pub fn fit<D: Dataset>(
+    /// Swaps the trained parameters with their average, if there is one; calling it again swaps back. At the end of a run
+    /// this leaves the average in the model.
+    pub fn swap_average(&self) -> Result<()> {
+        self.average.as_ref().map_or(Ok(()), Averaged::swap)
+    }
+
+    fn save(&mut self) -> Result<()> {
+        let Some(path) = self.options.checkpoint.clone() else { return Ok(()) };
+        let state = State {
+            model: self.model,
+            optimizer: &mut *self.optimizer,
+            average: self.average.as_mut(),
+            frozen: self.options.checkpoint_frozen,
+        };
+        checkpoint::save(&path, state, &self.progress, &self.epoch_start)
+    }
+
+    fn stopped(&self) -> bool {
+        self.options.stop.load(Relaxed)
+    }
+
+    /// Trains to the end, or until stopped. `loss` is the mean loss of a batch, as a tensor or as a [`BatchLoss`];
+    /// `validate` runs in evaluation mode without gradients after every epoch. When the run was stopped meanwhile,
+    /// `validate` may end with an error: it is repeated when the run is resumed.
+    pub fn fit<D: Dataset, L: Into<BatchLoss>>(
         &mut self,
         loader: &DataLoader<D>,
-        mut loss: impl FnMut(&D::Sample) -> Result<Tensor>,
+        loss: impl FnMut(&D::Sample) -> Result<L>,
         mut validate: impl FnMut() -> Result<Metrics>,
     ) -> Result<Finish> {
-        if loader.is_empty() {
+        self.run(&mut Pass { loader, batches: None, batch: None, loss }, &mut validate)
+    }
+
+    fn run(&mut self, feed: &mut dyn Feed, validate: &mut dyn FnMut() -> Result<Metrics>) -> Result<Finish> {
+        if feed.len() == 0 {
             return Err(Error::argument("Trainer", "the loader has no batches; add samples or make batches smaller"));
         }
+        self.start_average()?;
+        for c in &mut self.callbacks {
+            c.begin(&self.progress)?;
+        }
         while self.progress.epoch < self.options.epochs {
-            if !self.train_epoch(loader, &mut loss)? {
+            if self.out_of_patience() {
+                return Ok(Finish::Early);
+            }
+            if self.stopped() || !self.train_epoch(feed)? {
                 self.save()?;
                 return Ok(Finish::Stopped);
             }
-            self.model.eval();
-            let validated = self.computing(|| no_grad(&mut validate));
-            self.model.train();
-            let mut metrics = Metrics::new();
-            metrics.insert("train_loss".into(), self.progress.loss_sum / loader.len() as f64);
-            metrics.extend(validated?);
-            let ends = self.finish_epoch(metrics);
+            let Some(metrics) = self.validated(validate)? else {
+                self.save()?;
+                return Ok(Finish::Stopped);
+            };
+            self.finish_epoch(metrics);
             self.save()?;
             for c in &mut self.callbacks {
                 c.epoch(self.progress.epoch, &self.progress.history)?;
             }
-            if ends {
-                return Ok(Finish::Early);
-            }
         }
-        Ok(Finish::Done)
+        Ok(if self.out_of_patience() { Finish::Early } else { Finish::Done })
+    }
+
+    fn out_of_patience(&self) -> bool {
+        self.options.patience.is_some_and(|p| self.progress.epochs_since_best > p)
+    }
+
+    /// The metrics of the epoch, on the average if there is one; `None` if the run was stopped meanwhile. The best state is
+    /// written here, where the average is in the model: before the checkpoint that says so, so that a run which is killed
+    /// in between writes it again.
+    fn validated(&mut self, validate: &mut dyn FnMut() -> Result<Metrics>) -> Result<Option<Metrics>> {
+        let mut metrics = Metrics::new();
+        metrics.insert("train_loss".into(), self.progress.loss_sum / self.progress.loss_count);
+        metrics.insert("lr".into(), self.optimizer.lr(0));
+        self.model.eval();
+        self.swap_average()?;
+        let validated = self.computing(|| no_grad(validate)).and_then(|found| {
+            metrics.extend(found);
+            if let (true, Some(path)) = (self.improves(&metrics), &self.options.best) {
+                checkpoint::save_model(path, self.model, self.options.checkpoint_frozen)?;
+            }
+            Ok(())
+        });
+        self.swap_average()?;
+        self.model.train();
+        match validated {
+            Err(_) if self.stopped() => Ok(None),
+            other => other.map(|()| Some(metrics)),
+        }
+    }
+
+    /// Whether the watched metric is better than ever.
+    fn improves(&self, metrics: &Metrics) -> bool {
+        let (name, less) = &self.options.watch;
+        let Some(&value) = metrics.get(name).filter(|v| !v.is_nan()) else { return false };
+        self.progress.best.is_none_or(|best| if *less { value < best } else { value > best })
     }
 
     /// Runs one epoch, or the rest of it; returns false if stopped.
-    fn train_epoch<D: Dataset>(
-        &mut self,
-        loader: &DataLoader<D>,
-        loss: &mut dyn FnMut(&D::Sample) -> Result<Tensor>,
-    ) -> Result<bool> {
+    fn train_epoch(&mut self, feed: &mut dyn Feed) -> Result<bool> {
         self.model.train();
-        let batches = if self.progress.batch == 0 {
+        if self.progress.batch == 0 {
             self.epoch_start = get_rng_state();
-            loader.iter()
+            feed.begin(0);
         } else {
             // The order is drawn again from where the epoch began; the stream then goes on from where the run stopped.
             let now = get_rng_state();
             set_rng_state(self.epoch_start.clone());
-            let rest = loader.iter_from(self.progress.batch);
+            feed.begin(self.progress.batch);
             set_rng_state(now);
-            rest
-        };
-        let total = loader.len();
-        for batch in batches {
-            let value = self.backward(&batch?, loss)?;
-            self.progress.loss_sum += value;
+        }
+        let total = feed.len();
+        let mut gathered = Gathered::default();
+        while feed.load()? {
+            self.backward(feed, &mut gathered)?;
             self.progress.batch += 1;
             if !self.progress.batch.is_multiple_of(self.options.accumulate) && self.progress.batch != total {
                 continue;
             }
-            self.step(value)?;
+            self.step(std::mem::take(&mut gathered))?;
             let due = self.options.checkpoint_every.is_some_and(|n| self.progress.step.is_multiple_of(n.max(1)));
             // A checkpoint at the end of an epoch follows its validation.
             if self.progress.batch < total {
-                if self.options.stop.load(Relaxed) {
+                if self.stopped() {
                     return Ok(false);
                 }
                 if due {
@@ -245,33 +291,71 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    fn backward<S>(&mut self, batch: &S, loss: &mut dyn FnMut(&S) -> Result<Tensor>) -> Result<f64> {
-        let loss = self.computing(|| loss(batch))?;
-        let value = ops::item(&loss)?.to_f64();
+    /// Adds the gradients of a batch, in units of the first batch of the step.
+    fn backward(&mut self, feed: &mut dyn Feed, gathered: &mut Gathered) -> Result<()> {
+        let BatchLoss { mean, count } = self.computing(|| feed.loss())?;
+        if count <= 0.0 {
+            return Ok(());
+        }
+        let value = ops::item(&mean)?.to_f64();
         if !value.is_finite() {
-            let message =
-                format!("the loss became {value} at step {}; try a smaller learning rate", self.progress.step);
+            let (step, epoch, batch) = (self.progress.step + 1, self.progress.epoch + 1, self.progress.batch + 1);
+            let message = format!(
+                "the loss became {value} at step {step} (epoch {epoch}, batch {batch}); try a smaller learning rate or clip gradients"
+            );
             return Err(Error::argument("Trainer", message));
         }
-        let share = match self.options.accumulate {
-            1 => loss,
-            n => ops::div_scalar(&loss, (n as f64).into())?,
+        if gathered.unit == 0.0 {
+            gathered.unit = count;
+        }
+        let share = match count / gathered.unit {
+            1.0 => mean,
+            weight => ops::mul_scalar(&mean, weight.into())?,
         };
         share.try_backward(&Default::default())?;
-        Ok(value)
+        gathered.sum += value * count;
+        gathered.count += count;
+        Ok(())
     }
 
-    fn step(&mut self, loss: f64) -> Result<()> {
-        if let Some(limit) = self.options.clip_norm {
-            clip_grad_norm(self.optimizer.parameters(), limit, 2.0)?;
+    /// Takes a step with the gradients of the batches since the last one.
+    fn step(&mut self, gathered: Gathered) -> Result<()> {
+        let mut grad_norm = None;
+        let lr = self.optimizer.lr(0);
+        // Without a label that counts there is no gradient, and nothing to learn.
+        if gathered.count > 0.0 {
+            scale_gradients(&self.optimizer.parameters(), gathered.unit / gathered.count)?;
+            if let Some(limit) = self.options.clip_norm {
+                let norm = clip_grad_norm(self.optimizer.parameters(), limit, 2.0)?;
+                if !norm.is_finite() {
+                    let message = format!(
+                        "the norm of the gradients became {norm} at step {}; try a smaller learning rate",
+                        self.progress.step + 1
+                    );
+                    return Err(Error::argument("Trainer", message));
+                }
+                grad_norm = Some(norm);
+            }
+            self.optimizer.step()?;
+            if let Some(average) = &mut self.average {
+                average.update()?;
+            }
         }
-        self.optimizer.step()?;
         self.optimizer.zero_grad();
+        self.progress.loss_sum += gathered.sum;
+        self.progress.loss_count += gathered.count;
         self.progress.step += 1;
-        let step = Step { epoch: self.progress.epoch + 1, step: self.progress.step, loss, lr: self.optimizer.lr(0) };
         if self.options.schedule_every_step {
             self.advance_schedule();
         }
+        let step = Step {
+            epoch: self.progress.epoch + 1,
+            step: self.progress.step,
+            batch: self.progress.batch,
+            loss: gathered.sum / gathered.count,
+            lr,
+            grad_norm,
+        };
         self.callbacks.iter_mut().try_for_each(|c| c.step(&step))
     }
 
@@ -282,17 +366,17 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Records the epoch; returns whether the run should end early.
-    fn finish_epoch(&mut self, metrics: Metrics) -> bool {
+    /// Records the epoch.
+    fn finish_epoch(&mut self, metrics: Metrics) {
         if !self.options.schedule_every_step {
             self.advance_schedule();
         }
-        let (name, less) = &self.options.watch;
-        if let Some(&value) = metrics.get(name) {
-            let better = self.progress.best.is_none_or(|best| if *less { value < best } else { value > best });
-            self.progress.epochs_since_best = if better { 0 } else { self.progress.epochs_since_best + 1 };
-            if better {
-                self.progress.best = Some(value);
+        if let Some(&value) = metrics.get(&self.options.watch.0) {
+            if self.improves(&metrics) {
+                (self.progress.best, self.progress.best_epoch) = (Some(value), Some(self.progress.epoch + 1));
+                self.progress.epochs_since_best = 0;
+            } else {
+                self.progress.epochs_since_best += 1;
             }
             if let Some(plateau) = &mut self.plateau {
                 plateau.step(value, &mut *self.optimizer);
@@ -301,8 +385,19 @@ impl<'a> Trainer<'a> {
         }
         self.progress.history.push(metrics);
         self.progress.epoch += 1;
-        (self.progress.batch, self.progress.loss_sum) = (0, 0.0);
+        (self.progress.batch, self.progress.loss_sum, self.progress.loss_count) = (0, 0.0, 0.0);
         self.epoch_start = get_rng_state();
-        self.options.patience.is_some_and(|p| self.progress.epochs_since_best > p)
     }
+}
+
+/// Multiplies all gradients, in place.
+fn scale_gradients(parameters: &[Tensor], factor: f64) -> Result<()> {
+    if factor == 1.0 {
+        return Ok(());
+    }
+    let grads: Vec<Tensor> = parameters.iter().filter_map(Tensor::grad).map(|g| g.detach()).collect();
+    if grads.is_empty() {
+        return Ok(());
+    }
+    no_grad(|| ops::foreach_mul_scalar_(&grads, factor.into()).map(drop))
 }
