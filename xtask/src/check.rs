@@ -8,8 +8,8 @@ use std::time::Instant;
 /// Checked for compilation when its standard library is installed.
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// What the program has for people who work on it.
-const DEV: &str = "firebrand-cli/dev";
+/// What the program has for people who work on it, and for texts.
+const DEV: &str = "firebrand-cli/dev,firebrand-cli/text";
 
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -40,7 +40,7 @@ fn tests() -> Outcome {
 
 /// The façade with each part alone, and with none.
 fn features() -> Outcome {
-    for part in ["", "compile", "fft", "graph", "io", "linalg", "nn", "viz"] {
+    for part in ["", "compile", "dist", "fft", "graph", "io", "linalg", "nn", "viz"] {
         let check = ["check", "--quiet", "-p", "firebrand", "--no-default-features", "--features", part];
         pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
     }

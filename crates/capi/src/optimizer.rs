@@ -8,6 +8,8 @@ use firebrand::prelude::{Module, Tensor};
 /// An optimizer over the parameters of a program. It holds the parameters, not the program.
 pub struct COptimizer(Box<dyn Optimizer>);
 
+firebrand::opaque_debug! { [] COptimizer => "COptimizer"; }
+
 /// An optimizer over the parameters that require grad; `kind` as in `fb_optimizer_kind`.
 ///
 /// # Safety

@@ -17,6 +17,8 @@ pub struct Program {
     parameters: Vec<CString>,
 }
 
+firebrand::opaque_debug! { [] Program => "Program"; }
+
 fn c_names<'a>(names: impl Iterator<Item = &'a str>) -> Answer<Vec<CString>> {
     Ok(names.map(CString::new).collect::<Result<_, _>>()?)
 }

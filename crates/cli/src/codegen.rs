@@ -19,7 +19,7 @@ pub(crate) enum Command {
     /// Find formulas that do not mean what they seem to
     Lint(Lint),
     /// Compare PyTorch's operators with firebrand's
-    Coverage(Files),
+    Coverage(Scope),
 }
 
 /// PyTorch's two files.
@@ -31,6 +31,16 @@ pub(crate) struct Files {
     /// Derivative entries, such as derivatives.yaml
     #[arg(long, value_name = "FILE")]
     derivatives: PathBuf,
+}
+
+/// PyTorch's files, and what of them is not aimed at.
+#[derive(Args)]
+pub(crate) struct Scope {
+    #[command(flatten)]
+    files: Files,
+    /// Operators that are out of scope, with reasons; firebrand's own list if not given
+    #[arg(long, value_name = "FILE")]
+    out_of_scope: Option<PathBuf>,
 }
 
 /// Arguments of `dump`.
@@ -137,16 +147,19 @@ fn run_lint(options: &Lint) -> Done {
     if report.findings.is_empty() { Ok(()) } else { Err(Refusal::because("see the findings above")) }
 }
 
-fn compare(files: &Files) -> Done {
+fn compare(scope: &Scope) -> Done {
+    let files = &scope.files;
     let (native, derivatives) = (read(&files.native)?, read(&files.derivatives)?);
+    let given = scope.out_of_scope.as_deref().map(read).transpose()?;
+    let out_of_scope = given.as_deref().unwrap_or(include_str!("../../../schema/out_of_scope.yaml"));
     let ours: Vec<(&str, bool)> = Op::all()
         .map(|op| {
             let name = op.name().strip_prefix("aten::").unwrap_or(op.name());
             (name, op.info().derivative != Derivative::NonDifferentiable)
         })
         .collect();
-    let found =
-        coverage::coverage(&native, &derivatives, &ours).map_err(|e| named(e, &files.native, &files.derivatives))?;
+    let found = coverage::coverage(&native, &derivatives, &ours, out_of_scope)
+        .map_err(|e| named(e, &files.native, &files.derivatives))?;
     Ok(say!("{}", found.to_string().trim_end())?)
 }
 
@@ -157,7 +170,7 @@ pub(crate) fn run(command: &Command) -> Done {
         Command::Emit(ours) => ours::emit(ours),
         Command::Check(ours) => ours::check(ours),
         Command::Lint(options) => run_lint(options),
-        Command::Coverage(files) => compare(files),
+        Command::Coverage(scope) => compare(scope),
     }
 }
 

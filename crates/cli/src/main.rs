@@ -1,20 +1,31 @@
 //! `firebrand`: train, run exported programs, list ops, measure, generate. The only crate that prints.
 //!
-//! Exit codes: 0 success; 2 usage error; 3 invalid input (the reason is on stderr, no output was written or changed).
+//! Exit codes: 0 success; 2 usage error; 3 invalid input (the reason is on stderr, no output was written or changed); 130 and
+//! 143 for training that Ctrl-C or SIGTERM stopped after its checkpoint was written.
 
+mod adapt;
 mod bench;
 mod codegen;
+mod completions;
+mod convert;
+mod generate;
+mod log;
+mod lora;
 mod ops;
+mod page;
 mod pass;
 mod program;
 mod program_file;
 mod refusal;
+mod runs;
 mod signals;
+#[cfg(feature = "text")]
+mod text;
 mod train;
 mod viz;
 
-use clap::{Parser, Subcommand};
-use refusal::{Refusal, printable};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use refusal::{Done, Refusal, printable};
 use std::process::ExitCode;
 
 /// PyTorch's autograd stack in Rust.
@@ -24,6 +35,12 @@ struct Cli {
     /// Number of threads [default: FIREBRAND_NUM_THREADS, or one per core]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Print results and errors only: no progress, notes or warnings
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Show what the libraries report; twice for details. RUST_LOG chooses by target
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -31,7 +48,12 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train the built-in model on the embedded digits and write a report, or fine-tune an exported program
-    Train(train::Options),
+    Train(Box<train::Options>),
+    /// Compute the metrics of an exported program on data
+    Eval(program::eval::Options),
+    /// List, compare and diff training runs
+    #[command(subcommand)]
+    Runs(runs::Command),
     /// Run an exported program
     Run(program::run::Options),
     /// Compute the gradients of an exported program's parameters
@@ -44,39 +66,53 @@ enum Command {
     Ops(ops::Options),
     /// Benchmark built-in workloads or an exported program
     Bench(bench::Options),
+    /// Continue a prompt with an exported language model
+    Generate(generate::Options),
+    /// Convert the state of a model between file formats, or put weights into a program
+    Convert(convert::Options),
     /// Run graph passes on a program and print or write the result
     Pass(pass::Options),
     /// Inspect, lint or generate code from op declarations and derivative formulas
     #[command(subcommand)]
     Codegen(codegen::Command),
+    /// Print a completion script for a shell
+    Completions {
+        /// Shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages, one for each command
+    Man {
+        /// Directory to write them to
+        #[arg(value_name = "DIR")]
+        folder: std::path::PathBuf,
+    },
 }
 
-fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+/// How `train` is called, for what reads and writes its settings.
+pub(crate) fn train_command() -> clap::Command {
+    Cli::command().find_subcommand("train").expect("there is such a command").clone()
+}
+
+/// The arguments as clap reads them, with settings from files put in.
+fn parse() -> Result<(Cli, ArgMatches), Refusal> {
+    let arguments = train::config::expand(std::env::args_os().collect(), &Cli::command())?;
+    // Built, so that derived names and global options are in their places.
+    let matches = Cli::command().try_get_matches_from(arguments);
+    match matches.and_then(|m| Ok((Cli::from_arg_matches(&m)?, m))) {
+        Ok(parsed) => Ok(parsed),
         // The message quotes the argument, which may contain control characters.
         Err(e) if std::env::args_os().any(|a| a.to_string_lossy().chars().any(char::is_control)) => {
             eprint!("{}", printable(&e.render().to_string()));
-            return ExitCode::from(2);
+            std::process::exit(2);
         }
         Err(e) => e.exit(),
-    };
-    signals::watch();
-    if let Some(n) = cli.threads {
-        firebrand::set_num_threads(n.into());
     }
-    let done = match cli.command {
-        Command::Train(options) => train::run(&options),
-        Command::Run(options) => program::run::run(&options),
-        Command::Grad(options) => program::grad::run(&options),
-        Command::Inspect(options) => program::inspect::run(&options),
-        Command::Viz(options) => viz::run(&options),
-        Command::Ops(options) => ops::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Pass(options) => pass::run(&options),
-        Command::Codegen(command) => codegen::run(&command),
-    };
-    match done {
+}
+
+fn main() -> ExitCode {
+    signals::watch();
+    match parse().and_then(|(cli, matches)| run(&cli, &matches)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader closed the pipe (`| head`).
         Err(Refusal::ReaderGone) => ExitCode::SUCCESS,
@@ -84,6 +120,46 @@ fn main() -> ExitCode {
             eprintln!("error: {}", printable(&reason));
             ExitCode::from(3)
         }
+        Err(Refusal::Usage(reason)) => {
+            eprintln!("error: {}\n\nFor more information, try '--help'.", printable(&reason));
+            ExitCode::from(2)
+        }
+        Err(Refusal::Stopped(advice)) => {
+            eprintln!("{}", printable(&advice));
+            ExitCode::from(signals::exit_code())
+        }
+    }
+}
+
+fn run(cli: &Cli, matches: &ArgMatches) -> Done {
+    log::start(cli.quiet, cli.verbose);
+    if cli.quiet {
+        refusal::silence_notes();
+    }
+    if let Some(n) = cli.threads {
+        firebrand::set_num_threads(n.into());
+    }
+    match &cli.command {
+        Command::Train(options) => {
+            let command = train_command();
+            let given = matches.subcommand().map_or(matches, |(_, m)| m);
+            let settings = train::config::Settings::of(&command, given, false);
+            train::run(options, &settings, &command, cli.quiet)
+        }
+        Command::Eval(options) => program::eval::run(options),
+        Command::Runs(command) => runs::run(command),
+        Command::Run(options) => program::run::run(options),
+        Command::Grad(options) => program::grad::run(options),
+        Command::Inspect(options) => program::inspect::run(options),
+        Command::Viz(options) => viz::run(options),
+        Command::Ops(options) => ops::run(options),
+        Command::Bench(options) => bench::run(options),
+        Command::Generate(options) => generate::run(options),
+        Command::Convert(options) => convert::run(options),
+        Command::Pass(options) => pass::run(options),
+        Command::Codegen(command) => codegen::run(command),
+        Command::Completions { shell } => completions::completions(*shell, Cli::command()),
+        Command::Man { folder } => completions::man(folder, Cli::command()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `firebrand pass`: runs passes on a program and prints or writes the result, in the input's format.
 
+use crate::lora;
 use crate::program::WeightOptions;
 use crate::program_file;
 use crate::refusal::{Done, Refusal, say};
@@ -7,7 +8,7 @@ use clap::ValueEnum;
 use firebrand::graph::LoadOptions;
 use firebrand::graph::passes::{self, Context, PASSES, Pass};
 use firebrand::graph::text::{Form, print};
-use firebrand::io::check_outputs;
+use firebrand::io::{Output, check_outputs};
 use std::path::PathBuf;
 
 /// A grad mode.
@@ -42,15 +43,52 @@ pub(crate) struct Options {
     #[arg(long)]
     compat: bool,
     #[command(flatten)]
+    lora: lora::PassOptions,
+    #[command(flatten)]
+    quantize: QuantizeOptions,
+    #[command(flatten)]
     weights: WeightOptions,
     /// List all passes and exit
     #[arg(long)]
     list: bool,
 }
 
+/// Options of the pass `quantize`.
+#[derive(clap::Args, Clone, Copy)]
+#[command(next_help_heading = "Quantization")]
+struct QuantizeOptions {
+    /// Bits of a quantized weight: 8 or 4
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    bits: u8,
+    /// Columns of a weight that share a scale
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    group: usize,
+}
+
+/// Passes that take options of their own: name and summary.
+const WITH_OPTIONS: [(&str, &str); 2] = [
+    ("lora", "adds low-rank adapters and freezes the rest; --merge multiplies them in"),
+    ("quantize", "stores frozen weights of linear layers in 8 or 4 bits"),
+];
+
+/// One pass of the list.
+enum Step {
+    Lora,
+    Quantize,
+    Plain(&'static Pass),
+}
+
+fn step(name: &str) -> firebrand::graph::Result<Step> {
+    Ok(match name {
+        "lora" => Step::Lora,
+        "quantize" => Step::Quantize,
+        name => Step::Plain(passes::find(name)?),
+    })
+}
+
 /// Every name in the list must be that of a pass.
 fn known(names: &str) -> Result<String, String> {
-    match names.split(',').map(passes::find).find_map(Result::err) {
+    match names.split(',').map(step).find_map(Result::err) {
         Some(error) => Err(error.to_string()),
         None => Ok(names.to_string()),
     }
@@ -63,6 +101,9 @@ pub(crate) fn run(options: &Options) -> Done {
             let alias = pass.alias.map_or(String::new(), |a| format!(" (or {a})"));
             say!("{}{alias}: {}", pass.name, pass.summary)?;
         }
+        for (name, summary) in WITH_OPTIONS {
+            say!("{name}: {summary}")?;
+        }
         return Ok(());
     }
     let Some(file) = &options.file else { return Err(Refusal::because("no file given")) };
@@ -72,13 +113,28 @@ pub(crate) fn run(options: &Options) -> Done {
         program_file::read(file, &LoadOptions { refuse_unsupported: false, memory, ..LoadOptions::default() })?;
     let context = Context { ambient_grad: matches!(options.ambient_grad, Mode::On), compat: options.compat };
     let names = options.names.as_deref().unwrap_or_default().split(',');
-    let list: Vec<&Pass> = names.map(passes::find).collect::<Result<_, _>>().map_err(Refusal::because)?;
-    let (result, _) = passes::run(&program, &list, &context).map_err(Refusal::because)?;
+    let steps: Vec<Step> = names.map(step).collect::<Result<_, _>>().map_err(Refusal::because)?;
+    if options.lora.is_any() && !steps.iter().any(|s| matches!(s, Step::Lora)) {
+        return Err(Refusal::because("--rank, --targets, --merge and their like are options of the pass `lora`"));
+    }
+    let mut result = program;
+    for step in &steps {
+        result = match step {
+            Step::Lora => options.lora.run(&result)?,
+            Step::Quantize => {
+                let quantize = passes::QuantizeOptions { bits: options.quantize.bits, group: options.quantize.group };
+                passes::quantize(&result, &quantize).map_err(Refusal::because)?.0
+            }
+            Step::Plain(pass) => passes::run(&result, &[*pass], &context).map_err(Refusal::because)?.0,
+        };
+    }
+    let mut outputs = options.lora.stage(&result)?;
     let form = if options.long { Form::Long } else { Form::Short };
     if let Some(path) = &options.output {
-        program_file::write(path, &result, format, form)?;
+        outputs.push(program_file::stage(path, &result, format, form)?);
     }
-    if options.print || options.output.is_none() {
+    Output::commit_all(outputs)?;
+    if options.print || (options.output.is_none() && !options.lora.only_files()) {
         say!("{}", print(&result, form).trim_end_matches('\n'))?;
     }
     Ok(())

@@ -2,8 +2,9 @@
 
 use crate::refusal::{Done, Refusal};
 use firebrand::graph::text::{Form, parse, print};
-use firebrand::graph::{ExportedProgram, LoadOptions};
-use firebrand::io::{open_regular, plain, read_regular};
+use firebrand::graph::{ExportedProgram, LoadOptions, SaveOptions};
+use firebrand::io::{Output, open_regular, plain, read_regular};
+use std::io::Write;
 use std::path::Path;
 
 /// The format of a program file.
@@ -34,10 +35,10 @@ pub(crate) fn read(path: &Path, options: &LoadOptions) -> Done<(ExportedProgram,
     Ok((parse(&text).map_err(|e| named(&e))?, Format::Text))
 }
 
-/// Writes a program in this format, whole or not at all.
-pub(crate) fn write(path: &Path, program: &ExportedProgram, format: Format, form: Form) -> Done {
+/// Stages a program in this format: it appears, whole, when it is committed.
+pub(crate) fn stage(path: &Path, program: &ExportedProgram, format: Format, form: Form) -> Done<Output> {
     match format {
-        Format::Pt2 => program.save(path).map_err(Refusal::because),
-        Format::Text => Ok(firebrand::io::write_text(path, &print(program, form))?),
+        Format::Pt2 => program.stage_with(path, SaveOptions::default()).map_err(Refusal::because),
+        Format::Text => Ok(Output::write(path, |out| Ok(out.write_all(print(program, form).as_bytes())?))?),
     }
 }

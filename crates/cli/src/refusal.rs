@@ -13,6 +13,10 @@ pub(crate) type Done<T = ()> = Result<T, Refusal>;
 pub(crate) enum Refusal {
     /// The input is invalid; the reason, for people.
     Because(String),
+    /// The arguments do not go together; the reason, for people.
+    Usage(String),
+    /// A signal stopped the work, and what was done is kept; what to do next.
+    Stopped(String),
     /// Standard output was closed by its reader (`| head`), which is not an error.
     ReaderGone,
 }
@@ -21,6 +25,22 @@ impl Refusal {
     /// A refusal with a reason.
     pub(crate) fn because(reason: impl Display) -> Refusal {
         Refusal::Because(reason.to_string())
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::Because(reason) | Refusal::Usage(reason) | Refusal::Stopped(reason) => f.write_str(reason),
+            Refusal::ReaderGone => f.write_str("nobody reads"),
+        }
+    }
+}
+
+/// Through a closure of the library and back.
+impl From<Refusal> for firebrand::Error {
+    fn from(refusal: Refusal) -> firebrand::Error {
+        firebrand::Error::user(refusal.to_string())
     }
 }
 
@@ -64,6 +84,29 @@ macro_rules! say {
     };
 }
 pub(crate) use say;
+
+/// Whether notes are printed.
+static NOTES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);
+
+/// Switches notes off.
+pub(crate) fn silence_notes() {
+    NOTES.store(false, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Writes a note to standard error: something that was decided for the user.
+pub(crate) fn put_note(text: &str) {
+    if NOTES.load(std::sync::atomic::Ordering::Relaxed) {
+        eprintln!("note: {}", printable(text));
+    }
+}
+
+/// Prints a note to standard error, unless `--quiet` is given.
+macro_rules! note {
+    ($($t:tt)*) => {
+        $crate::refusal::put_note(&format!($($t)*))
+    };
+}
+pub(crate) use note;
 
 #[cfg(test)]
 mod tests {

@@ -1,29 +1,41 @@
-//! Signal handling: signals end the program without leaving partial files behind, and the first Ctrl-C during training
-//! asks the run to save a checkpoint and stop.
+//! Signal handling: signals end the program without leaving partial files behind, and the first Ctrl-C or SIGTERM during
+//! training asks the run to save a checkpoint and stop.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
-/// The flag that a first Ctrl-C sets, if the command has asked for one.
+/// The flag that a first signal sets, if the command has asked for one.
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// The signal that set it.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// A flag that Ctrl-C sets; a second one ends the program.
+/// A flag that Ctrl-C and SIGTERM set; a second signal ends the program.
 pub(crate) fn stop_on_interrupt() -> Arc<AtomicBool> {
     STOP.get_or_init(Arc::default).clone()
+}
+
+/// The exit code of a run that a signal stopped: 128 and its number, as shells count.
+pub(crate) fn exit_code() -> u8 {
+    match SIGNAL.load(SeqCst) {
+        0 => 130,
+        signal => 128u8.wrapping_add(signal as u8),
+    }
 }
 
 /// Begins to watch for signals.
 #[cfg(unix)]
 pub(crate) fn watch() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    use std::sync::atomic::Ordering::SeqCst;
 
     // If this fails the program still works; only a signal would leave partial files.
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]) else { return };
     let watch = move || {
         for signal in signals.forever() {
-            let first_interrupt = signal == SIGINT && STOP.get().is_some_and(|stop| !stop.swap(true, SeqCst));
-            if !first_interrupt {
+            let stops = signal == SIGINT || signal == SIGTERM;
+            if stops && STOP.get().is_some_and(|stop| !stop.swap(true, SeqCst)) {
+                SIGNAL.store(signal, SeqCst);
+            } else {
                 firebrand::io::remove_unfinished();
                 // As if there were no handler, so that the shell sees which signal it was.
                 let _ = signal_hook::low_level::emulate_default_handler(signal);

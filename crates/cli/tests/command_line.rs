@@ -28,11 +28,16 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path.as_ref()).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
 }
 
+/// The first percentage in a text.
+fn accuracy_in(text: &str) -> f64 {
+    text.split_whitespace().find_map(|w| w.trim_end_matches(',').strip_suffix('%')?.parse().ok()).expect("an accuracy")
+}
+
 #[test]
 fn training_learns_and_reports() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = done(&firebrand(&["train", "--epochs", "4"], folder.path()));
-    let accuracy: f64 = text.split_whitespace().find_map(|w| w.strip_suffix('%')?.parse().ok()).expect("an accuracy");
+    let accuracy = accuracy_in(&text);
     assert!(accuracy > 90.0, "{text}");
     let run = folder.path().join("runs/0001");
     let mut files: Vec<_> =
@@ -41,29 +46,31 @@ fn training_learns_and_reports() {
     let is_event = |f: &std::ffi::OsString| f.to_string_lossy().starts_with("events.out.tfevents.");
     assert_eq!(files.iter().filter(|f| is_event(f)).count(), 1);
     files.retain(|f| !is_event(f));
-    assert_eq!(files, ["checkpoint.safetensors", "config.json", "metrics.csv", "metrics.jsonl", "report.html"]);
-    let config: Value = serde_json::from_str(&read(run.join("config.json"))).expect("JSON");
-    assert_eq!((&config["epochs"], &config["seed"]), (&Value::from(4), &Value::from(0)));
+    let names = ["best.safetensors", "checkpoint.safetensors", "metrics.csv", "metrics.jsonl", "model.safetensors"];
+    assert_eq!(files, [&names[..], &["report.html", "run.json", "run.toml"]].concat());
+    let facts: Value = serde_json::from_str(&read(run.join("run.json"))).expect("JSON");
+    assert_eq!((&facts["schema"], &facts["train_samples"]), (&"firebrand.run/1".into(), &1437.into()));
+    let settings = read(run.join("run.toml"));
+    assert!(settings.contains("epochs = 4") && settings.contains("seed = 0"), "{settings}");
     let last: Value =
         serde_json::from_str(read(run.join("metrics.jsonl")).lines().last().expect("lines")).expect("JSON");
-    assert_eq!(last["epoch"], 4.0);
-    assert!((last["test_accuracy"].as_f64().expect("a number") * 100.0 - accuracy).abs() < 0.01);
+    assert_eq!(last["epoch"], 4);
+    assert!((last["val_accuracy"].as_f64().expect("a number") * 100.0 - accuracy).abs() < 0.01);
     assert_eq!(read(run.join("metrics.csv")).lines().count(), 5);
     let html = read(run.join("report.html"));
-    for part in ["<svg", "Confusion", "ReluBackward0", "AccumulateGrad", "</html>"] {
+    for part in ["<svg", "Confusion", "Hardest samples", "ReluBackward0", "AccumulateGrad", "</html>"] {
         assert!(html.contains(part), "{part} is missing");
     }
     // Self-contained: nothing is loaded from elsewhere.
-    assert!(!html.contains("http") && !html.contains("src="));
+    assert!(!html.contains("http") && !html.replace("src='data:image/png;base64,", "").contains("src="));
 }
 
 #[test]
 fn training_in_mixed_precision_learns() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = done(&firebrand(&["train", "--epochs", "2", "--bf16", "--out", "run"], folder.path()));
-    let accuracy: f64 = text.split_whitespace().find_map(|w| w.strip_suffix('%')?.parse().ok()).expect("an accuracy");
-    assert!(accuracy > 90.0, "{text}");
-    assert!(read(folder.path().join("run/report.html")).contains("bfloat16 autocast"));
+    assert!(accuracy_in(&text) > 90.0, "{text}");
+    assert!(read(folder.path().join("run/report.html")).contains("<td>bf16</td><td>true</td>"));
 }
 
 /// Pages appear whole or not at all, of archives and of text; what cannot be read is refused.
@@ -95,11 +102,12 @@ fn training_is_interrupted_and_continued() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("the program starts");
-    while !folder.path().join("cut/config.json").exists() {
+    while !folder.path().join("cut/run.toml").exists() {
         std::thread::yield_now();
     }
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is kill");
-    assert!(interrupted.success() && child.wait().expect("it ends").success());
+    assert!(interrupted.success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
     assert!(
         !folder.path().join("cut/report.html").exists() && folder.path().join("cut/checkpoint.safetensors").exists()
     );
@@ -113,11 +121,13 @@ fn training_is_interrupted_and_continued() {
 fn training_is_reproducible() {
     let folder = tempfile::tempdir().expect("a folder");
     let losses = |arguments: &[&str]| -> Vec<Value> {
-        let mut all = vec!["train", "--epochs", "1", "--out", "run"];
+        let run = arguments.join("");
+        let out = format!("--out={run}");
+        let mut all = vec!["train", "--epochs", "1", &out];
         all.extend(arguments);
         done(&firebrand(&all, folder.path()));
-        let metrics: Value = serde_json::from_str(&read(folder.path().join("run/metrics.jsonl"))).expect("JSON");
-        ["train_loss", "loss", "test_accuracy"].iter().map(|k| metrics[*k].clone()).collect()
+        let metrics: Value = serde_json::from_str(&read(folder.path().join(&run).join("metrics.jsonl"))).expect("JSON");
+        ["train_loss", "val_loss", "val_accuracy"].iter().map(|k| metrics[*k].clone()).collect()
     };
     let one = losses(&["--threads", "1"]);
     assert_eq!(one, losses(&["--threads", "2"]));
@@ -149,7 +159,10 @@ fn refusals_are_exit_code_3() {
     refused(&firebrand(&["train", "--out", "file"], folder.path()), "file");
     let wild = firebrand(&["train", "--lr", "1e30", "--epochs", "2", "--out", "run"], folder.path());
     refused(&wild, "smaller learning rate");
-    refused(&firebrand(&["train", "--resume", "--out", "nowhere"], folder.path()), "nowhere/config.json");
+    refused(
+        &firebrand(&["train", "--resume", "--out", "nowhere"], folder.path()),
+        "nowhere: there is no run to resume here",
+    );
     refused(&firebrand(&["codegen", "lint"], folder.path()), "schema/ops.yaml");
 }
 

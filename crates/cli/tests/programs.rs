@@ -87,6 +87,7 @@ fn summaries_and_input_gradients() {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_string();
     let text = done(&firebrand(&["run", &file("model.pt2"), "--inputs", &file("inputs.npz"), "-o", &out, "--json"]));
     let summary: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(summary["schema"], "firebrand.run_program/1");
     assert_eq!(summary["outputs"].as_array().unwrap().len(), 6);
     assert_eq!(summary["outputs"][5]["constant"], 3);
     let arguments = ["grad", &file("model.pt2"), "--inputs", &file("inputs.npz"), "--loss", "sum", "-o", &out];
@@ -106,7 +107,7 @@ fn inspection_shows_what_is_missing() {
     }
     let text = done(&firebrand(&["inspect".as_ref(), model.as_os_str(), "--json".as_ref()]));
     let all: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(all["ops"]["aten.linear.default"], 2);
+    assert_eq!((&all["schema"], &all["ops"]["aten.linear.default"]), (&"firebrand.inspect/1".into(), &2.into()));
     assert_eq!(all["unsupported"], serde_json::json!({}));
 
     // The same program with an op that nobody has.
@@ -157,7 +158,7 @@ fn programs_are_fine_tuned() {
     let losses: Vec<f64> = read("metrics.jsonl").lines().map(loss).collect();
     assert!(losses.len() == 40 && losses[39] < 0.5 * losses[0], "{losses:?}");
     assert_eq!(read("metrics.csv").lines().count(), 41);
-    assert!(read("config.json").contains("adamw, constant learning rate"));
+    assert!(read("run.toml").contains("optimizer = \"adamw\""));
     assert!(read("report.html").contains("Autograd graph of the loss"));
     let again = at("again.pt2");
     train(&again, &["--threads", "2"]);
@@ -180,7 +181,7 @@ fn programs_are_fine_tuned() {
     done(&firebrand(&["run", &out, "--inputs", golden().join("mlp/inputs.npz").to_str().unwrap(), "-o", &at("o.npz")]));
 
     for (arguments, reason) in
-        [(vec!["--data", "missing.npz"], "missing.npz"), (vec!["--loss", "mse"], "does not match the output")]
+        [(vec!["--data", "missing.npz"], "missing.npz"), (vec!["--loss", "mse"], "do not match the output")]
     {
         let mut all = vec!["train", &model, "-o", &again];
         if !arguments.contains(&"--data") {

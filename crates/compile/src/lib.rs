@@ -12,6 +12,7 @@ pub mod backend;
 pub mod backends;
 pub mod backward;
 mod breaks;
+mod debug;
 mod error;
 mod front;
 pub mod fused;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A part of compiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Running the function on tensors without memory, and its guards.
+    /// Running the function on meta tensors, and making its guards.
     Capture,
     /// Tracing forward and backward as one pure graph.
     Joint,

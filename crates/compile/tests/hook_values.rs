@@ -210,7 +210,7 @@ fn hooks_that_cannot_be() {
         assert_eq!(told, no_grad(&ones(2)).map(drop).unwrap_err().to_string(), "U-110 {name}");
         let non_leaf = |x: &Tensor| -> Result<Tensor> {
             let y = x * 2.0;
-            y.register_post_accumulate_grad_hook(|_: &Tensor| ())?;
+            y.try_register_post_accumulate_grad_hook(|_: &Tensor| ())?;
             Ok(y)
         };
         let told = compile_with(non_leaf, full(&c)).try_call(&ones_leaf(2)).map(drop).unwrap_err().to_string();

@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<()> {
     });
     // On a leaf, once its gradient is stored: a whole optimizer fits in here.
     let seen = note("w has its gradient");
-    let handle = w.register_post_accumulate_grad_hook(move |w: &Tensor| -> Result<()> {
+    let handle = w.try_register_post_accumulate_grad_hook(move |w: &Tensor| -> Result<()> {
         seen();
         no_grad(|| w.try_sub_(&(w.grad().expect("just stored") * 0.1)))?;
         w.zero_grad();

@@ -18,6 +18,7 @@ pub const TRAIN: usize = 1437;
 pub const CLASSES: usize = 10;
 
 /// Images and labels.
+#[derive(Debug)]
 pub struct Digits {
     /// f32, `[n, 64]`, from 0 to 1.
     pub images: Tensor,

@@ -35,3 +35,9 @@ pub mod write_a_pass {}
 
 #[doc = include_str!("guide/export.md")]
 pub mod export {}
+
+#[doc = include_str!("guide/fine_tune.md")]
+pub mod fine_tune {}
+
+#[doc = include_str!("guide/adapters.md")]
+pub mod adapters {}

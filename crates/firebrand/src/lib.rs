@@ -17,19 +17,24 @@
 //! ```
 //!
 //! Models and training are in [`nn`] (layers, losses), [`optim`], [`data`] and [`train`]; PyTorch programs in [`graph`]; files in
-//! [`io`]; pictures of graphs in [`viz`]; the compiler in [`compile`]. Start with the guide's
+//! [`io`]; pictures of graphs in [`viz`]; the compiler in [`compile`]; training on many processes in [`dist`]. Start with the guide's
 //! [first model](guide::first_model) or [coming from PyTorch](guide::coming_from_pytorch); the other chapters of the [`guide`]
 //! explain hooks, memory, threads and more.
 //!
-//! Each of these is a feature (`compile`, `graph`, `io`, `nn`, `viz`), on by default; without them there are tensors, ops,
+//! Each of these is a feature (`compile`, `dist`, `graph`, `io`, `nn`, `viz`), on by default; without them there are tensors, ops,
 //! autograd, transforms and modules. `fft` is a feature too: without it, Fourier transforms return an error.
 //!
 //! This crate re-exports the parts; [`firebrand_core`] holds tensors, ops and autograd. Examples in the re-exported parts import
 //! those crates by name (`use firebrand_nn::…`); with this crate, write `use firebrand::nn::…`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-#![cfg_attr(not(all(feature = "compile", feature = "nn", feature = "viz")), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "compile", feature = "dist", feature = "nn", feature = "viz")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
+#[doc(hidden)]
+pub use firebrand_core::opaque_debug;
 pub use firebrand_core::{
     Class, Complex, DType, Device, Dim, Element, Ellipsis, Error, ErrorKind, Index, IndexMap, IntoDims,
     IntoOptionalDims, IntoOptionalScalar, IntoSizes, Ints, JvpRule, Layout, Literal, MemoryStats, NewAxis, Operand,
@@ -40,6 +45,8 @@ pub use firebrand_core::{
 
 #[cfg(feature = "compile")]
 pub use firebrand_compile as compile;
+#[cfg(feature = "dist")]
+pub use firebrand_dist as dist;
 #[cfg(feature = "graph")]
 pub use firebrand_graph as graph;
 #[cfg(feature = "io")]
@@ -57,6 +64,8 @@ pub use firebrand_viz as viz;
 pub mod digits;
 #[cfg(all(feature = "compile", feature = "nn", feature = "viz"))]
 pub mod guide;
+#[cfg(all(feature = "graph", feature = "nn"))]
+pub mod language_model;
 
 /// What most programs need: tensors, gradients, and the traits of models, losses and optimizers.
 pub mod prelude {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // the long ones are run for a few steps; their `main` takes more
 
+#[path = "../examples/bert_classifier.rs"]
+mod bert_classifier;
 #[path = "../examples/char_gpt.rs"]
 mod char_gpt;
 #[path = "../examples/custom_function.rs"]
@@ -22,6 +24,8 @@ mod hooks;
 mod hvp;
 #[path = "../examples/implicit_differentiation.rs"]
 mod implicit_differentiation;
+#[path = "../examples/llama.rs"]
+mod llama;
 #[path = "../examples/maml.rs"]
 mod maml;
 #[path = "../examples/memory.rs"]
@@ -38,6 +42,15 @@ mod q_learning;
 mod train_mlp;
 #[path = "../examples/vae.rs"]
 mod vae;
+#[path = "../examples/vit.rs"]
+mod vit;
+
+#[test]
+fn models_of_transformers_by_their_names() {
+    llama::main().expect("llama");
+    vit::main().expect("vit");
+    bert_classifier::main().expect("bert");
+}
 
 #[test]
 fn custom_functions() {

@@ -2,9 +2,12 @@
 //! second build. Each is one module and says what it compared.
 
 mod accuracy;
+mod adapters;
 mod add_op;
 mod environment;
 mod models;
+mod mpi;
+mod opinfo;
 mod pt2;
 mod sanitizers;
 mod torchgen;
@@ -18,12 +21,18 @@ usage: cargo xtask conformance <what>
 what:
   accuracy [--venv DIR]   f32 results and gradients are as near to f64 truth as PyTorch's, op by op and for ten models
   add-op                  the ops that schema/README.md adds work, in a scratch copy of the workspace
+  generate [--venv DIR]   tokens of `firebrand generate` are those of transformers
+  lora [--venv DIR]       LoRA starts, trains, merges and is stored as by PEFT
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
+  mpi                     replicas on Open MPI and MPICH end with the same bits as threads; failures end the job
+  opinfo [--venv DIR] [NAME...]
+                          every sample of PyTorch's op database gives its values and gradients; writes docs/conformance/opinfo.md
   pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
   sanitizers [miri|address|thread]
                           nothing is found by Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
-  viewer                  pages of `firebrand viz` answer keys and pointer in a headless Chromium; takes pictures
+  viewer                  pages of `firebrand viz` answer keys and pointer in a headless Chromium, reports of runs are laid
+                          out; takes pictures
 ";
 
 /// Runs one of them.
@@ -32,8 +41,15 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["accuracy"] => accuracy::run(None),
         ["accuracy", "--venv", folder] => accuracy::run(Some(folder)),
         ["add-op"] => add_op::run(),
+        ["generate"] => adapters::run("conformance_generate.py", None),
+        ["generate", "--venv", folder] => adapters::run("conformance_generate.py", Some(folder)),
+        ["lora"] => adapters::run("conformance_lora.py", None),
+        ["lora", "--venv", folder] => adapters::run("conformance_lora.py", Some(folder)),
         ["models"] => models::run(None),
         ["models", "--venv", folder] => models::run(Some(folder)),
+        ["mpi"] => mpi::run(),
+        ["opinfo", "--venv", folder, only @ ..] => opinfo::run(Some(folder), only),
+        ["opinfo", only @ ..] => opinfo::run(None, only),
         ["pt2"] => pt2::run(None),
         ["pt2", "--venv", folder] => pt2::run(Some(folder)),
         ["sanitizers"] => sanitizers::run(None),

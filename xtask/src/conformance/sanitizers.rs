@@ -11,9 +11,10 @@ use std::time::Instant;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Modules of `kernels` whose tests Miri runs: all that make or hand out memory, and kernels that are plain code.
-const INTERPRETED: [&str; 10] = [
+const INTERPRETED: [&str; 11] = [
     "memory::",
     "shared::",
+    "owned::",
     "small::",
     "parallel::",
     "view::",

@@ -1,5 +1,6 @@
-//! Pages of `firebrand viz` in a real browser: each is opened in a headless Chromium, driven by `viewer_driver.js` with the
-//! events that people cause (typing, keys, clicks, the wheel), and photographed. The pictures are for people to look at.
+//! Pages in a real browser, a headless Chromium: those of `firebrand viz`, driven by `viewer_driver.js` with the events that
+//! people cause (typing, keys, clicks, the wheel), and those of training runs, whose layout `report_driver.js` examines on a
+//! desk and on a phone. All are photographed; the pictures are for people to look at.
 
 use super::environment::must;
 use crate::Outcome;
@@ -9,6 +10,9 @@ use std::process::Command;
 use std::time::Instant;
 
 const DRIVER: &str = include_str!("viewer_driver.js");
+const REPORT_DRIVER: &str = include_str!("report_driver.js");
+/// Windows of a desk and of a phone.
+const WINDOWS: [(&str, &str); 2] = [("wide", "1000,2600"), ("narrow", "500,2600")];
 const SCRATCH: &str = "target/conformance/viewer";
 /// Programs that differ in what a page must show: modules in modules, branches, a state, no modules.
 const PROGRAMS: [&str; 4] = ["transformer_encoder", "cond_hop", "convnet", "setgrad_nested"];
@@ -36,24 +40,32 @@ pub(super) fn run() -> Outcome {
         fs::write(scratch.join(format!("{name}.fb")), chain(layers)).map_err(|e| format!("{name}.fb: {e}"))?;
         firebrand(&["viz", &format!("{name}.fb"), "-o", &format!("{name}.html")])?;
     }
-    if scratch.join("run").exists() {
-        fs::remove_dir_all(scratch.join("run")).map_err(|e| format!("{SCRATCH}/run: {e}"))?;
+    for (run, lr) in [("run", "3e-3"), ("other", "1e-3")] {
+        if scratch.join(run).exists() {
+            fs::remove_dir_all(scratch.join(run)).map_err(|e| format!("{SCRATCH}/{run}: {e}"))?;
+        }
+        firebrand(&["train", "--epochs", "3", "--lr", lr, "--out", run])?;
     }
-    firebrand(&["train", "--epochs", "1", "--out", "run"])?;
     fs::rename(scratch.join("run/report.html"), scratch.join("report.html"))
         .map_err(|e| format!("report.html: {e}"))?;
+    firebrand(&["runs", "compare", "run", "other", "-o", "runs.html"])?;
 
     let mut checks = 0;
     for name in PROGRAMS.into_iter().chain(["chain"]) {
-        checks += drive(&browser, &scratch, name)?;
+        checks += drive(&browser, &scratch, name, DRIVER, "1280,860")?;
         for (theme, dark) in [("light", false), ("dark", true)] {
             photograph(&browser, &scratch, name, &format!("{name}.{theme}"), dark, "1280,860")?;
         }
     }
     let start = Instant::now();
-    checks += drive(&browser, &scratch, LARGE)?;
+    checks += drive(&browser, &scratch, LARGE, DRIVER, "1280,860")?;
     let seconds = start.elapsed().as_secs_f64();
-    photograph(&browser, &scratch, "report", "report.light", false, "1000,2250")?;
+    for page in ["report", "runs"] {
+        for (window, size) in WINDOWS {
+            checks += drive(&browser, &scratch, page, REPORT_DRIVER, size)?;
+            photograph(&browser, &scratch, page, &format!("{page}.{window}"), window == "narrow", size)?;
+        }
+    }
     Ok(format!(
         "{checks} checks hold; 100,000 nodes took the browser {seconds:.1} s; look at the pictures in {SCRATCH}"
     ))
@@ -74,13 +86,14 @@ fn headless(browser: &str) -> Command {
 }
 
 /// Runs the driver in a copy of a page; returns how much it checked.
-fn drive(browser: &str, scratch: &Path, name: &str) -> Result<usize, String> {
+fn drive(browser: &str, scratch: &Path, name: &str, driver: &str, size: &str) -> Result<usize, String> {
     let page = fs::read_to_string(scratch.join(format!("{name}.html"))).map_err(|e| format!("{name}.html: {e}"))?;
     let driven = scratch.join(format!("{name}.driven.html"));
-    let text = page.replace("</body>", &format!("<script>\n{DRIVER}</script>\n</body>"));
+    // At the very end, where all that the page has is there.
+    let text = format!("{page}<script>\n{driver}</script>\n");
     fs::write(&driven, text).map_err(|e| format!("{}: {e}", driven.display()))?;
     let mut command = headless(browser);
-    command.args(["--window-size=1280,860", "--dump-dom"]).arg(format!("file://{}", absolute(&driven)?));
+    command.args([&format!("--window-size={size}"), "--dump-dom"]).arg(format!("file://{}", absolute(&driven)?));
     let output = command.output().map_err(|e| format!("{browser}: {e}"))?;
     let document = String::from_utf8_lossy(&output.stdout);
     let attribute = |key: &str| {

@@ -18,10 +18,7 @@ pub(super) fn run(bench: &Bench, model: &Path, inputs: &Path, loss: Option<Train
     let inputs = read_npz(inputs)?;
     let case = model.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
     // The clock takes what the library may refuse; what a program refuses is said in the same words.
-    let refused = |e: Refusal| match e {
-        Refusal::Because(reason) => Error::user(reason),
-        Refusal::ReaderGone => Error::user("nobody reads"),
-    };
+    let refused = |e: Refusal| Error::from(e);
     let Some(loss) = loss else {
         module.eval();
         let seconds = no_grad(|| bench.clock.best(SECONDS, || call(&module, &inputs).map(drop).map_err(refused)))?;

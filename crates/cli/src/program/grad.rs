@@ -1,10 +1,10 @@
 //! `firebrand grad`: the gradient of a loss with respect to every parameter of a program.
 
 use super::loss::GradLoss;
-use super::{TARGET, WeightOptions, call, float_outputs, load};
+use super::{TARGET, WeightOptions, call, float_outputs, load, read_arrays};
 use crate::refusal::{Done, Refusal};
 use firebrand::io::npz::Tensors;
-use firebrand::io::{check_outputs, read_npz, write_npz};
+use firebrand::io::{check_outputs, write_npz};
 use firebrand::prelude::{BackwardOptions, Module};
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Done {
     check_outputs([&options.output])?;
     let module = load(&options.model, options.weights)?;
-    let inputs = read_npz(&options.inputs)?;
+    let inputs = read_arrays(&options.inputs)?;
     if options.wrt_inputs {
         for (_, t) in inputs.iter().filter(|(name, t)| *name != TARGET && t.is_floating_point()) {
             t.try_set_requires_grad(true)?;

@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let torch = program.extras.as_ref().map_or("", |e| e.torch_version.as_str());
     if options.json {
         let all = json!({
-            "dialect": program.dialect.name(), "torch_version": torch, "inputs": inputs, "outputs": outputs,
+            "schema": "firebrand.inspect/1", "dialect": program.dialect.name(), "torch_version": torch, "inputs": inputs, "outputs": outputs,
             "range_constraints": ranges, "ops": calls, "unsupported": missing,
             "graph": text::print_module(&program.module, Form::Short),
         });

@@ -1,6 +1,6 @@
-//! Commands on exported programs: `run`, `grad`, `inspect`, and fine-tuning for `train`.
+//! Commands on exported programs: `run`, `eval`, `grad`, `inspect`.
 
-pub(crate) mod fine_tune;
+pub(crate) mod eval;
 pub(crate) mod grad;
 pub(crate) mod inspect;
 pub(crate) mod loss;
@@ -12,6 +12,7 @@ use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
 use firebrand::graph::{Evaluator, ExportedProgram, LoadOptions, Memory, ProgramModule};
 use firebrand::io::npz::Tensors;
+use firebrand::io::{Archive, open_regular, plain, read_npz};
 use firebrand_compile::fused::{Fused, FusedGraph, FusedOptions};
 use firebrand_compile::joint::AotExecutable;
 use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable};
@@ -36,11 +37,51 @@ impl WeightOptions {
     }
 }
 
+/// Loads a program. A file that is something else is named, where it can be told.
+pub(crate) fn load_program(path: &Path, weights: WeightOptions) -> Done<ExportedProgram> {
+    let options = LoadOptions { memory: weights.memory(), ..LoadOptions::default() };
+    ExportedProgram::load_with(path, &options).map_err(|e| match other_kind(path) {
+        Some(kind) => {
+            let path = plain(&path.display().to_string()).into_owned();
+            Refusal::because(format!(
+                "{path}: this is {kind}, not an exported program; in Python: torch.export.save(torch.export.export(model, inputs), \"model.pt2\")"
+            ))
+        }
+        None => Refusal::because(e),
+    })
+}
+
+/// What an archive is that is no program.
+fn other_kind(path: &Path) -> Option<&'static str> {
+    let archive = Archive::open(path).ok()?;
+    let has = |end: &str| archive.names().any(|n| n.ends_with(end));
+    if has("archive_format") {
+        return None;
+    }
+    Some(match () {
+        () if has("constants.pkl") => "a TorchScript module",
+        () if has("data.pkl") => "a file of torch.save",
+        () if has(".npy") => "an archive of arrays (.npz)",
+        () => return None,
+    })
+}
+
+/// Reads arrays from a `.npz` file.
+pub(crate) fn read_arrays(path: &Path) -> Done<Tensors> {
+    let mut first = [0; 2];
+    let (mut file, _) = open_regular(path)?;
+    if std::io::Read::read_exact(&mut file, &mut first).is_err() || &first != b"PK" {
+        let path = plain(&path.display().to_string()).into_owned();
+        return Err(Refusal::because(format!(
+            "{path}: not an .npz file; in Python: np.savez(\"data.npz\", name=array, …)"
+        )));
+    }
+    Ok(read_npz(path)?)
+}
+
 /// Loads a program and gives it its own state.
 pub(crate) fn load(path: &Path, weights: WeightOptions) -> Done<ProgramModule> {
-    let options = LoadOptions { memory: weights.memory(), ..LoadOptions::default() };
-    let program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;
-    program.module().map_err(Refusal::because)
+    load_program(path, weights)?.module().map_err(Refusal::because)
 }
 
 /// Runs on arrays by name; labels are left out.
@@ -63,11 +104,15 @@ pub(crate) fn fused() -> Evaluator {
     })
 }
 
-/// Runs graphs through the optimizing back end, gradients included.
+/// Runs graphs through the optimizing back end, gradients included. A module has one graph for training and one for
+/// evaluation; the one that runs without gradients (validation) is compiled without them.
 pub(crate) fn compiled() -> Evaluator {
-    let compiled: OnceLock<AotExecutable> = OnceLock::new();
+    let (compiled, forward): (OnceLock<AotExecutable>, Evaluator) = (OnceLock::new(), fused());
     Arc::new(move |graph, inputs| {
         let failed = |e: firebrand_compile::Error| firebrand::graph::Error::Value(e.to_string());
+        if !firebrand::autograd::is_grad_enabled() {
+            return forward(graph, inputs);
+        }
         if compiled.get().is_none() {
             let example = |v: &Value| {
                 let meta = TensorMeta::of(v.tensor()?);

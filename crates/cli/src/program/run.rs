@@ -1,11 +1,11 @@
 //! `firebrand run`: runs a program on arrays and writes its outputs as arrays.
 
-use super::{WeightOptions, call, load};
-use crate::refusal::{Done, Refusal, say};
+use super::{WeightOptions, call, load, read_arrays};
+use crate::refusal::{Done, Refusal, note, say};
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::Argument;
 use firebrand::io::npz::Tensors;
-use firebrand::io::{Output, check_outputs, npy, read_npz, stage_npz};
+use firebrand::io::{Output, check_outputs, npy, stage_npz};
 use firebrand::prelude::{Module, no_grad};
 use firebrand::{Scalar, Tensor};
 use serde_json::{Map, json};
@@ -28,6 +28,12 @@ pub(crate) struct Options {
     /// Write mutated buffers and inputs to this file, as `buffer:<name>` and `input:<name>`
     #[arg(long, value_name = "F.npz")]
     state_after: Option<PathBuf>,
+    /// Run in evaluation mode: dropout is off, normalization uses running statistics
+    #[arg(long, conflicts_with = "train")]
+    eval: bool,
+    /// Run in training mode: dropout is on, normalization uses the batch and updates running statistics
+    #[arg(long)]
+    train: bool,
     /// Run with the fused back end of the compiler
     #[arg(long)]
     compile: bool,
@@ -81,7 +87,15 @@ pub(crate) fn run(options: &Options) -> Done {
     if options.compile {
         module.set_evaluator(super::fused());
     }
-    let inputs = read_npz(&options.inputs)?;
+    match (options.eval, options.train, module.exported_in_training()) {
+        (true, ..) => module.eval(),
+        (_, true, _) => module.train(),
+        (.., Some(true)) => note!(
+            "the program was exported in training mode and runs in it: dropout is on, normalization uses the batch; --eval runs it for prediction, --train says that this is meant"
+        ),
+        _ => {}
+    }
+    let inputs = read_arrays(&options.inputs)?;
     // A write shows in the tensor's version or, as with running statistics, only in its values.
     let watched: Vec<(String, Tensor)> = module
         .named_buffers()
@@ -108,7 +122,9 @@ pub(crate) fn run(options: &Options) -> Done {
         let state: Map<String, serde_json::Value> =
             written.iter().map(|(k, t)| (k.clone(), summary(&Value::Tensor(t.clone())))).collect();
         let outputs: Vec<_> = outputs.iter().map(summary).collect();
-        let text = serde_json::to_string_pretty(&json!({"outputs": outputs, "written_in_place": state}));
+        let text = serde_json::to_string_pretty(
+            &json!({"schema": "firebrand.run_program/1", "outputs": outputs, "written_in_place": state}),
+        );
         say!("{}", text.map_err(Refusal::because)?)?;
     }
     Ok(())

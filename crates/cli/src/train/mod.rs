@@ -1,242 +1,464 @@
-//! `firebrand train`: the built-in model on the embedded digits, with progress, metrics, checkpoints and a report.
+//! `firebrand train`: the built-in model on the embedded digits, or an exported program on data; one loop for both.
 //!
-//! The same seed gives the same results for any number of threads, and also when the run was interrupted and
-//! continued with `--resume`.
+//! The same seed gives the same results for any number of threads, and also when the run was interrupted (by a signal, by
+//! `kill -9`, by a power failure) and continued with `--resume`. Progress goes to standard error.
 
+pub(crate) mod config;
+pub(crate) mod data;
+mod dry_run;
+pub(crate) mod evaluate;
+pub(crate) mod live;
 mod model;
-pub(crate) mod progress;
+pub(crate) mod objective;
+mod optimizer;
+mod options;
 pub(crate) mod report;
 pub(crate) mod run_folder;
+pub(crate) mod subject;
 
-use crate::program::WeightOptions;
-use crate::program::fine_tune::{self, OptimizerName, ScheduleName};
-use crate::program::loss::TrainLoss;
-use crate::refusal::{Done, Refusal, say};
+pub(crate) use options::Options;
+
+use crate::refusal::{Done, Refusal, note, say};
+use config::Settings;
+use data::{Batch, Samples};
+use evaluate::{Evaluation, Pass, blame};
 use firebrand::autograd::GraphView;
-use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
-use firebrand::digits::{self, Digits};
-use firebrand::nn::layers::{Forward, Module, Sequential};
-use firebrand::nn::losses::{CrossEntropyLoss, Loss};
-use firebrand::optim::schedule::OneCycleLR;
-use firebrand::optim::{AdamW, AdamWOptions};
+use firebrand::data::{DataLoader, Dataset, LoaderOptions};
+use firebrand::digits;
+use firebrand::graph::SaveOptions;
+use firebrand::io::{Output, check_outputs, read_safetensors};
 use firebrand::prelude::*;
-use firebrand::train::{ConfusionMatrix, Finish, Metrics, TrainOptions, Trainer};
-use progress::Progress;
-use run_folder::{RunFolder, Writer};
-use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use firebrand::train::{Finish, Metrics, TrainOptions, Trainer};
+use live::{Live, metric_text};
+use objective::Objective;
+use run_folder::{Facts, RunFolder, SCHEMA, Writer};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use subject::Subject;
 
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if v > 0.0 && v.is_finite() => Ok(v),
-        _ => Err("expected a positive number".to_string()),
+/// Samples per forward pass if nothing else is said.
+const BATCH: usize = 32;
+
+/// Everything a run needs, checked as far as it can be before the first step.
+struct Prepared {
+    subject: Subject,
+    train: Samples,
+    val: Option<Samples>,
+    objective: Objective,
+    /// Parameters that this run froze.
+    frozen: Vec<Parameter>,
+    batch: usize,
+    /// Whether the last, smaller batch of an epoch is left out because the program does not take it.
+    drop_last: bool,
+}
+
+impl Prepared {
+    fn new(options: &Options) -> Done<Prepared> {
+        data::seed(options.seed);
+        let subject = subject::load(options)?;
+        let (train, val) = samples(options, &subject)?;
+        for text in &train.notes {
+            note!("{text}");
+        }
+        let objective = Objective::new(&options.objective, &subject, &train)?;
+        for text in &objective.notes {
+            note!("{text}");
+        }
+        let frozen = subject::freeze(options, subject.module())?;
+        let batch = batch_size(options, &subject, train.len())?;
+        let (least, _) = subject.batch_range()?;
+        let rest = train.len() % batch;
+        let drop_last = rest > 0 && rest < least;
+        if drop_last {
+            note!("the program takes batches of {least}: {rest} of {} samples are left out in each epoch", train.len());
+        }
+        Ok(Prepared { subject, train, val, objective, frozen, batch, drop_last })
+    }
+
+    fn loader(&self, options: &Options) -> DataLoader<Samples> {
+        DataLoader::new(
+            self.train.clone(),
+            LoaderOptions {
+                shuffle: true,
+                drop_last: self.drop_last,
+                num_workers: options.workers as usize,
+                ..LoaderOptions::new(self.batch)
+            },
+        )
+    }
+
+    /// A pass over the validation samples.
+    fn evaluate(&self, stop: Option<&std::sync::atomic::AtomicBool>) -> Done<Option<Evaluation>> {
+        let Some(data) = &self.val else { return Ok(None) };
+        let pass = Pass { subject: &self.subject, objective: &self.objective, data, batch_size: self.batch, stop };
+        pass.run().map(Some)
+    }
+
+    fn facts(&self, options: &Options, steps_per_epoch: usize, groups: Vec<String>) -> Done<Facts> {
+        let count = |trained: bool| {
+            let all = self.subject.module().parameters();
+            all.iter().filter(|p| !trained || p.requires_grad()).map(|p| p.numel()).sum()
+        };
+        let data = options.data.data.as_ref().map_or("embedded digits, 8x8".into(), |p| p.display().to_string());
+        Ok(Facts {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            model: self.subject.description(options),
+            data,
+            train_samples: self.train.len(),
+            val_samples: self.val.as_ref().map_or(0, Dataset::len),
+            batch_size: self.batch,
+            steps_per_epoch,
+            parameters: count(false),
+            trainable: count(true),
+            groups,
+            threads: firebrand::num_threads(),
+            cpu: report::cpu(),
+            model_checksum: options.model.as_deref().map(file_checksum).transpose()?.unwrap_or_default(),
+            data_checksum: {
+                let val = self.val.as_ref().map(Samples::fingerprint).transpose()?.unwrap_or(0);
+                format!("{:016x}", self.train.fingerprint()? ^ val.rotate_left(1))
+            },
+        })
     }
 }
 
-/// Arguments of `firebrand train`.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Exported program to fine-tune; trains the built-in model if omitted
-    #[arg(value_name = "MODEL.pt2", requires_all = ["data", "loss", "output"])]
-    model: Option<PathBuf>,
-    /// Training samples: one array per program input, with samples along the first dimension, and the labels as `__target__`
-    #[arg(long, value_name = "D.npz", requires = "model")]
-    data: Option<PathBuf>,
-    /// Loss to minimize
-    #[arg(long, value_enum, requires = "model")]
-    loss: Option<TrainLoss>,
-    /// Optimizer for MODEL.pt2
-    #[arg(long, value_enum, requires = "model", default_value = "adamw")]
-    optimizer: OptimizerName,
-    /// Learning-rate schedule for MODEL.pt2
-    #[arg(long, value_enum, requires = "model", default_value = "constant")]
-    schedule: ScheduleName,
-    /// Write the fine-tuned program to this file
-    #[arg(short, long, value_name = "OUT.pt2", requires = "model")]
-    output: Option<PathBuf>,
-    /// Number of passes over the data
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
-    epochs: u32,
-    /// Learning rate; for the built-in model, the peak of a one-cycle schedule
-    #[arg(long, value_name = "X", default_value_t = 3e-3, value_parser = positive)]
-    lr: f64,
-    /// Samples per step
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
-    batch_size: u32,
-    /// Compile the forward and backward pass of MODEL.pt2
-    #[arg(long, requires = "model")]
-    compile: bool,
-    #[command(flatten)]
-    weights: WeightOptions,
-    /// Random seed for initial weights and shuffling
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
-    /// Train with bfloat16 autocast; weights stay f32 (built-in model only)
-    #[arg(long, conflicts_with = "model")]
-    bf16: bool,
-    /// Directory for metrics and the report [default: the next number under runs/; for MODEL.pt2, none]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Resume the run in --out, or the latest one under runs/, with its original settings (built-in model only)
-    #[arg(long, conflicts_with_all = ["model", "epochs", "lr", "batch_size", "seed", "bf16"])]
-    resume: bool,
+/// A checksum of a file's content.
+fn file_checksum(path: &Path) -> Done<String> {
+    use std::hash::Hasher;
+    use std::io::Read;
+    let (mut file, _) = firebrand::io::open_regular(path)?;
+    let (mut hash, mut buffer) = (data::Fnv(0), vec![0; 1 << 16]);
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok(format!("{:016x}", hash.finish()));
+        }
+        hash.write(&buffer[..n]);
+    }
 }
 
-/// The settings of a run.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Config {
-    pub(crate) version: String,
-    pub(crate) data: String,
-    pub(crate) train_samples: usize,
-    pub(crate) test_samples: usize,
-    pub(crate) model: String,
-    pub(crate) parameters: usize,
-    pub(crate) optimizer: String,
-    pub(crate) epochs: u32,
-    pub(crate) lr: f64,
-    pub(crate) batch_size: u32,
-    pub(crate) seed: u64,
-    #[serde(default)]
-    pub(crate) bf16: bool,
-    pub(crate) threads: usize,
+/// The samples to train and to validate with.
+fn samples(options: &Options, subject: &Subject) -> Done<(Samples, Option<Samples>)> {
+    let Some(path) = &options.data.data else {
+        let of = |d: digits::Digits| -> Done<Samples> {
+            let names = (0..digits::CLASSES).map(|c| c.to_string()).collect();
+            Ok(Samples::of_arrays(vec![d.images.try_view([-1, 1, 8, 8])?], Some(d.labels), Some(names)))
+        };
+        return Ok((of(digits::train())?, Some(of(digits::test())?)));
+    };
+    let inputs = subject.inputs()?;
+    let labels = Objective::needs_labels(options.objective.loss.as_ref());
+    let train = Samples::read(path, &options.data, &inputs, labels)?;
+    if let Some(share) = options.val_split {
+        let (train, val) = train.split(share, options.seed)?;
+        return Ok((train, Some(val)));
+    }
+    let val = options.val_data.as_ref().map(|p| Samples::read(p, &options.data, &inputs, labels)).transpose()?;
+    if let (Some(val), Some(names)) = (&val, &train.classes)
+        && val.classes.as_ref() != Some(names)
+    {
+        let shown = |n: &Option<Vec<String>>| n.as_ref().map_or(String::new(), |n| n.join(", "));
+        let message =
+            format!("--val-data has other classes ({}) than --data ({})", shown(&val.classes), names.join(", "));
+        return Err(Refusal::because(message));
+    }
+    Ok((train, val.map(Samples::for_evaluation)))
 }
 
-impl Config {
-    fn new(o: &Options) -> Config {
-        Config {
-            version: env!("CARGO_PKG_VERSION").into(),
-            data: "digits: 8x8 handwritten digits, ten classes".into(),
-            train_samples: digits::TRAIN,
-            test_samples: digits::SAMPLES - digits::TRAIN,
-            model: model::DESCRIPTION.into(),
-            parameters: 0,
-            optimizer: "AdamW, one cycle of the learning rate".into(),
-            epochs: o.epochs,
-            lr: o.lr,
-            batch_size: o.batch_size,
-            seed: o.seed,
-            bf16: o.bf16,
-            threads: firebrand::num_threads(),
+/// The batch size that is asked for, if the program takes it; otherwise one that it takes.
+fn batch_size(options: &Options, subject: &Subject, samples: usize) -> Done<usize> {
+    let (least, most) = subject.batch_range()?;
+    if least > most || least > samples {
+        let message = format!("the program needs batches of at least {least} samples, the data has {samples}");
+        return Err(Refusal::because(message));
+    }
+    let allowed = match (least, most) {
+        (a, b) if a == b => format!("batches of {a}"),
+        (a, usize::MAX) => format!("batches of at least {a}"),
+        (a, b) => format!("batches of {a} to {b}"),
+    };
+    match options.batch_size.map(|n| n as usize) {
+        Some(n) if n < least || n > most => {
+            let way = if least == most { format!("--batch-size {least}") } else { "a size in this range".into() };
+            let more = if options.accumulate == 1 { ", with --accumulate K for larger steps" } else { "" };
+            Err(Refusal::because(format!("--batch-size {n}: the program was exported for {allowed}; use {way}{more}")))
+        }
+        Some(n) => Ok(n),
+        None => {
+            let n = BATCH.clamp(least, most);
+            if n != BATCH {
+                note!("the program was exported for {allowed}: the batch size is {n}");
+            }
+            Ok(n)
         }
     }
 }
 
-/// A model's results on the test samples.
-pub(crate) struct Evaluation {
-    loss: f64,
-    predicted: Vec<i64>,
-    confusion: ConfusionMatrix,
-}
-
-/// Images as the model takes them.
-fn planes(images: &Tensor) -> Result<Tensor> {
-    images.try_view([-1, 1, 8, 8])
-}
-
-fn evaluate(model: &Sequential, data: &Digits) -> Result<Evaluation> {
-    let scores = model.try_call(&planes(&data.images)?)?;
-    let loss = CrossEntropyLoss::new().loss(&scores, &data.labels)?.try_item::<f32>()?;
-    let predicted = scores.try_argmax(Some(1), false)?.try_to_vec::<i64>()?;
-    let confusion = ConfusionMatrix::new(digits::CLASSES, &data.labels.try_to_vec::<i64>()?, &predicted)?;
-    Ok(Evaluation { loss: loss.into(), predicted, confusion })
-}
-
-/// Fine-tunes a program, or trains the built-in model.
-pub(crate) fn run(options: &Options) -> Done {
-    let (Some(model), Some(data), Some(loss), Some(output)) =
-        (&options.model, &options.data, options.loss, &options.output)
-    else {
-        return train_digits(options);
+/// Trains, and writes the model and the report.
+pub(crate) fn run(options: &Options, settings: &Settings, command: &clap::Command, quiet: bool) -> Done {
+    let _saved = options.adapt.saved()?;
+    options.check()?;
+    // From the beginning: a signal while data is read stops the run before its first step.
+    let stop = crate::signals::stop_on_interrupt();
+    if let Some(path) = &options.output {
+        check_outputs([path])?;
+    }
+    if let (Some(path), false, false) = (&options.out, options.resume, options.dry_run) {
+        RunFolder::check_unused(path)?;
+    }
+    let prepared = Prepared::new(options)?;
+    if options.dry_run {
+        return dry_run::run(options, &prepared);
+    }
+    let module = prepared.subject.module();
+    let loader = prepared.loader(options);
+    let steps_per_epoch = loader.len().div_ceil(options.accumulate as usize);
+    let steps = steps_per_epoch as u64 * u64::from(options.epochs);
+    let (optimizer, groups) = optimizer::optimizer(options, module)?;
+    let folder = match (&options.out, options.resume) {
+        (out, true) => Some(RunFolder::existing(out.as_deref())?),
+        (None, false) if options.model.is_some() => None,
+        (out, false) => Some(RunFolder::make(out.as_deref())?),
     };
-    fine_tune::run(&fine_tune::Task {
-        model,
-        data,
-        output,
-        loss,
-        optimizer: options.optimizer,
-        schedule: options.schedule,
-        lr: options.lr,
-        epochs: options.epochs,
-        batch_size: options.batch_size as usize,
-        seed: options.seed,
-        compile: options.compile,
-        weights: options.weights,
-        folder: options.out.as_deref(),
-    })
-}
-
-/// Trains the built-in model, and writes the report.
-fn train_digits(options: &Options) -> Done {
-    let folder = if options.resume {
-        RunFolder::existing(options.out.as_deref())?
-    } else {
-        RunFolder::make(options.out.as_deref())?
+    let output = match (&options.model, &options.output, &folder) {
+        (None, ..) => None,
+        (_, Some(path), _) => Some(path.clone()),
+        (_, None, folder) => folder.as_ref().map(|f| f.file("model.pt2")),
     };
-    let mut config = if options.resume { folder.config()? } else { Config::new(options) };
-    manual_seed(config.seed);
-    let (train, test) = (digits::train(), digits::test());
-    let model = model::convolutional()?;
-    config.parameters = model.parameters().iter().map(|p| p.numel()).sum();
-    let data = TensorDataset::new([planes(&train.images)?, train.labels])?;
-    let batch_size = config.batch_size as usize;
-    let loader = DataLoader::new(data, LoaderOptions { shuffle: true, ..LoaderOptions::new(batch_size) });
-    let steps = loader.len() * config.epochs as usize;
+    let facts = prepared.facts(options, steps_per_epoch, groups)?;
+    if let Some(folder) = &folder {
+        check_outputs(output.clone().into_iter().chain([folder.file("report.html")]))?;
+        if options.resume {
+            same_inputs(&folder.facts()?, &facts)?;
+            folder.clean();
+        }
+        folder.begin(settings, command, &facts)?;
+    }
+    let watch = options.watch.clone().unwrap_or_else(|| "val_loss".into());
+    let lower = ["loss", "mae", "rmse", "perplexity"].iter().any(|m| watch.ends_with(m));
     let settings = TrainOptions {
-        epochs: config.epochs as usize,
+        epochs: options.epochs as usize,
+        accumulate: options.accumulate as usize,
+        clip_norm: options.clip,
+        autocast: options.bf16.then_some(DType::BF16),
+        ema: options.ema,
         schedule_every_step: true,
-        autocast: config.bf16.then_some(DType::BF16),
-        checkpoint: Some(folder.checkpoint()),
-        stop: crate::signals::stop_on_interrupt(),
-        ..Default::default()
+        checkpoint: folder.as_ref().map(RunFolder::checkpoint),
+        checkpoint_every: options.checkpoint_every,
+        checkpoint_frozen: false,
+        best: folder.as_ref().filter(|_| prepared.val.is_some()).map(|f| f.file("best.safetensors")),
+        patience: options.patience.map(|n| n as usize),
+        watch: (watch.clone(), lower),
+        stop: stop.clone(),
     };
-    let started = Instant::now();
-    let progress = Progress::new(steps, config.epochs as usize, config.train_samples);
-    let mut trainer = Trainer::new(&model, AdamW::new(model.parameters(), AdamWOptions::default())?, settings)
-        .schedule(OneCycleLR::new(config.lr, steps as u64))
-        .watch(Writer::new(&folder, &config))
-        .watch(progress.clone());
-    if options.resume && !trainer.resume()? {
-        let m = format!("{}: no checkpoint to resume from", folder.path().display());
-        return Err(Refusal::because(m));
-    }
-    progress.start_at(trainer.progress().step);
-    let criterion = CrossEntropyLoss::new();
-    let finish = trainer.fit(
-        &loader,
-        |[x, y]| criterion.loss(&model.try_call(x)?, y),
-        || {
-            let e = evaluate(&model, &test)?;
-            let accuracy = e.confusion.accuracy();
-            Ok(Metrics::from_iter([("loss".to_string(), e.loss), ("test_accuracy".to_string(), accuracy)]))
-        },
+    let began = Instant::now();
+    let live = Live::new(
+        quiet,
+        steps,
+        options.epochs as usize,
+        prepared.batch,
+        options.accumulate as usize,
+        facts.train_samples,
     );
-    progress.finish();
-    let history = trainer.progress().history.clone();
-    if finish? == Finish::Stopped {
-        say!("stopped; continue with: firebrand train --resume --out {}", folder.path().display())?;
-        return Ok(());
+    let mut trainer =
+        Trainer::new(module, optimizer, settings).schedule(optimizer::schedule(options, steps)).watch(live.clone());
+    if let Some(folder) = &folder {
+        trainer = trainer.watch(Writer::new(folder)?);
     }
-    model.eval();
-    report_run(&folder, &config, &history, &model, &test, started.elapsed().as_secs_f64())
+    if options.resume {
+        trainer.resume()?;
+    }
+    let (graph, trouble) = (RefCell::new(None), RefCell::new(None));
+    let wants_graph = folder.is_some();
+    let loss = |batch: &Batch| {
+        let outputs = prepared.subject.forward(batch)?;
+        let computed = prepared.objective.compute(&outputs, batch)?;
+        let mean = &computed.loss.mean;
+        if !mean.requires_grad() {
+            return Err(Error::user("the loss does not depend on a parameter that is trained"));
+        }
+        // Drawn before the backward pass frees what the nodes hold.
+        if wants_graph && graph.borrow().is_none() {
+            let names = module.named_parameters();
+            let view = GraphView::of(&[mean]).all_named(names.iter().map(|(n, p)| (n.as_str(), p.tensor())));
+            *graph.borrow_mut() = Some(report::graph(&view));
+        }
+        if computed.loss.count > 0.0 && !firebrand::ops::item(mean)?.to_f64().is_finite() {
+            *trouble.borrow_mut() = Some(blame(&prepared.objective, &computed, batch, &prepared.train)?);
+        }
+        Ok(computed.loss)
+    };
+    let validate = || {
+        let Some(found) = prepared.evaluate(Some(&stop))? else { return Ok(Metrics::new()) };
+        let metrics: Metrics = found.metrics.into_iter().map(|(name, v)| (format!("val_{name}"), v)).collect();
+        if !metrics.contains_key(&watch) {
+            let names: Vec<&str> = metrics.keys().map(String::as_str).collect();
+            return Err(Error::user(format!(
+                "--watch {watch}: there is no such metric; there are {}",
+                names.join(", ")
+            )));
+        }
+        Ok(metrics)
+    };
+    let finish = trainer.fit(&loader, loss, validate);
+    live.finish();
+    let finish = finish.map_err(|e| match trouble.take() {
+        Some(where_) => Refusal::because(format!("{e} ({where_})")),
+        None => Refusal::from(e),
+    })?;
+    let progress = trainer.progress().clone();
+    if finish == Finish::Stopped {
+        let advice = match &folder {
+            Some(f) => format!(
+                "stopped after step {}; continue with the same command and --resume (run {})",
+                progress.step,
+                f.path().display()
+            ),
+            None => "stopped; nothing was kept, because there is no --out DIR to keep it in".into(),
+        };
+        return Err(Refusal::Stopped(advice));
+    }
+    trainer.swap_average()?;
+    let mut written_epoch = progress.epoch;
+    if let (true, Some(folder), Some(epoch)) = (options.best, &folder, progress.best_epoch) {
+        module.load_state_dict(&read_safetensors(folder.file("best.safetensors"))?, false)?;
+        written_epoch = epoch;
+    }
+    let done = Finished {
+        options,
+        facts: &facts,
+        prepared: &prepared,
+        folder: folder.as_ref(),
+        output,
+        history: &progress.history,
+        graph: graph.take(),
+        seconds: began.elapsed().as_secs_f64(),
+        early: finish == Finish::Early,
+        written_epoch,
+        best: progress.best.zip(progress.best_epoch),
+        watch: &watch,
+    };
+    done.write()
 }
 
-/// Tests the model, writes the report and says how it went.
-fn report_run(
-    folder: &RunFolder,
-    config: &Config,
-    history: &[Metrics],
-    model: &Sequential,
-    test: &Digits,
+/// Refuses to resume a run with another program or other data than it began with.
+fn same_inputs(before: &Facts, now: &Facts) -> Done {
+    for (what, a, b) in [
+        ("the program", &before.model_checksum, &now.model_checksum),
+        ("the data", &before.data_checksum, &now.data_checksum),
+    ] {
+        if a != b {
+            let message = format!(
+                "{what} has changed since the run began; restore it, or start another run in another directory"
+            );
+            return Err(Refusal::because(message));
+        }
+    }
+    Ok(())
+}
+
+/// A run that came to its end.
+struct Finished<'a> {
+    options: &'a Options,
+    facts: &'a Facts,
+    prepared: &'a Prepared,
+    folder: Option<&'a RunFolder>,
+    output: Option<PathBuf>,
+    history: &'a [Metrics],
+    graph: Option<String>,
     seconds: f64,
-) -> Done {
-    let tested = no_grad(|| evaluate(model, test))?;
-    // The graph of one loss, as the engine sees it.
-    let loss = CrossEntropyLoss::new().loss(&model.try_call(&planes(&test.images)?)?, &test.labels)?;
-    let names = model.named_parameters();
-    let graph = GraphView::of(&[&loss]).all_named(names.iter().map(|(name, t)| (name.as_str(), &**t)));
-    let page = report::Page { config, history, test, tested: &tested, graph: &graph, seconds };
-    folder.stage_report(&report::page(&page)?)?.commit()?;
-    say!("test accuracy {:.2}% after {seconds:.1} s", 100.0 * tested.confusion.accuracy())?;
-    Ok(say!("report {}", folder.path().join("report.html").display())?)
+    early: bool,
+    /// The epoch whose weights are written.
+    written_epoch: usize,
+    /// Best watched metric, and its epoch.
+    best: Option<(f64, usize)>,
+    watch: &'a str,
+}
+
+impl Finished<'_> {
+    /// Writes the model and the report, which appear together, and says how it went.
+    fn write(self) -> Done {
+        let Finished { options, prepared, history, .. } = self;
+        let module = prepared.subject.module();
+        module.eval();
+        let evaluated = no_grad(|| match options.bf16 {
+            true => firebrand::autograd::autocast(DType::BF16, || prepared.evaluate(None)),
+            false => prepared.evaluate(None),
+        })?;
+        for p in &prepared.frozen {
+            p.try_set_requires_grad(true)?;
+        }
+        let mut outputs = Vec::new();
+        if let (Some(path), Subject::Program(program)) = (&self.output, &prepared.subject) {
+            outputs.push(program.program().stage_with(path, SaveOptions::default()).map_err(Refusal::because)?);
+        }
+        if let Some(folder) = self.folder {
+            if let Subject::Digits(model) = &prepared.subject {
+                let state = model.state_dict();
+                outputs.push(firebrand::io::stage_safetensors(folder.file("model.safetensors"), state.iter())?);
+            }
+            let page = report::Page {
+                facts: self.facts,
+                settings: &config::Settings::read(&folder.file(config::FILE), &crate::train_command())?,
+                history,
+                evaluated: evaluated.as_ref(),
+                data: prepared.val.as_ref(),
+                parameters: &module
+                    .named_parameters()
+                    .iter()
+                    .map(|(n, p)| report::ParameterRow::new(n, p, &prepared.frozen))
+                    .collect::<Vec<_>>(),
+                graph: self.graph.as_deref(),
+                seconds: self.seconds,
+                written_epoch: self.written_epoch,
+            };
+            outputs.push(folder.stage_report(&report::page(&page)?)?);
+        }
+        Output::commit_all(outputs)?;
+        self.say(evaluated.as_ref())
+    }
+
+    fn say(&self, evaluated: Option<&Evaluation>) -> Done {
+        let last = self.history.last();
+        let report = self.folder.map(|f| f.file("report.html"));
+        if self.options.json {
+            let shown = |p: &Option<PathBuf>| p.as_ref().map(|p| p.display().to_string());
+            let value = serde_json::json!({
+                "schema": "firebrand.train/1",
+                "finish": if self.early { "early" } else { "done" },
+                "epochs": self.history.len(),
+                "written_epoch": self.written_epoch,
+                "seconds": self.seconds,
+                "metrics": last,
+                "best": self.best.map(|(v, epoch)| serde_json::json!({"metric": self.watch, "value": v, "epoch": epoch})),
+                "evaluation": evaluated.map(|e| &e.metrics),
+                "output": shown(&self.output),
+                "report": shown(&report),
+            });
+            return Ok(say!("{}", serde_json::to_string_pretty(&value).map_err(Refusal::because)?)?);
+        }
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        let epochs = self.history.len();
+        let early = if self.early { " (stopped early)" } else { "" };
+        let loss = last.and_then(|m| m.get("train_loss")).copied().unwrap_or(f64::NAN);
+        let mut line = match &self.output {
+            Some(path) => format!("{}: loss {loss:.6}", path.display()),
+            None => format!("loss {loss:.6}"),
+        };
+        if let Some(e) = evaluated {
+            for (name, v) in &e.metrics {
+                line += &format!(", val_{name} {}", metric_text(name, *v));
+            }
+        }
+        say!("{line} after {epochs} epoch{}{early} in {:.1} s", plural(epochs), self.seconds)?;
+        if self.options.best {
+            say!("weights of epoch {}, the best by {}", self.written_epoch, self.watch)?;
+        }
+        if let Some(path) = report {
+            say!("report {}", path.display())?;
+        }
+        Ok(())
+    }
 }

@@ -1,158 +1,82 @@
 //! The report of a run: one HTML page without references to anything outside it.
 
-use super::{Config, Evaluation};
+use super::config::Settings;
+use super::data::Samples;
+use super::evaluate::{Evaluation, Hard};
+use super::live::{bytes, metric_text, short};
+use super::run_folder::Facts;
+use crate::page::{self, escape, metric_charts, section, table};
 use crate::refusal::Done;
 use firebrand::autograd::GraphView;
-use firebrand::digits::Digits;
+use firebrand::prelude::*;
 use firebrand::train::Metrics;
 use std::fmt::Write;
 
 /// What the page shows.
-pub(crate) struct Page<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) history: &'a [Metrics],
-    pub(crate) test: &'a Digits,
-    pub(crate) tested: &'a Evaluation,
-    /// The history of one loss.
-    pub(crate) graph: &'a GraphView,
-    pub(crate) seconds: f64,
+pub(super) struct Page<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) settings: &'a Settings,
+    pub(super) history: &'a [Metrics],
+    pub(super) evaluated: Option<&'a Evaluation>,
+    /// What was evaluated.
+    pub(super) data: Option<&'a Samples>,
+    pub(super) parameters: &'a [ParameterRow],
+    /// The history of one loss, drawn.
+    pub(super) graph: Option<&'a str>,
+    pub(super) seconds: f64,
+    /// The epoch whose weights were written.
+    pub(super) written_epoch: usize,
 }
 
-const STYLE: &str = include_str!("report.css");
-/// How many test samples are shown.
-const SAMPLES: usize = 30;
-
-/// One line of a chart.
-struct Series<'a> {
-    name: &'a str,
-    class: &'a str,
-    values: Vec<f64>,
+/// A parameter of the model.
+pub(super) struct ParameterRow {
+    path: Vec<String>,
+    shape: Vec<usize>,
+    bytes: usize,
+    trained: bool,
 }
 
-/// The next of 1, 2, 5, 10, 20, 50, … times a power of ten.
-fn round_up(v: f64) -> f64 {
-    let power = 10f64.powf(v.max(1e-9).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|&c| c >= v * (1.0 - 1e-9)).unwrap_or(v)
-}
-
-/// A vertical axis: its marks, lowest and highest first and last, and whether equal factors are equally far apart.
-struct Axis {
-    marks: Vec<f64>,
-    logarithmic: bool,
-}
-
-impl Axis {
-    /// Four to six marks at round numbers, from `low` to beyond `high`.
-    fn linear(low: f64, high: f64) -> Axis {
-        let step = round_up((high - low).max(1e-9) / 5.0);
-        let count = ((high - low) / step - 1e-9).ceil().max(1.0) as u32;
-        Axis { marks: (0..=count).map(|k| low + step * f64::from(k)).collect(), logarithmic: false }
+impl ParameterRow {
+    /// `frozen` are those that the run froze, whatever they are now.
+    pub(super) fn new(name: &str, p: &Parameter, frozen: &[Parameter]) -> ParameterRow {
+        let trained = p.requires_grad() && !frozen.iter().any(|f| f.tensor().is_same(p.tensor()));
+        let bytes = p.numel() * p.dtype().size();
+        ParameterRow { path: name.split('.').map(str::to_string).collect(), shape: p.shape().to_vec(), bytes, trained }
     }
 
-    /// For numbers of one size; for those of many, powers of ten with 2 and 5 between them while they are few.
-    fn of_sizes(values: impl Iterator<Item = f64> + Clone) -> Axis {
-        let known = values.filter(|v| v.is_finite());
-        let (high, low) = (known.clone().fold(0.0, f64::max), known.fold(f64::INFINITY, f64::min));
-        if low <= 0.0 || high < 15.0 * low {
-            return Axis::linear(0.0, high);
-        }
-        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
-        let between: &[f64] = if decades.clone().count() > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let all: Vec<f64> = decades.flat_map(|d| between.iter().map(move |m| m * 10f64.powi(d))).collect();
-        let first = all.iter().rposition(|&m| m <= low).unwrap_or(0);
-        let last = all.iter().position(|&m| m >= high).unwrap_or(all.len() - 1);
-        Axis { marks: all[first..=last].to_vec(), logarithmic: true }
-    }
-
-    /// Where a number stands, from 0 at the lowest mark to 1 at the highest.
-    fn share(&self, v: f64) -> f64 {
-        let (low, high) = (self.marks[0], self.marks[self.marks.len() - 1]);
-        let v = v.clamp(low, high);
-        if self.logarithmic { (v / low).ln() / (high / low).ln() } else { (v - low) / (high - low) }
+    fn numbers(&self) -> usize {
+        self.shape.iter().product()
     }
 }
 
-/// A line chart over epochs.
-fn chart(title: &str, series: &[Series<'_>], axis: &Axis, label: impl Fn(f64) -> String) -> String {
-    const LEFT: f64 = 56.0;
-    const TOP: f64 = 14.0;
-    const WIDTH: f64 = 420.0;
-    const HEIGHT: f64 = 200.0;
-    let count = series.first().map_or(0, |s| s.values.len());
-    let x = |i: usize| LEFT + WIDTH * if count > 1 { i as f64 / (count - 1) as f64 } else { 0.5 };
-    let y = |v: f64| TOP + HEIGHT * (1.0 - axis.share(v));
-    let mut svg =
-        format!("<figure><figcaption>{title}</figcaption><svg viewBox='0 0 500 250' role='img' aria-label='{title}'>");
-    for &v in &axis.marks {
-        let at = y(v);
-        let _ = write!(
-            svg,
-            "<line class='grid' x1='{LEFT}' x2='{}' y1='{at:.1}' y2='{at:.1}'/><text x='{}' y='{:.1}' text-anchor='end'>{}</text>",
-            LEFT + WIDTH,
-            LEFT - 6.0,
-            at + 4.0,
-            label(v)
-        );
-    }
-    let below = TOP + HEIGHT + 18.0;
-    // One epoch has no ends to name.
-    let ends = if count > 1 { vec![(0, "start"), (count - 1, "end")] } else { Vec::new() };
-    for (i, anchor) in ends {
-        let _ = write!(svg, "<text x='{:.1}' y='{below}' text-anchor='{anchor}'>{}</text>", x(i), i + 1);
-    }
-    let _ = write!(svg, "<text x='{}' y='{below}' text-anchor='middle'>epoch</text>", LEFT + WIDTH / 2.0);
-    for (k, s) in series.iter().enumerate() {
-        let points: Vec<String> =
-            s.values.iter().enumerate().map(|(i, &v)| format!("{:.1},{:.1}", x(i), y(v))).collect();
-        let _ = write!(svg, "<polyline class='{}' points='{}'/>", s.class, points.join(" "));
-        if let Some(&last) = s.values.last() {
-            let _ = write!(svg, "<circle class='{}' cx='{:.1}' cy='{:.1}' r='3'/>", s.class, x(count - 1), y(last));
-        }
-        let at = TOP + 14.0 + 16.0 * k as f64;
-        let _ = write!(
-            svg,
-            "<text class='{}' x='{}' y='{at}' text-anchor='end'>{}</text>",
-            s.class,
-            LEFT + WIDTH - 8.0,
-            s.name
-        );
-    }
-    svg + "</svg></figure>"
+/// More classes than this make a matrix nobody reads.
+const MATRIX: usize = 40;
+
+/// The processor, as the system names it.
+pub(super) fn cpu() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name =
+        info.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, v)| v.trim().to_string()));
+    name.unwrap_or_else(|| std::env::consts::ARCH.to_string())
 }
 
-/// The values of a metric, epoch by epoch; none if no epoch has it.
-fn metric(history: &[Metrics], name: &str) -> Option<Vec<f64>> {
-    let values: Vec<f64> = history.iter().map(|m| m.get(name).copied().unwrap_or(f64::NAN)).collect();
-    values.iter().any(|v| !v.is_nan()).then_some(values)
-}
-
-/// Charts of what was measured: the loss, and the accuracy if there are tests.
-fn curves(history: &[Metrics]) -> String {
-    let series = |name, class, values: Option<Vec<f64>>| values.map(|values| Series { name, class, values });
-    let train = series("train", "a", metric(history, "train_loss"));
-    let test = series("test", "b", metric(history, "loss"));
-    let loss: Vec<Series<'_>> = train.into_iter().chain(test).collect();
-    let axis = Axis::of_sizes(loss.iter().flat_map(|s| s.values.iter().copied()));
-    let title = if axis.logarithmic { "Loss (log scale)" } else { "Loss" };
-    let shown = |v: f64| format!("{v:.6}").trim_end_matches('0').trim_end_matches('.').to_string();
-    let mut charts = chart(title, &loss, &axis, shown);
-    if let Some(accuracy) = series("test", "b", metric(history, "test_accuracy")) {
-        let low = accuracy.values.iter().copied().fold(1.0, f64::min);
-        // Down to a round number whose distance to 100% has round parts.
-        let low = 1.0 - round_up((1.0 - low).max(0.05));
-        charts += &chart("Accuracy", &[accuracy], &Axis::linear(low, 1.0), |v| format!("{:.0}%", 100.0 * v));
-    }
-    charts
+/// The autograd graph of a loss, in a frame so that the two pages do not interfere.
+pub(super) fn graph(view: &GraphView) -> String {
+    let page = firebrand::viz::history_html("Autograd graph of the loss", view);
+    format!(
+        "<iframe title='Autograd graph of the loss' srcdoc=\"{}\"></iframe>",
+        page.replace('&', "&amp;").replace('"', "&quot;")
+    )
 }
 
 /// Rows are true classes, columns predicted ones.
-fn confusion(counts: &[Vec<usize>]) -> String {
-    let mut html = String::from("<table class='confusion'><tr><th></th>");
-    (0..counts.len()).for_each(|c| html += &format!("<th>{c}</th>"));
+fn confusion(counts: &[Vec<usize>], names: &[String]) -> String {
+    let mut html = String::from("<div class='wide'><table class='confusion'><tr><th></th>");
+    names.iter().for_each(|c| _ = write!(html, "<th>{}</th>", escape(c)));
     html += "</tr>";
     for (class, row) in counts.iter().enumerate() {
         let total = row.iter().sum::<usize>().max(1);
-        let _ = write!(html, "<tr><th>{class}</th>");
+        let _ = write!(html, "<tr><th>{}</th>", escape(&names[class]));
         for (column, &n) in row.iter().enumerate() {
             let kind = if column == class { "right" } else { "wrong" };
             // Few errors must still be seen.
@@ -162,83 +86,213 @@ fn confusion(counts: &[Vec<usize>]) -> String {
         }
         html += "</tr>";
     }
-    html + "</table>"
+    html + "</table></div>"
 }
 
-/// Test images with the model's predictions, mistakes first.
-fn samples(images: &[f32], truth: &[i64], predicted: &[i64]) -> String {
-    let mut order: Vec<usize> = (0..truth.len()).collect();
-    order.sort_by_key(|&i| truth[i] == predicted[i]);
-    let mut html = String::from("<div class='samples'>");
-    for &i in order.iter().take(SAMPLES) {
-        let class = if truth[i] == predicted[i] { "ok" } else { "no" };
-        let _ = write!(html, "<figure class='{class}'><svg viewBox='0 0 8 8' shape-rendering='crispEdges'>");
-        for (k, ink) in images[64 * i..64 * (i + 1)].iter().enumerate().filter(|(_, ink)| **ink > 0.0) {
-            let _ = write!(html, "<rect x='{}' y='{}' width='1' height='1' opacity='{ink:.2}'/>", k % 8, k / 8);
+/// Bytes as base64.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for k in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * k) & 63) as usize];
+            text.push(if k <= chunk.len() { digit.into() } else { '=' });
         }
-        let _ = write!(html, "</svg><figcaption>{}", predicted[i]);
-        if class == "no" {
-            let _ = write!(html, " <small>should be {}</small>", truth[i]);
-        }
-        html += "</figcaption></figure>";
     }
-    html + "</div>"
+    text
 }
 
-/// The autograd graph of the loss, in a frame so that the two pages do not interfere.
-fn graph(view: &GraphView) -> String {
-    let page = firebrand::viz::history_html("Autograd graph of the loss", view);
-    let page = page.replace('&', "&amp;").replace('"', "&quot;");
-    format!("<iframe title='Autograd graph of the loss' srcdoc=\"{page}\"></iframe>")
+/// A sample as a picture, if it has the shape of one: stretched to the full range of brightness, at most 96 pixels wide.
+fn picture(input: &Tensor) -> Done<Option<String>> {
+    let (channels, height, width) = match *input.shape() {
+        [c @ (1 | 3), h, w] if h > 1 && w > 1 => (c, h, w),
+        [h, w] if h > 1 && w > 1 && h <= 4 * w && w <= 4 * h => (1, h, w),
+        [n] if n >= 16 && (n as f64).sqrt().fract() == 0.0 => (1, n.isqrt(), n.isqrt()),
+        _ => return Ok(None),
+    };
+    if !input.is_floating_point() {
+        return Ok(None);
+    }
+    let values = input.try_to_dtype(DType::F32)?.try_to_vec::<f32>()?;
+    let (low, high) =
+        values.iter().filter(|v| v.is_finite()).fold((f32::MAX, f32::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
+    let every = height.max(width).div_ceil(96);
+    let (h, w) = (height.div_ceil(every), width.div_ceil(every));
+    let mut pixels = Vec::with_capacity(h * w * channels);
+    for y in 0..h {
+        for x in 0..w {
+            for c in 0..channels {
+                let v = values[(c * height + y * every) * width + x * every];
+                pixels.push((255.0 * (v - low) / (high - low).max(f32::MIN_POSITIVE)).clamp(0.0, 255.0) as u8);
+            }
+        }
+    }
+    let png = firebrand::data::encode_png(&pixels, [h, w, channels])?;
+    Ok(Some(format!("data:image/png;base64,{}", base64(&png))))
+}
+
+/// The samples with the largest losses: pictures where they are pictures, a table otherwise.
+fn hardest(worst: &[Hard], data: &Samples, names: &[String]) -> Done<String> {
+    let class = |c: Option<i64>| c.map(|c| names.get(c as usize).cloned().unwrap_or(c.to_string()));
+    let mut figures = String::from("<div class='samples'>");
+    let mut rows = Vec::new();
+    for hard in worst {
+        let (label, predicted) = (class(hard.label), class(hard.predicted));
+        let wrong = label != predicted;
+        if let Some(source) = picture(&hard.input)? {
+            let kind = if wrong { "no" } else { "ok" };
+            let (name, text) = (data.name(hard.row), predicted.clone().unwrap_or_default());
+            let should = if wrong {
+                format!(" <small>should be {}</small>", escape(&label.clone().unwrap_or_default()))
+            } else {
+                String::new()
+            };
+            let _ = write!(
+                figures,
+                "<figure class='{kind}' title='{}: loss {}'><img alt='' src='{source}'><figcaption>{}{should}</figcaption></figure>",
+                escape(&name),
+                short(hard.loss),
+                escape(&text),
+            );
+        } else {
+            rows.push(vec![
+                data.name(hard.row),
+                short(hard.loss),
+                label.unwrap_or_default(),
+                predicted.unwrap_or_default(),
+            ]);
+        }
+    }
+    Ok(if rows.is_empty() { figures + "</div>" } else { table(&["sample", "loss", "label", "predicted"], &rows, true) })
+}
+
+/// The tree of modules with what they hold, what is trained in it, and how much memory it takes.
+fn tree(rows: &[&ParameterRow], depth: usize) -> String {
+    let mut html = String::new();
+    let mut rest = rows;
+    while let Some(first) = rest.first() {
+        let name = &first.path[depth];
+        let n = rest.iter().take_while(|r| r.path.len() > depth && r.path[depth] == *name).count();
+        let (part, others) = rest.split_at(n);
+        rest = others;
+        let sum = |f: &dyn Fn(&ParameterRow) -> usize| part.iter().map(|r| f(r)).sum::<usize>();
+        let (all, trained) = (sum(&|r| r.numbers()), sum(&|r| if r.trained { r.numbers() } else { 0 }));
+        let class = if trained == 0 { " class='frozen'" } else { "" };
+        let state = match trained {
+            0 => "frozen".to_string(),
+            t if t == all => "trained".into(),
+            t => format!("{t} trained"),
+        };
+        let facts = format!("{all} numbers, {}, {state}", bytes(sum(&|r| r.bytes)));
+        if let [one] = part
+            && one.path.len() == depth + 1
+        {
+            let _ = write!(
+                html,
+                "<div class='leaf'><span{class}><code>{}</code> {:?}: {facts}</span></div>",
+                escape(name),
+                one.shape
+            );
+            continue;
+        }
+        let open = if depth == 0 && rows.len() < 40 { " open" } else { "" };
+        let _ = write!(
+            html,
+            "<details{open}><summary{class}><code>{}</code>: {facts}</summary>{}</details>",
+            escape(name),
+            tree(part, depth + 1)
+        );
+    }
+    html
+}
+
+/// Metrics of the last epoch, and the best of each with its epoch.
+fn summary(history: &[Metrics]) -> String {
+    let Some(last) = history.last() else { return String::new() };
+    let row = |name: &String| {
+        let lower = ["loss", "mae", "rmse", "perplexity", "lr"].iter().any(|m| name.ends_with(m));
+        let of = |m: &Metrics| m.get(name).copied().filter(|v| v.is_finite());
+        let better = |a: f64, b: f64| if lower { a < b } else { a > b };
+        let mut best: Option<(usize, f64)> = None;
+        for (k, v) in history.iter().enumerate().filter_map(|(k, m)| Some((k, of(m)?))) {
+            if best.is_none_or(|(_, b)| better(v, b)) {
+                best = Some((k + 1, v));
+            }
+        }
+        let (epoch, value) =
+            best.map_or((String::new(), String::new()), |(k, v)| (k.to_string(), metric_text(name, v)));
+        vec![name.clone(), metric_text(name, last[name]), value, epoch]
+    };
+    let rows: Vec<Vec<String>> = last.keys().filter(|n| *n != "lr").map(row).collect();
+    table(&["metric", "last epoch", "best", "epoch"], &rows, true)
 }
 
 /// The whole page.
-pub(crate) fn page(p: &Page<'_>) -> Done<String> {
-    let truth = p.test.labels.try_to_vec::<i64>()?;
-    let images = p.test.images.try_to_vec::<f32>()?;
-    let Config { epochs, lr, batch_size, seed, threads, parameters, model, version, bf16, .. } = p.config;
-    let precision = if *bf16 { ", bfloat16 autocast" } else { "" };
-    let seconds = p.seconds;
-    Ok(format!(
-        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
-         <title>firebrand train: {accuracy:.2}%</title><style>{STYLE}</style>\
-         <main><h1>{accuracy:.2}% <small>of {tests} test digits</small></h1>\
-         <p>A convolutional network ({model}; {parameters} parameters), AdamW with a peak learning rate of {lr}, batches of {batch_size}, {epochs} epochs{precision} in \
-         {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
-         <section class='row'>{curves}</section>\
-         <section><h2>Confusion matrix</h2><p>Rows are the true digits, columns the predicted ones.</p>{confusion}</section>\
-         <section><h2>Predictions</h2><p>Mistakes first.</p>{samples}</section>\
-         <section><h2>Autograd graph of the loss</h2><p>Gradients flow along the arrows; bars show how much a node saves for backward.</p>{graph}</section>\
-         </main></html>\n",
-        accuracy = 100.0 * p.tested.confusion.accuracy(),
-        tests = truth.len(),
-        curves = curves(p.history),
-        confusion = confusion(&p.tested.confusion.counts),
-        samples = samples(&images, &truth, &p.tested.predicted),
-        graph = graph(p.graph),
-    ))
-}
-
-/// The page of a program that was fine-tuned.
-pub(crate) fn program_page(config: &Config, history: &[Metrics], graph_view: &GraphView, seconds: f64) -> String {
-    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
-    let Config { epochs, lr, batch_size, seed, threads, parameters, version, train_samples, .. } = config;
-    let last = metric(history, "train_loss").and_then(|v| v.last().copied()).unwrap_or(f64::NAN);
-    format!(
-        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
-         <title>firebrand train: loss {last:.4}</title><style>{STYLE}</style>\
-         <main><h1>{last:.4} <small>loss of {model}</small></h1>\
-         <p>{parameters} parameters, {optimizer} {lr}, {train_samples} samples of {data} in batches of {batch_size}, \
-         {epochs} epochs in {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
-         <section class='row'>{curves}</section>\
-         <section><h2>Autograd graph of the loss</h2>{graph}</section>\
-         </main></html>\n",
-        model = escape(&config.model),
-        data = escape(&config.data),
-        optimizer = config.optimizer,
-        curves = curves(history),
-        graph = graph(graph_view),
-    )
+pub(super) fn page(p: &Page<'_>) -> Done<String> {
+    let facts = p.facts;
+    let last = |name: &str| p.history.last().and_then(|m| m.get(name)).copied();
+    let accuracy = p.evaluated.and_then(|e| e.metrics.get("accuracy"));
+    let (figure, of) = match (accuracy, p.evaluated) {
+        (Some(a), Some(e)) => (format!("{:.2}%", 100.0 * a), format!("of {} validation samples", e.samples)),
+        (None, Some(e)) => (short(e.metrics["loss"]), "validation loss".into()),
+        _ => (short(last("train_loss").unwrap_or(f64::NAN)), "training loss".into()),
+    };
+    let mut main = format!(
+        "<h1>{figure} <small>{}</small></h1><p>{}: {} of {} parameters trained on {} samples of {} in batches of {}, \
+         {} epochs in {:.1} s on {} threads of {}; weights of epoch {}; firebrand {}.</p>",
+        escape(&of),
+        escape(&facts.model),
+        facts.trainable,
+        facts.parameters,
+        facts.train_samples,
+        escape(&facts.data),
+        facts.batch_size,
+        p.history.len(),
+        p.seconds,
+        facts.threads,
+        escape(&facts.cpu),
+        p.written_epoch,
+        facts.version,
+    );
+    let _ = write!(main, "<section class='row'>{}</section>", metric_charts(&[(String::new(), p.history)]));
+    main += &section("Metrics", "", &summary(p.history));
+    if let (Some(e), Some(data)) = (p.evaluated, p.data) {
+        let numbered = || (0..e.per_class.len()).map(|c| c.to_string()).collect::<Vec<_>>();
+        let mut names = data.classes.clone().unwrap_or_else(numbered);
+        (names.len()..e.per_class.len()).for_each(|c| names.push(c.to_string()));
+        if let Some(matrix) = e.confusion.as_ref().filter(|m| m.counts.len() <= MATRIX) {
+            main += &section(
+                "Confusion matrix",
+                "Rows are the true classes, columns the predicted ones.",
+                &confusion(&matrix.counts, &names),
+            );
+        }
+        if (1..=200).contains(&e.per_class.len()) {
+            let share = |v: f64| format!("{:.1}%", 100.0 * v);
+            let row = |(s, n): (&firebrand::train::ClassScores, &String)| {
+                vec![n.clone(), share(s.precision), share(s.recall), share(s.f1), s.support.to_string()]
+            };
+            let rows: Vec<Vec<String>> = e.per_class.iter().zip(&names).map(row).collect();
+            main += &section("Classes", "", &table(&["class", "precision", "recall", "F1", "samples"], &rows, true));
+        }
+        if !e.worst.is_empty() {
+            main += &section(
+                "Hardest samples",
+                "Validation samples with the largest losses, largest first.",
+                &hardest(&e.worst, data, &names)?,
+            );
+        }
+    }
+    let rows: Vec<&ParameterRow> = p.parameters.iter().collect();
+    main += &section("Parameters", "", &tree(&rows, 0));
+    let settings: Vec<Vec<String>> = p.settings.iter().map(|(n, v)| vec![n.to_string(), v]).collect();
+    main += &section("Settings", "As in <code>run.toml</code>.", &table(&["option", "value"], &settings, false));
+    if let Some(graph) = p.graph {
+        let lead = "Gradients flow along the arrows; bars show how much a node saves for backward.";
+        main += &section("Autograd graph of the loss", lead, graph);
+    }
+    Ok(page::page(&format!("firebrand train: {figure}"), &main))
 }
 
 #[cfg(test)]
@@ -246,17 +300,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_have_round_marks() {
-        let marks = |values: &[f64]| {
-            let marks = Axis::of_sizes(values.iter().copied()).marks;
-            marks.iter().map(|m| format!("{m:.4}").trim_end_matches("000").to_string()).collect::<Vec<_>>().join(" ")
+    fn base64_is_padded() {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn the_tree_says_what_is_trained() {
+        let row = |name: &str, n: usize, trained| ParameterRow {
+            path: name.split('.').map(str::to_string).collect(),
+            shape: vec![n],
+            bytes: 4 * n,
+            trained,
         };
-        assert_eq!(marks(&[0.9, 0.31]), "0.0 0.2 0.4 0.6 0.8 1.0");
-        assert_eq!(marks(&[2.3, 0.06]), "0.0500 0.1 0.2 0.5 1.0 2.0 5.0");
-        assert_eq!(marks(&[30.0, 0.0007, f64::NAN]), "0.0001 0.0010 0.0100 0.1 1.0 10.0 100.0");
-        assert_eq!(Axis::of_sizes([0.0].into_iter()).marks.len(), 2);
-        let axis = Axis::of_sizes([2.3, 0.06].into_iter());
-        assert!(axis.logarithmic && (axis.share(0.5) - 0.5).abs() < 1e-12 && axis.share(5.0) == 1.0);
-        assert_eq!(Axis::linear(0.9, 1.0).marks.len(), 6);
+        let rows = [row("body.a.weight", 6, false), row("body.b.weight", 2, true), row("head", 3, true)];
+        let html = tree(&rows.iter().collect::<Vec<_>>(), 0);
+        for part in ["body</code>: 8 numbers, 32 B, 2 trained", "class='frozen'><code>a", "head</code> [3]: 3 numbers"]
+        {
+            assert!(html.contains(part), "{part}: {html}");
+        }
     }
 }

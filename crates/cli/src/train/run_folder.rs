@@ -1,24 +1,53 @@
-//! The folder of a run: `config.json`, `metrics.jsonl`, `metrics.csv`, `checkpoint.safetensors`, `report.html`, each
-//! whole or absent, and a TensorBoard event file. All but the report are there, up to date, after every epoch.
+//! The folder of a run: `run.toml` (settings), `run.json` (facts), `metrics.jsonl`, `metrics.csv`, `checkpoint.safetensors`,
+//! `best.safetensors`, the model, `report.html`, each whole or absent, and TensorBoard event files. All but model and report
+//! are there, up to date, after every epoch. A folder belongs to one run.
 
-use super::Config;
+use super::config::{FILE, Settings};
 use crate::refusal::{Done, Refusal};
-use firebrand::io::{Output, read_text, write_text};
+use firebrand::io::{Output, plain, read_text, write_text};
 use firebrand::prelude::*;
-use firebrand::train::{Callback, EventWriter, Metrics, Step};
+use firebrand::train::{Callback, EventWriter, Metrics, Progress, Step};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Where numbered runs go if no folder is named.
-const RUNS: &str = "runs";
+pub(crate) const RUNS: &str = "runs";
+/// The version of `run.json`.
+pub(crate) const SCHEMA: &str = "firebrand.run/1";
 
-/// An existing folder that belongs to this run.
+/// What a run is and was done with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    /// [`SCHEMA`].
+    pub(crate) schema: String,
+    /// Version of this program.
+    pub(crate) version: String,
+    pub(crate) model: String,
+    pub(crate) data: String,
+    pub(crate) train_samples: usize,
+    pub(crate) val_samples: usize,
+    pub(crate) batch_size: usize,
+    pub(crate) steps_per_epoch: usize,
+    /// Numbers in all parameters, and in those that are trained.
+    pub(crate) parameters: usize,
+    pub(crate) trainable: usize,
+    /// Parameter groups of the optimizer, in words.
+    pub(crate) groups: Vec<String>,
+    pub(crate) threads: usize,
+    pub(crate) cpu: String,
+    /// Checksums: a run is resumed with the same program and data only.
+    pub(crate) model_checksum: String,
+    pub(crate) data_checksum: String,
+}
+
+/// The folder of a run.
 #[derive(Clone)]
 pub(crate) struct RunFolder(PathBuf);
 
 fn refused(path: &Path, e: impl std::fmt::Display) -> Refusal {
-    Refusal::because(format!("{}: {e}", path.display()))
+    Refusal::because(format!("{}: {e}", plain(&path.display().to_string())))
 }
 
 /// The highest number under a folder, 0 if there is none.
@@ -41,7 +70,39 @@ fn numbered(under: &Path) -> Done<PathBuf> {
     Err(refused(under, "no run number is left"))
 }
 
+/// Whether a name in a folder is one that a run writes.
+fn of_a_run(name: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        FILE,
+        "run.json",
+        "metrics.jsonl",
+        "metrics.csv",
+        "checkpoint.safetensors",
+        "best.safetensors",
+        "report.html",
+        "model.safetensors",
+    ];
+    NAMES.contains(&name) || name.starts_with("events.out.tfevents.")
+}
+
 impl RunFolder {
+    /// Refuses a folder in which another run is, before any work is done.
+    pub(crate) fn check_unused(path: &Path) -> Done {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(refused(path, e)),
+        };
+        let name = |e: std::io::Result<fs::DirEntry>| e.ok()?.file_name().into_string().ok();
+        match entries.filter_map(name).find(|n| of_a_run(n)) {
+            Some(found) => Err(refused(
+                path,
+                format!("holds a run already ({found}); continue it with --resume, or choose another directory"),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The named folder, or the next number under `runs/`.
     pub(crate) fn make(out: Option<&Path>) -> Done<RunFolder> {
         match out {
@@ -55,10 +116,38 @@ impl RunFolder {
 
     /// The named folder, or the last number under `runs/`, of a run that was begun.
     pub(crate) fn existing(out: Option<&Path>) -> Done<RunFolder> {
-        match out {
-            Some(path) => Ok(RunFolder(path.to_path_buf())),
-            None => Ok(RunFolder(Path::new(RUNS).join(format!("{:04}", last_number(Path::new(RUNS))?)))),
+        let path = match out {
+            Some(path) => path.to_path_buf(),
+            None => match last_number(Path::new(RUNS)) {
+                Ok(n) if n > 0 => Path::new(RUNS).join(format!("{n:04}")),
+                _ => return Err(Refusal::because("there is no run under runs/ to resume; name one with --out DIR")),
+            },
+        };
+        if !path.join(FILE).is_file() {
+            return Err(refused(
+                &path,
+                format!("there is no run to resume here ({FILE} is missing); start it without --resume"),
+            ));
         }
+        Ok(RunFolder(path))
+    }
+
+    /// Removes what a run that was killed had not finished writing.
+    pub(crate) fn clean(&self) {
+        let unfinished = |name: &str| {
+            let rest = name.strip_prefix('.').and_then(|n| n.strip_suffix(".tmp")).and_then(|n| n.rsplit_once('.'));
+            rest.is_some_and(|(file, random)| random.len() == 16 && (of_a_run(file) || file == "model.pt2"))
+        };
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        for entry in entries.filter(|e| e.file_name().to_str().is_some_and(unfinished)) {
+            // What cannot be removed is in nobody's way.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+
+    /// A folder with a run, for reading.
+    pub(crate) fn at(path: &Path) -> RunFolder {
+        RunFolder(path.to_path_buf())
     }
 
     /// Where it is.
@@ -66,75 +155,108 @@ impl RunFolder {
         &self.0
     }
 
-    /// Where the checkpoint is.
-    pub(crate) fn checkpoint(&self) -> PathBuf {
-        self.0.join("checkpoint.safetensors")
+    /// A file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
-    /// The settings of the run.
-    pub(crate) fn config(&self) -> Done<Config> {
-        let path = self.0.join("config.json");
-        let text = read_text(&path)?;
-        serde_json::from_str(&text).map_err(|e| refused(&path, e))
+    /// Where the checkpoint is.
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.file("checkpoint.safetensors")
+    }
+
+    /// The facts of the run.
+    pub(crate) fn facts(&self) -> Done<Facts> {
+        let path = self.file("run.json");
+        let facts: Facts = serde_json::from_str(&read_text(&path)?).map_err(|e| refused(&path, e))?;
+        if facts.schema != SCHEMA {
+            return Err(refused(&path, format!("expected {SCHEMA}, found {}; it is of another version", facts.schema)));
+        }
+        Ok(facts)
+    }
+
+    /// The metrics of all complete epochs.
+    pub(crate) fn history(&self) -> Done<Vec<Metrics>> {
+        let path = self.file("metrics.jsonl");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let number = |v: &serde_json::Value| v.as_f64().unwrap_or(f64::NAN);
+        let line = |text: &str| -> Done<Metrics> {
+            let line: serde_json::Map<String, serde_json::Value> =
+                serde_json::from_str(text).map_err(|e| refused(&path, e))?;
+            Ok(line.iter().filter(|(k, _)| *k != "epoch").map(|(k, v)| (k.clone(), number(v))).collect())
+        };
+        read_text(&path)?.lines().map(line).collect()
+    }
+
+    /// Writes settings and facts: from here on the folder can be resumed.
+    pub(crate) fn begin(&self, settings: &Settings, command: &clap::Command, facts: &Facts) -> Done {
+        let text = serde_json::to_string_pretty(facts).map_err(Refusal::because)? + "\n";
+        write_text(self.file("run.json"), &text)?;
+        // Last, because it marks the folder as one to resume.
+        Ok(write_text(self.file(FILE), &settings.to_toml(command))?)
     }
 
     /// Writes the report without making it visible yet.
     pub(crate) fn stage_report(&self, html: &str) -> Done<Output> {
-        Ok(Output::write(self.0.join("report.html"), |out| Ok(out.write_all(html.as_bytes())?))?)
+        Ok(Output::write(self.file("report.html"), |out| Ok(out.write_all(html.as_bytes())?))?)
     }
 }
 
 /// Keeps the folder up to date while a model trains.
 pub(crate) struct Writer {
     folder: RunFolder,
-    config: Config,
-    events: Option<EventWriter>,
+    events: EventWriter,
+    /// Steps so far: where metrics of epochs stand in event files, so that a restart voids them too.
+    step: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(folder: &RunFolder, config: &Config) -> Writer {
-        Writer { folder: folder.clone(), config: config.clone(), events: None }
+    pub(crate) fn new(folder: &RunFolder) -> Result<Writer> {
+        Ok(Writer { folder: folder.clone(), events: EventWriter::new(folder.path())?, step: 0 })
     }
 
-    fn config(&self) -> Result<()> {
-        let text = serde_json::to_string_pretty(&self.config).map_err(Error::user)? + "\n";
-        write_text(self.folder.path().join("config.json"), &text).map_err(Error::user)
-    }
-
-    /// The event file, created on first use.
-    fn events(&mut self) -> Result<&mut EventWriter> {
-        match &mut self.events {
-            Some(e) => Ok(e),
-            none => Ok(none.insert(EventWriter::new(self.folder.path())?)),
-        }
-    }
-}
-
-impl Callback for Writer {
-    fn step(&mut self, step: &Step) -> Result<()> {
-        if step.step == 1 || self.events.is_none() {
-            self.config()?;
-        }
-        self.events()?.scalar("loss/batch", step.step, step.loss)?;
-        self.events()?.scalar("lr", step.step, step.lr)
-    }
-
-    fn epoch(&mut self, epoch: usize, history: &[Metrics]) -> Result<()> {
+    fn tables(&self, history: &[Metrics]) -> Result<()> {
         let Some(last) = history.last() else { return Ok(()) };
-        for (name, value) in last {
-            self.events()?.scalar(name, epoch as u64, *value)?;
-        }
         let mut table = format!("epoch,{}\n", last.keys().cloned().collect::<Vec<_>>().join(","));
         let mut lines = String::new();
         for (k, metrics) in history.iter().enumerate() {
-            let mut line = Metrics::from_iter([("epoch".to_string(), (k + 1) as f64)]);
-            line.extend(metrics.clone());
+            let mut line = serde_json::Map::new();
+            line.insert("epoch".into(), (k + 1).into());
+            line.extend(metrics.iter().map(|(name, v)| (name.clone(), (*v).into())));
             lines += &(serde_json::to_string(&line).map_err(Error::user)? + "\n");
             let values: Vec<String> = metrics.values().map(f64::to_string).collect();
             table += &format!("{},{}\n", k + 1, values.join(","));
         }
-        write_text(self.folder.path().join("metrics.jsonl"), &lines).map_err(Error::user)?;
-        write_text(self.folder.path().join("metrics.csv"), &table).map_err(Error::user)
+        write_text(self.folder.file("metrics.jsonl"), &lines).map_err(Error::user)?;
+        write_text(self.folder.file("metrics.csv"), &table).map_err(Error::user)
+    }
+}
+
+impl Callback for Writer {
+    fn begin(&mut self, progress: &Progress) -> Result<()> {
+        // What an interrupted run wrote after its checkpoint is void.
+        self.events.restart(progress.step + 1)?;
+        self.step = progress.step;
+        self.tables(&progress.history)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        self.step = step.step;
+        self.events.scalar("batch/loss", step.step, step.loss)?;
+        if let Some(norm) = step.grad_norm {
+            self.events.scalar("batch/grad_norm", step.step, norm)?;
+        }
+        self.events.scalar("batch/lr", step.step, step.lr)
+    }
+
+    fn epoch(&mut self, _: usize, history: &[Metrics]) -> Result<()> {
+        let Some(last) = history.last() else { return Ok(()) };
+        for (name, value) in last {
+            self.events.scalar(&format!("epoch/{name}"), self.step, *value)?;
+        }
+        self.tables(history)
     }
 }
 
@@ -150,5 +272,21 @@ mod tests {
         for expected in ["0042", "0043"] {
             assert_eq!(numbered(folder.path()).expect("writable"), folder.path().join(expected));
         }
+    }
+
+    #[test]
+    fn a_folder_belongs_to_one_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("notes.txt"), "").expect("writable");
+        assert!(RunFolder::check_unused(folder.path()).is_ok());
+        assert!(RunFolder::check_unused(&folder.path().join("new")).is_ok());
+        fs::write(folder.path().join("metrics.csv"), "").expect("writable");
+        assert!(RunFolder::check_unused(folder.path()).is_err());
+        fs::write(folder.path().join(".metrics.csv.0123456789abcdef.tmp"), "").expect("writable");
+        RunFolder::at(folder.path()).clean();
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).expect("readable").flatten().map(|e| e.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["metrics.csv", "notes.txt"]);
     }
 }

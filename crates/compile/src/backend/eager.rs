@@ -153,7 +153,7 @@ pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[
         }
         slot => {
             let slot = call.hook(slot_number(slot)?)?.clone();
-            tensor.register_hook_any(move |g| slot.run(g))?;
+            tensor.try_register_hook_any(move |g| slot.run(g))?;
         }
     }
     Ok(())

@@ -68,7 +68,7 @@ where
 /// What is known of one input when a graph is compiled. There are no numbers of tensors here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleInput {
-    /// Its value, without memory.
+    /// Its value, as a meta tensor.
     pub value: ExampleValue,
     /// Whether it lives as long as the function does (a parameter or captured tensor), so that keeping it costs nothing.
     pub is_static: bool,

@@ -1,7 +1,7 @@
 //! What a backward pass is: its structure, what varies within one structure, and its tensors.
 //!
 //! The structure is a flat list of words: kinds of nodes, edges, dtypes, numbers of hooks, everything that a node keeps and
-//! that is no tensor, size or number. Two runs with the same structure show the same things at the same places. Reading all
+//! that is not a tensor, a size or a number. Two runs with the same structure show the same things at the same places. Reading all
 //! of it runs no hook and computes nothing.
 
 use super::fit::Numbers;
@@ -219,7 +219,7 @@ impl SavedVisitor for Visitor<'_> {
     }
 }
 
-/// Whether a kept tensor is a plain number in the clothes of one: it is written down as a number.
+/// Whether a saved tensor is a scalar wrapped as a tensor: it is recorded as a scalar.
 pub(crate) fn is_number(t: &Tensor) -> bool {
     t.is_wrapped_number() && !t.is_meta()
 }

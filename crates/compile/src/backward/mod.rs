@@ -115,7 +115,7 @@ struct Cache {
     /// By a hash of structure and numbers.
     seen: HashMap<u64, Vec<Seen>>,
     count: usize,
-    /// Hashes of what cannot be written down. Taking something else for it costs time only.
+    /// Hashes of what cannot be recorded. A collision costs time only.
     plain: HashSet<u64>,
 }
 

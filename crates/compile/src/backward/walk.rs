@@ -1,4 +1,4 @@
-//! The walk of the engine, written down: a backward pass on tensors without memory becomes a graph.
+//! The engine's walk, recorded: a backward pass on meta tensors becomes a graph.
 //!
 //! A walk owns what the trace needs, so it may be made before a run and traced after it, when nodes have let go of what they
 //! kept. Formulas run with outlines in place of kept tensors and with the numbers of this run; pure hooks run too. Everything
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::front::watching;
 use crate::joint::without_writes;
 use firebrand_core::autograd::runner::{self, Defined, GraphTask, HookCounts, Place, hook_counts};
-use firebrand_core::autograd::{Backward, Gradients, Look, Node, SavedTensor};
+use firebrand_core::autograd::{BoxedBackward, Gradients, Look, Node, SavedTensor};
 use firebrand_core::capture::TensorHookFn;
 use firebrand_core::{Device, ErrorKind, Layout, Scalar, Spec, Tensor, fusion, ops};
 use firebrand_graph::InnerTrace;
@@ -39,7 +39,7 @@ enum Formula {
     /// The node's own, which keeps no tensor.
     Own,
     /// One with outlines in place of tensors.
-    Outlined(Box<dyn Backward>),
+    Outlined(BoxedBackward),
     /// One that is called.
     Opaque,
 }

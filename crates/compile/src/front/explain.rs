@@ -12,6 +12,7 @@ use firebrand_graph::ir::GraphModule;
 use std::fmt;
 
 /// What a function becomes for one input.
+#[derive(Debug)]
 pub struct Explanation {
     /// The graphs and their inputs, in order.
     pub graphs: Vec<(GraphModule, Vec<ExampleInput>)>,

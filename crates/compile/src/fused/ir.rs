@@ -113,7 +113,7 @@ pub(crate) enum Arg {
 pub(crate) enum Taken {
     /// It is this buffer.
     Buffer(BufferId),
-    /// It is a value that is no tensor.
+    /// A value that is not a tensor.
     Late(usize),
     List(Vec<Taken>),
     /// Memory that is known already, or nothing.
@@ -124,7 +124,7 @@ pub(crate) enum Taken {
 #[derive(Clone, Debug)]
 pub(crate) struct Opaque {
     pub(crate) node: NodeId,
-    /// The op that is called; none if the node is no call of an op.
+    /// The op that is called, if the node calls one.
     pub(crate) op: Option<OpOverload>,
     /// Of a conditional, both sides: graphs with plans of their own.
     pub(crate) sides: Option<Arc<[FusedGraph; 2]>>,

@@ -1,6 +1,6 @@
 //! From a functional graph and the layouts of its inputs to loops and calls.
 //!
-//! The graph is run once on tensors without memory, which gives every value its sizes and strides. An op that is pointwise
+//! The graph is run once on meta tensors, which gives every value its sizes and strides. An op that is pointwise
 //! becomes a loop by recording its eager kernel; reductions, norms and softmax become loops by the rules of `rules`; a view is
 //! only a layout; whatever is left stays a call. Values that are no tensors and differ from call to call stay late.
 
@@ -62,7 +62,7 @@ impl Given {
     }
 }
 
-/// A tensor while lowering: where it lies, and a tensor without memory that describes it.
+/// A tensor while lowering: where it lies, and a meta tensor that describes it.
 #[derive(Clone)]
 pub(super) struct Placed {
     pub(super) load: Load,
@@ -121,7 +121,7 @@ pub(super) struct OpCall<'a> {
     pub(super) boxed: &'a [Boxed],
     /// Every tensor among the arguments.
     pub(super) tensors: &'a [Placed],
-    /// What it returns, without memory.
+    /// What it returns, as meta tensors.
     pub(super) results: &'a [Tensor],
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Conditionals {
     pub(super) tracer: InnerTrace,
     /// Whether derivatives of the gradients are wanted.
     pub(super) create_graph: bool,
-    /// Whether ops are taken apart.
+    /// Whether to decompose ops.
     pub(super) decompose: bool,
     /// What autocast lowers to where the conditional stands, if it is on there.
     pub(super) autocast: Option<DType>,

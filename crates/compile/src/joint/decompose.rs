@@ -80,7 +80,7 @@ impl NodeRunner for Decomposer {
         if let (Some(Target::Hop(Hop::Cond)), Some(vals)) =
             (target, call.module.graph[call.node].meta().val.as_ref().and_then(Val::items))
         {
-            // Its sides were taken apart when they were traced.
+            // Its sides were decomposed when they were traced.
             let like = |val: &Val| val.tensor().map(outline).transpose().map_err(firebrand_core::Error::from);
             let results = vals.iter().map(like).collect::<firebrand_core::Result<Vec<_>>>()?;
             self.tracer.call_tuple(Hop::Cond, &call.args, &results)?;
@@ -139,7 +139,7 @@ fn threshold_backward(args: &[Value]) -> firebrand_graph::Result<Value> {
     let [g, x, threshold] = args else { return Err(wrong(args.len())) };
     let (g, x) = (g.tensor()?, x.tensor()?);
     let off = ops::le_scalar(x, threshold.scalar()?)?;
-    Ok(Value::Tensor(ops::where_self(&off, &Tensor::wrapped_number(Scalar::Int(0))?, g)?))
+    Ok(Value::Tensor(ops::where_self(&off, &Tensor::try_wrapped_number(Scalar::Int(0))?, g)?))
 }
 
 /// `g (1 - y) y`

@@ -41,7 +41,7 @@ pub struct AotOptions {
     pub inner: Arc<dyn Backend>,
     /// How the joint graph is cut.
     pub partition: PartitionOptions,
-    /// Whether normalisations, softmax and derivatives of activations are taken apart first.
+    /// Whether to decompose normalizations, softmax and derivatives of activations first.
     pub decompose: bool,
 }
 
@@ -70,7 +70,7 @@ pub fn aot_eager() -> Aot {
     Aot::new(AotOptions { name: "aot_eager", inner: Arc::new(Interpret), partition, decompose: false })
 }
 
-/// As [`aot_eager`], with larger ops taken apart into those that an optimising back end fuses.
+/// As [`aot_eager`], with larger ops decomposed into those that an optimizing back end fuses.
 pub fn aot_eager_decomp() -> Aot {
     let partition = PartitionOptions::default();
     Aot::new(AotOptions { name: "aot_eager_decomp", inner: Arc::new(Interpret), partition, decompose: true })

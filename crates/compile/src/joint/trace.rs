@@ -39,7 +39,7 @@ pub(crate) struct Request {
     pub(crate) deferred: HashSet<NodeId>,
     /// Hook nodes on inputs, which belong on the caller's tensors.
     pub(crate) on_inputs: HashSet<NodeId>,
-    /// Whether ops are taken apart that a back end could fuse.
+    /// Whether to decompose ops that a back end could fuse.
     pub(crate) decompose: bool,
     /// For each output that wants one, whether it has a gradient; none: all have.
     pub(crate) defined: Option<Vec<bool>>,
@@ -302,7 +302,7 @@ impl Runner {
         }
         let runner = self.clone();
         let (body, free) = (body.clone(), free.to_vec());
-        tensor.register_hook_any(move |g| runner.hook(&body, &free, g).map_err(firebrand_core::Error::from))?;
+        tensor.try_register_hook_any(move |g| runner.hook(&body, &free, g).map_err(firebrand_core::Error::from))?;
         Ok(Value::Tensor(tensor.clone()))
     }
 

@@ -123,8 +123,8 @@ fn order_of_hooks() {
         let (x, w) = (leaf(&[0.5, 1.5]), leaf(&[2.0, 3.0]));
         x.register_hook(say(log, "x.hook"));
         w.register_hook(say(log, "w.hook"));
-        x.register_post_accumulate_grad_hook(say(log, "x.postacc")).expect("a leaf");
-        w.register_post_accumulate_grad_hook(say(log, "w.postacc")).expect("a leaf");
+        x.try_register_post_accumulate_grad_hook(say(log, "x.postacc")).expect("a leaf");
+        w.try_register_post_accumulate_grad_hook(say(log, "w.postacc")).expect("a leaf");
         let y = &x * &w;
         y.register_hook(say(log, "y.hook"));
         node_hooks(&y, log, "y.pre", "y.post");
@@ -162,7 +162,7 @@ fn order_of_hooks() {
                 x.register_hook(say(&log, what));
             }
             for what in ["a0", "a1", "a2"] {
-                x.register_post_accumulate_grad_hook(say(&log, what)).expect("a leaf");
+                x.try_register_post_accumulate_grad_hook(say(&log, what)).expect("a leaf");
             }
             (&x * 2.0).sum().backward();
             assert_eq!(taken(&log), ["t0", "t1", "t2", "a0", "a1", "a2"], "U-88 on {name}");
@@ -178,7 +178,7 @@ fn order_of_hooks() {
                     Ok(())
                 })
             });
-            x.register_post_accumulate_grad_hook(say(&log, "acc")).expect("a leaf");
+            x.try_register_post_accumulate_grad_hook(say(&log, "acc")).expect("a leaf");
             y.sum().backward();
             assert_eq!(taken(&log), ["hook", "acc", "final"], "U-90 on {name}");
         }
@@ -205,7 +205,7 @@ fn order_in_the_graph() {
         let weights = [leaf(&[1.5]), leaf(&[2.5]), leaf(&[3.5])];
         let mut at = v(&[2.0]);
         for (i, w) in weights.iter().enumerate() {
-            w.register_post_accumulate_grad_hook(say(&log, ["0", "1", "2"][i])).expect("a leaf");
+            w.try_register_post_accumulate_grad_hook(say(&log, ["0", "1", "2"][i])).expect("a leaf");
             at = &at * w;
         }
         at.backward();
@@ -271,12 +271,12 @@ fn hooks_that_write() {
         let _scope = compiler.enable();
         for _ in 0..2 {
             let w = leaf(&[1.0]);
-            w.register_post_accumulate_grad_hook(|w: &Tensor| w.zero_grad()).expect("a leaf");
+            w.try_register_post_accumulate_grad_hook(|w: &Tensor| w.zero_grad()).expect("a leaf");
             (&w * 3.0).sum().backward();
             assert!(w.grad().is_none(), "U-94 on {name}");
 
             let w = leaf(&[1.0]);
-            w.register_post_accumulate_grad_hook(|w: &Tensor| {
+            w.try_register_post_accumulate_grad_hook(|w: &Tensor| {
                 let step = &w.grad().expect("just accumulated") * 0.1;
                 w.detach().sub_(&step);
             })

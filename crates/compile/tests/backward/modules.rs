@@ -24,7 +24,7 @@ fn optimiser_in_backward() {
             for (i, p) in parameters.iter().enumerate() {
                 let values: Vec<f32> = ramp(-0.5, 0.5, p.numel()).iter().map(|v| v + 0.1 * i as f32).collect();
                 no_grad(|| p.copy_(&Tensor::from_slice(&values, p.shape()), false).clone());
-                p.register_post_accumulate_grad_hook(|p: &Tensor| {
+                p.try_register_post_accumulate_grad_hook(|p: &Tensor| {
                     let step = &p.grad().expect("just accumulated") * 0.1;
                     no_grad(|| p.sub_(&step).clone());
                     p.zero_grad();

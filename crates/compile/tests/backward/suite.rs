@@ -212,7 +212,7 @@ const ROWS: &[Row] = &[
             let f = compile_with(|x: &Tensor| (x.clone(), x * 2.0), o);
             for _ in 0..2 {
                 let x = leaf(&[0.5; 3]);
-                x.register_post_accumulate_grad_hook(|x: &Tensor| {
+                x.try_register_post_accumulate_grad_hook(|x: &Tensor| {
                     let g = x.grad().expect("just accumulated");
                     no_grad(|| {
                         x.mul_(&g);
@@ -254,7 +254,7 @@ fn rows() {
 fn test_recompile() {
     for (name, _, compiler) in compilers() {
         let x = ones_leaf(2);
-        x.register_post_accumulate_grad_hook(|p: &Tensor| {
+        x.try_register_post_accumulate_grad_hook(|p: &Tensor| {
             let g = p.grad().expect("just accumulated");
             no_grad(|| g.mul_scalar_(2.0).clone());
         })

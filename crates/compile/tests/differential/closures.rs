@@ -274,7 +274,7 @@ fn run(program: &Program, (x, y, w, cell): &Arguments, log: &Log) -> Result<Vec<
             }
             PostAccumulate(a) if wanted(&v(a)) && v(a).is_leaf() => {
                 let log = log.clone();
-                v(a).register_post_accumulate_grad_hook(move |t: &Tensor| {
+                v(a).try_register_post_accumulate_grad_hook(move |t: &Tensor| {
                     log.see(format!("{k} accumulated"), t.grad().as_ref())
                 })?;
             }
@@ -376,7 +376,7 @@ fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> std::result:
             if program.outside == Outside::Backward {
                 for leaf in &leaves {
                     let log = log.clone();
-                    leaf.register_post_accumulate_grad_hook(move |t: &Tensor| log.see("leaf", t.grad().as_ref()))
+                    leaf.try_register_post_accumulate_grad_hook(move |t: &Tensor| log.see("leaf", t.grad().as_ref()))
                         .map_err(text)?;
                 }
                 total.try_backward(&Default::default()).map_err(text)?;

@@ -87,7 +87,7 @@ fn step(target: &str, args: &[Argument], slots: &[Slot], call: Option<&Call>) ->
         "torch.register_hook" => {
             if let Some(call) = call {
                 let slot = call.hook(int(1) as usize).expect("the call has this hook").clone();
-                t(0).register_hook_any(move |g| slot.run(g))?;
+                t(0).try_register_hook_any(move |g| slot.run(g))?;
             }
             t(0).clone()
         }

@@ -75,7 +75,7 @@ fn order_of_hooks_and_accumulation(how: &How) {
         let (x, w) = (leaf_of(k), leaf_of(k + 1));
         for (name, t) in [("x", &x), ("w", &w)] {
             let log = how.log.clone();
-            t.register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
+            t.try_register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
         }
         f(&(x.clone(), w.clone())).unwrap().sum().backward();
     }
@@ -88,7 +88,7 @@ fn order_of_accumulation(how: &How) {
         let (x, w, v) = (leaf_of(k), leaf_of(k + 1), leaf_of(k + 2));
         for (name, t) in [("x", &x), ("w", &w), ("v", &v)] {
             let log = how.log.clone();
-            t.register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
+            t.try_register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
         }
         f(&(x.clone(), w.clone(), v.clone())).unwrap().sum().backward();
     }
@@ -157,7 +157,7 @@ fn errors_of_the_function(how: &How) {
     how.log.push(format!("{:?}", f(&leaf_of(0)).map(|_| ())));
     let f = how.compile(|x: &Tensor| {
         let y = x * 2.0;
-        y.register_post_accumulate_grad_hook(|_: &Tensor| ()).map(|_| y)
+        y.try_register_post_accumulate_grad_hook(|_: &Tensor| ()).map(|_| y)
     });
     how.log.push(format!("{:?}", f(&leaf_of(0)).map(|_| ())));
     let f = how.compile(|x: &Tensor| x.sum().try_backward(&BackwardOptions::default()).map(|()| x * 2.0));

@@ -244,7 +244,7 @@ fn test_post_acc_grad_hook() {
     for (name, c) in counted() {
         let f = compile_with(
             |x: &Tensor| {
-                x.register_post_accumulate_grad_hook(|p: &Tensor| {
+                x.try_register_post_accumulate_grad_hook(|p: &Tensor| {
                     firebrand_core::autograd::no_grad(|| {
                         let g = p.grad().expect("just accumulated");
                         p.mul_(&g);

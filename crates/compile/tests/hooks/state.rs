@@ -334,7 +334,7 @@ fn test_recompile() {
     for (name, c) in counted() {
         let f = compile_with(|(x, i): &(Tensor, Number)| x * i, with(&c));
         let x = ones_leaf(2);
-        x.register_post_accumulate_grad_hook(|p: &Tensor| {
+        x.try_register_post_accumulate_grad_hook(|p: &Tensor| {
             let g = p.grad().expect("just accumulated");
             firebrand_core::autograd::no_grad(|| {
                 g.mul_scalar_(2.0);

@@ -2,7 +2,7 @@
 //!
 //! The first graph is for the sizes of the first call. A size that a later call brings another value of becomes a symbol of
 //! the graph compiled for that call; sizes 0 and 1 never do, since broadcasting and memory order depend on them. After a
-//! capture the graph is run at other sizes, without memory: a symbol that cannot vary is tied to others of its value, or to
+//! capture the graph is run at other sizes, on meta tensors: a symbol that cannot vary is tied to others of its value, or to
 //! the value, and sizes of values inside the function are expressed by those of its inputs.
 
 use super::{Body, SeenNumber, Session, State};

@@ -145,13 +145,13 @@ impl<T> Effect<T> {
             }
             Effect::Hook { target, hook, handle } => {
                 let hook = bound_hook(hook.clone(), kept.clone());
-                let made = tensor(target)?.register_hook_any(move |g| hook(g))?;
+                let made = tensor(target)?.try_register_hook_any(move |g| hook(g))?;
                 binding.bind_handle(*handle, made);
             }
             Effect::PostAccumulate { target, hook, handle } => {
                 let (hook, bound) = (hook.clone(), kept.clone());
-                let made =
-                    tensor(target)?.register_post_accumulate_grad_hook(move |t: &Tensor| bound.enter(|| hook(t)))?;
+                let made = tensor(target)?
+                    .try_register_post_accumulate_grad_hook(move |t: &Tensor| bound.enter(|| hook(t)))?;
                 binding.bind_handle(*handle, made);
             }
             Effect::Removed { handle } => binding.bind_handle(*handle, RemovableHandle::new(&Arc::new(Nothing))),

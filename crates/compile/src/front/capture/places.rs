@@ -14,7 +14,7 @@ use firebrand_core::{Tensor, WeakTensor};
 use firebrand_graph::ir::{Argument, NodeId};
 use std::collections::HashMap;
 
-/// A tensor with memory that the function uses and that is no argument.
+/// A tensor with data that the function uses and that is not an argument.
 struct Free {
     /// The tensor; for one that the function made, a copy.
     tensor: Tensor,

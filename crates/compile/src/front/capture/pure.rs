@@ -17,7 +17,7 @@ pub(crate) fn register_pure_hook<R: HookResult>(
 ) -> Result<RemovableHandle> {
     match session() {
         Some(session) if !session.is_source(t) => session.trace_hook(t, |grad| hook(grad).into_result()),
-        _ => t.register_pure_hook(hook),
+        _ => t.try_register_pure_hook(hook),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
 use crate::front::guard::ModuleGuard;
 use crate::front::source::Source;
-use firebrand_core::autograd::{Function, Removable, RemovableHandle, autocast, is_autocast_enabled};
+use firebrand_core::autograd::{Function, Removable, RemovableHandle, call_with_autocast, is_autocast_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::Module;
@@ -38,7 +38,7 @@ impl Interpreter for Session {
         }
         if is_autocast_enabled() {
             // Casts become ops of the graph; this comes back with the region off.
-            return autocast::call_traced(op, args);
+            return call_with_autocast(op, args);
         }
         if core_capture::has_own_saved_hooks() {
             return self.call_with_hooks(op, args);

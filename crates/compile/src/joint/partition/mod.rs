@@ -113,7 +113,7 @@ impl Joint {
         roots.extend(self.draws().into_iter().filter(|n| !backward.contains(n)));
         let mut forward = ancestors(graph, roots);
         forward.extend(&self.primals);
-        // A tuple is taken apart where it was made.
+        // A tuple is unpacked where it was made.
         for n in graph.nodes() {
             let is_item = graph[n].target().is_some_and(|t| t.is_function(&Function::GetItem));
             if is_item && graph.input_nodes(n).all(|i| forward.contains(&i) && ops::bytes(&graph[i]).is_none()) {

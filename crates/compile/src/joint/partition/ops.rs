@@ -51,7 +51,7 @@ fn bytes_of(meta: &TensorMeta) -> f64 {
     elements * meta.dtype.dtype().map_or(8.0, |d| d.size() as f64)
 }
 
-/// How many bytes a value takes; none if it is no tensor.
+/// How many bytes a value takes; `None` if it is not a tensor.
 pub(super) fn bytes(node: &Node) -> Option<f64> {
     match &node.meta().val {
         Some(Val::Tensor(meta)) => Some(bytes_of(meta)),

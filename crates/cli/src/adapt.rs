@@ -1,0 +1,105 @@
+//! What `train` does to a program before it trains it: weights from elsewhere, adapters, frozen weights of few bits, blocks that are
+//! computed again, saved tensors kept elsewhere.
+
+use crate::convert::read_state;
+use crate::lora::AdapterOptions;
+use crate::program::WeightOptions;
+use crate::refusal::{Done, Refusal};
+use clap::ValueEnum;
+use firebrand::DType;
+use firebrand::autograd::{SavedHooksGuard, save_compressed};
+use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
+use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks};
+use std::path::{Path, PathBuf};
+
+/// What is computed again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Recompute {
+    /// Every numbered module (layers.0, layers.1, …), which keeps only what enters it
+    Blocks,
+}
+
+/// Where tensors that the backward pass needs are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Saved {
+    /// In memory, in bfloat16
+    Bf16,
+    /// In a temporary file
+    Disk,
+}
+
+/// Options of `train` about the program and its memory.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Adapters, weights and memory")]
+pub(crate) struct AdaptOptions {
+    /// Train low-rank adapters only; everything else is frozen
+    #[arg(long)]
+    lora: bool,
+    #[command(flatten)]
+    adapters: AdapterOptions,
+    /// Begin with the adapter of this folder, as PEFT writes it
+    #[arg(long, value_name = "DIR", conflicts_with = "lora")]
+    adapter: Option<PathBuf>,
+    /// Take the weights from this file: .safetensors, the index of its shards, .npz, torch.save or another program
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Keep frozen weights of linear layers in so many bits: 8 or 4
+    #[arg(long, value_name = "BITS", value_parser = ["8", "4"])]
+    quantize: Option<String>,
+    /// Compute this again in the backward pass instead of keeping what it needs
+    #[arg(long, value_name = "WHAT", conflicts_with = "compile")]
+    recompute: Option<Recompute>,
+    /// Keep what the backward pass needs in bfloat16 or on disk
+    #[arg(long, value_name = "HOW", conflicts_with = "compile")]
+    saved: Option<Saved>,
+}
+
+impl AdaptOptions {
+    /// Whether any is given.
+    pub(crate) fn is_any(&self) -> bool {
+        self.lora
+            || self.adapters.is_any()
+            || self.adapter.is_some()
+            || self.weights.is_some()
+            || self.quantize.is_some()
+            || self.recompute.is_some()
+            || self.saved.is_some()
+    }
+
+    /// Loads a program and makes of it what is asked for.
+    pub(crate) fn load(&self, path: &Path, memory: WeightOptions) -> Done<ProgramModule> {
+        if self.adapters.is_any() && !self.lora {
+            return Err(Refusal::because("--rank, --alpha, --targets and their like are options of --lora: add it"));
+        }
+        let options = LoadOptions { memory: memory.memory(), ..LoadOptions::default() };
+        let mut program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;
+        if let Some(file) = &self.weights {
+            let (loaded, _) = program.with_weights(&read_state(file, memory)?, false).map_err(Refusal::because)?;
+            program = loaded;
+        }
+        if self.lora {
+            program = self.adapters.apply(&program)?;
+        }
+        if let Some(folder) = &self.adapter {
+            program = load_adapter(&program, folder).map_err(Refusal::because)?.0;
+        }
+        if let Some(bits) = &self.quantize {
+            let options = QuantizeOptions { bits: if bits == "4" { 4 } else { 8 }, ..QuantizeOptions::default() };
+            program = quantize(&program, &options).map_err(Refusal::because)?.0;
+        }
+        let mut module = program.module().map_err(Refusal::because)?;
+        if self.recompute == Some(Recompute::Blocks) {
+            module.set_evaluator(recompute_blocks());
+        }
+        Ok(module)
+    }
+
+    /// The scope in which forward passes run.
+    pub(crate) fn saved(&self) -> Done<Option<SavedHooksGuard>> {
+        Ok(match self.saved {
+            None => None,
+            Some(Saved::Bf16) => Some(save_compressed(DType::BF16)?),
+            Some(Saved::Disk) => Some(firebrand::save_on_disk(std::env::temp_dir())?),
+        })
+    }
+}

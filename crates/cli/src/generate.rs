@@ -1,0 +1,213 @@
+//! `firebrand generate`: continues a prompt with an exported language model.
+
+use crate::program::{self, WeightOptions};
+use crate::refusal::{Done, Refusal, put, say};
+use firebrand::language_model::ProgramLanguageModel;
+use firebrand::nn::generate::{Generation, Sampling, generate};
+use firebrand::prelude::*;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Arguments of `firebrand generate`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// An exported language model: token ids in, logits out
+    #[arg(value_name = "MODEL.pt2")]
+    model: PathBuf,
+    /// The tokenizer of the model, a tokenizer.json
+    #[cfg(feature = "text")]
+    #[arg(long, value_name = "FILE", required_unless_present = "ids")]
+    tokenizer: Option<PathBuf>,
+    /// Text to continue
+    #[cfg(feature = "text")]
+    #[arg(long, value_name = "TEXT", required_unless_present = "ids")]
+    prompt: Option<String>,
+    /// Template around the prompt, in which `{prompt}` stands for it
+    #[cfg(feature = "text")]
+    #[arg(long, value_name = "TEXT", requires = "prompt")]
+    template: Option<String>,
+    /// Token ids to continue instead of text, separated by commas; prints ids
+    #[arg(long, value_name = "ID,ID…", value_delimiter = ',', required = cfg!(not(feature = "text")))]
+    ids: Option<Vec<i64>>,
+    /// How many tokens at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 64)]
+    max_new_tokens: usize,
+    /// Token ids that end the text, separated by commas [default: the tokenizer's usual ones]
+    #[arg(long, value_name = "ID,ID…", value_delimiter = ',')]
+    stop: Option<Vec<i64>>,
+    /// Draw tokens, with logits divided by this; without it and top-k and top-p, the most likely token is taken
+    #[arg(long, value_name = "T")]
+    temperature: Option<f64>,
+    /// Draw among so many of the most likely tokens
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Draw among the most likely tokens that together have this probability
+    #[arg(long, value_name = "P")]
+    top_p: Option<f64>,
+    /// Make tokens that occurred less likely (above 1) or more likely (below 1)
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    repetition_penalty: f64,
+    /// Seed of the draws
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Compile the program
+    #[arg(long)]
+    compile: bool,
+    /// Print one JSON object at the end instead of text as it is made
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    weights: WeightOptions,
+}
+
+/// Where tokens come from and go to.
+enum Words {
+    Ids,
+    #[cfg(feature = "text")]
+    Text(Box<crate::text::Tokenizer>),
+}
+
+impl Options {
+    fn sampling(&self) -> Sampling {
+        Sampling {
+            sample: self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some(),
+            temperature: self.temperature.unwrap_or(1.0),
+            top_k: self.top_k,
+            top_p: self.top_p,
+            repetition_penalty: self.repetition_penalty,
+        }
+    }
+
+    /// The prompt's tokens, and how to read those that follow.
+    #[cfg(feature = "text")]
+    fn prompt(&self) -> Done<(Vec<i64>, Words)> {
+        if let Some(ids) = &self.ids {
+            return Ok((ids.clone(), Words::Ids));
+        }
+        let (Some(path), Some(prompt)) = (&self.tokenizer, &self.prompt) else {
+            return Err(Refusal::because("give --tokenizer and --prompt, or --ids"));
+        };
+        let tokenizer = crate::text::Tokenizer::read(path)?;
+        let text = match &self.template {
+            Some(template) => crate::text::filled(template, &[("prompt", prompt)])?,
+            None => prompt.clone(),
+        };
+        Ok((tokenizer.encode(&text, true)?, Words::Text(Box::new(tokenizer))))
+    }
+
+    #[cfg(not(feature = "text"))]
+    fn prompt(&self) -> Done<(Vec<i64>, Words)> {
+        let ids = self
+            .ids
+            .clone()
+            .ok_or_else(|| Refusal::because("give --ids; text needs a build with the feature `text`"))?;
+        Ok((ids, Words::Ids))
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Options) -> Done {
+    manual_seed(options.seed);
+    let (prompt, words) = options.prompt()?;
+    let mut module = program::load(&options.model, options.weights)?;
+    if options.compile {
+        module.set_evaluator(program::fused());
+    }
+    module.eval();
+    let mut model = ProgramLanguageModel::over(module)?;
+    let stop = match (&options.stop, &words) {
+        (Some(ids), _) => ids.clone(),
+        (None, Words::Ids) => Vec::new(),
+        #[cfg(feature = "text")]
+        (None, Words::Text(tokenizer)) => tokenizer.ends(),
+    };
+    let generation = Generation { max_new_tokens: options.max_new_tokens, stop, sampling: options.sampling() };
+    let began = Instant::now();
+    let mut first = None;
+    let mut printed = Done::Ok(());
+    let mut shown = Shown::new(&words);
+    let made = generate(&mut model, &prompt, &generation, |token| {
+        first.get_or_insert_with(|| began.elapsed());
+        if !options.json {
+            printed = shown.next(token);
+        }
+        printed.is_ok()
+    })?;
+    printed?;
+    let seconds = began.elapsed().as_secs_f64();
+    // The first token is that of the whole prompt.
+    let prefill = first.map_or(seconds, |f| f.as_secs_f64());
+    let rate = if made.len() > 1 { (made.len() - 1) as f64 / (seconds - prefill).max(1e-9) } else { 0.0 };
+    if options.json {
+        let mut report = serde_json::json!({
+            "schema": 1,
+            "prompt_tokens": prompt.len(),
+            "tokens": made,
+            "cache": model.has_cache(),
+            "prefill_seconds": prefill,
+            "tokens_per_second": rate,
+        });
+        if let Some(text) = shown.text(&made)? {
+            report["text"] = text.into();
+        }
+        say!("{report}")?;
+    } else {
+        say!("")?;
+        eprintln!("{} tokens, {rate:.1} tokens/s after {prefill:.2} s for {} of the prompt", made.len(), prompt.len());
+    }
+    Ok(())
+}
+
+/// Prints tokens as they come.
+struct Shown<'a> {
+    words: &'a Words,
+    #[cfg(feature = "text")]
+    tokens: Vec<i64>,
+    #[cfg(feature = "text")]
+    text: String,
+    count: usize,
+}
+
+impl<'a> Shown<'a> {
+    fn new(words: &'a Words) -> Shown<'a> {
+        Shown {
+            words,
+            #[cfg(feature = "text")]
+            tokens: Vec::new(),
+            #[cfg(feature = "text")]
+            text: String::new(),
+            count: 0,
+        }
+    }
+
+    fn next(&mut self, token: i64) -> Done {
+        self.count += 1;
+        match self.words {
+            Words::Ids => {
+                let comma = if self.count > 1 { "," } else { "" };
+                put(&format!("{comma}{token}"))?;
+            }
+            #[cfg(feature = "text")]
+            Words::Text(tokenizer) => {
+                self.tokens.push(token);
+                let text = tokenizer.decode(&self.tokens)?;
+                // A letter of several tokens is shown when it is whole.
+                if !text.ends_with('\u{fffd}') && text.starts_with(&self.text) {
+                    put(&text[self.text.len()..])?;
+                    self.text = text;
+                }
+            }
+        }
+        std::io::Write::flush(&mut std::io::stdout())?;
+        Ok(())
+    }
+
+    #[cfg_attr(not(feature = "text"), allow(unused_variables))]
+    fn text(&self, tokens: &[i64]) -> Done<Option<String>> {
+        match self.words {
+            Words::Ids => Ok(None),
+            #[cfg(feature = "text")]
+            Words::Text(tokenizer) => tokenizer.decode(tokens).map(Some),
+        }
+    }
+}

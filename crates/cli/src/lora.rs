@@ -1,0 +1,132 @@
+//! Options of `firebrand pass lora`, and what they do to a program.
+
+use crate::refusal::{Done, Refusal};
+use firebrand::graph::ExportedProgram;
+use firebrand::graph::passes::{AdapterFiles, LoraOptions, load_adapter, lora, merge_lora, save_adapter};
+use firebrand::io::Output;
+use firebrand::prelude::manual_seed;
+use std::path::{Path, PathBuf};
+
+/// Adapters in, out, or merged.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "LoRA")]
+pub(crate) struct PassOptions {
+    #[command(flatten)]
+    adapters: AdapterOptions,
+    /// Seed of the adapters' initial values
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Multiply the program's adapters into its weights and remove them
+    #[arg(long, conflicts_with_all = ["rank", "alpha", "targets", "rslora", "lora_dropout", "modules_to_save", "adapter"])]
+    merge: bool,
+    /// Add the adapter of this folder, as PEFT writes it (adapter_model.safetensors, adapter_config.json)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["rank", "alpha", "targets", "rslora", "lora_dropout", "modules_to_save"])]
+    adapter: Option<PathBuf>,
+    /// Write the program's adapter to this folder, as PEFT reads it
+    #[arg(long, value_name = "DIR", conflicts_with = "merge")]
+    save_adapter: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileOptions,
+}
+
+/// How adapters are added.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct AdapterOptions {
+    /// Rank of the adapters [default: 8]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    rank: Option<u32>,
+    /// Adapters count alpha / rank times [default: twice the rank]
+    #[arg(long, value_name = "A")]
+    alpha: Option<f64>,
+    /// Layers that get adapters, by the end of their module path [default: every linear layer with a weight of its own]
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',')]
+    targets: Option<Vec<String>>,
+    /// Adapters count alpha / sqrt(rank) times
+    #[arg(long)]
+    rslora: bool,
+    /// Dropout before the adapters while training
+    #[arg(long, value_name = "P")]
+    lora_dropout: Option<f64>,
+    /// Modules that train as a whole and are stored with the adapter, by the end of their path
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',')]
+    modules_to_save: Option<Vec<String>>,
+}
+
+/// How adapters are named in files.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct FileOptions {
+    /// Beginning of module paths that the model in Python does not have, such as `model.` of an exported wrapper
+    #[arg(long, value_name = "PREFIX", default_value = "")]
+    strip_prefix: String,
+    /// Name of the model the adapter belongs to, noted in its configuration
+    #[arg(long, value_name = "NAME")]
+    base_model: Option<String>,
+}
+
+impl AdapterOptions {
+    /// Whether any is given.
+    pub(crate) fn is_any(&self) -> bool {
+        self.rank.is_some()
+            || self.alpha.is_some()
+            || self.targets.is_some()
+            || self.rslora
+            || self.lora_dropout.is_some()
+            || self.modules_to_save.is_some()
+    }
+
+    /// Adds adapters to a program.
+    pub(crate) fn apply(&self, program: &ExportedProgram) -> Done<ExportedProgram> {
+        let rank = self.rank.unwrap_or(8) as usize;
+        let options = LoraOptions {
+            rank,
+            alpha: self.alpha.unwrap_or(2.0 * rank as f64),
+            targets: self.targets.clone(),
+            modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
+            rslora: self.rslora,
+            dropout: self.lora_dropout.unwrap_or(0.0),
+        };
+        Ok(lora(program, &options).map_err(Refusal::because)?.0)
+    }
+}
+
+impl FileOptions {
+    /// Stages the adapter of a program in a folder, which is made.
+    pub(crate) fn stage(&self, program: &ExportedProgram, folder: &Path) -> Done<Vec<Output>> {
+        let files = AdapterFiles { strip_prefix: self.strip_prefix.clone(), base_model: self.base_model.clone() };
+        std::fs::create_dir_all(folder).map_err(|e| Refusal::because(format!("{}: {e}", folder.display())))?;
+        save_adapter(program, folder, &files).map_err(Refusal::because)
+    }
+}
+
+impl PassOptions {
+    /// Whether any option is given, which only `lora` takes.
+    pub(crate) fn is_any(&self) -> bool {
+        self.adapters.is_any() || self.merge || self.adapter.is_some() || self.save_adapter.is_some()
+    }
+
+    /// Whether the result is only the adapter's files.
+    pub(crate) fn only_files(&self) -> bool {
+        self.save_adapter.is_some()
+    }
+
+    /// The program afterwards.
+    pub(crate) fn run(&self, program: &ExportedProgram) -> Done<ExportedProgram> {
+        if self.merge {
+            return Ok(merge_lora(program).map_err(Refusal::because)?.0);
+        }
+        if let Some(folder) = &self.adapter {
+            return Ok(load_adapter(program, folder).map_err(Refusal::because)?.0);
+        }
+        let has_adapters = program.state_dict.keys().any(|name| name.contains(".lora_A."));
+        if self.save_adapter.is_some() && has_adapters && !self.adapters.is_any() {
+            return Ok(program.clone());
+        }
+        manual_seed(self.seed);
+        self.adapters.apply(program)
+    }
+
+    /// Stages the adapter's files, if they are asked for.
+    pub(crate) fn stage(&self, program: &ExportedProgram) -> Done<Vec<Output>> {
+        self.save_adapter.as_deref().map_or(Ok(Vec::new()), |folder| self.files.stage(program, folder))
+    }
+}
