@@ -587,8 +587,8 @@ fn mixed(seed: u64, k: u64) -> u64 {
     Random(seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(k)).next()
 }
 
-/// The child: calls from `first` to `count`, the current one in the file `place`. Ends the process at a failure.
-fn child(place: &Path, seed: u64, first: u64, count: u64, limit: Duration) -> std::io::Result<()> {
+/// What this process may address from now on.
+fn limit_memory() {
     let limited = Command::new("prlimit")
         .args([format!("--pid={}", std::process::id()), format!("--as={MEMORY}")])
         .stderr(Stdio::null())
@@ -596,6 +596,11 @@ fn child(place: &Path, seed: u64, first: u64, count: u64, limit: Duration) -> st
     if !limited.is_ok_and(|s| s.success()) {
         eprintln!("prlimit is missing: memory has no limit");
     }
+}
+
+/// The child: calls from `first` to `count`, the current one in the file `place`. Ends the process at a failure.
+fn child(place: &Path, seed: u64, first: u64, count: u64, limit: Duration) -> std::io::Result<()> {
+    limit_memory();
     firebrand_core::set_num_threads(1);
     table();
     let file = std::fs::OpenOptions::new().write(true).open(place)?;
@@ -655,6 +660,7 @@ mod tests {
     /// A few thousand calls; `firebrand-fuzz ops` makes millions.
     #[test]
     fn calls_end_with_a_result_or_an_error() {
+        limit_memory();
         firebrand_core::set_num_threads(1);
         for k in 0..2000 {
             if let Some(mut case) = Case::new(mixed(1, k)) {

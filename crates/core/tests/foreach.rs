@@ -23,17 +23,20 @@ fn backward(results: &[Tensor]) {
     results.iter().map(Tensor::sum).reduce(|a, b| &a + &b).unwrap().backward();
 }
 
-/// What a parameter of a foreach op is given, and its part for one position.
-fn argument(kind: &str, k: usize) -> (Value, [Value; 2]) {
+/// What a parameter of a foreach op is given, and its part for each of the two positions.
+fn argument(parameter: &str, k: usize) -> (Value, [Value; 2]) {
+    let (kind, name) = parameter.split_once(' ').unwrap();
     let tensors = [con(&[1.5, 2.5]), con(&[0.5 + k as f64])];
     let numbers = [Scalar::from(2.0), Scalar::from(3.0)];
     let same = |v: Value| (v.clone(), [v.clone(), v]);
     match kind {
+        "Tensor" if name == "scalars" => ((&con(&[2.0, 3.0])).into(), numbers.map(Value::from)),
         "Tensor[]" | "Tensor(a!)[]" => (tensors[..].into(), tensors.map(|t| (&t.clone_tensor()).into())),
         "Scalar[]" => (numbers[..].into(), numbers.map(Value::from)),
         "Tensor" => same((&Tensor::scalar(4.0)).into()),
         "Scalar" => same(numbers[0].into()),
         "bool" => same(false.into()),
+        "MemoryFormat?" => same(Value::None),
         other => panic!("a parameter of type {other}"),
     }
 }
@@ -44,8 +47,7 @@ fn every_op_equals_its_reference() {
     for op in Op::all().filter(|op| op.name().starts_with("aten::_foreach_")) {
         let (name, parameters) = op.schema().text.split_once('(').unwrap();
         let parameters = parameters.split_once(") ->").unwrap().0;
-        let kinds: Vec<&str> =
-            parameters.split(", ").filter(|p| *p != "*").map(|p| p.split_once(' ').unwrap().0).collect();
+        let parameters: Vec<&str> = parameters.split(", ").filter(|p| *p != "*").collect();
         let (base, overload) = name["aten::_foreach_".len()..].split_once('.').unwrap_or((&name[15..], ""));
         let reference = match (base.trim_end_matches('_'), overload) {
             ("add" | "sub" | "mul" | "div" | "lerp", "Scalar" | "ScalarList") => format!("aten::{base}.Scalar"),
@@ -62,7 +64,8 @@ fn every_op_equals_its_reference() {
             ("mm" | "norm" | "powsum", _) => continue,
             _ => format!("aten::{base}"),
         };
-        let given: Vec<(Value, [Value; 2])> = kinds.iter().enumerate().map(|(k, kind)| argument(kind, k)).collect();
+        let given: Vec<(Value, [Value; 2])> =
+            parameters.iter().enumerate().map(|(k, parameter)| argument(parameter, k)).collect();
         let list: Vec<Value> = given.iter().map(|(all, _)| all.clone()).collect();
         let results = dispatch::call(op, &list).unwrap();
         let found = match (results.first(), &list[0]) {
