@@ -15,7 +15,7 @@ pub enum Error {
     #[error("fullgraph: {0}")]
     GraphBreak(GraphBreak),
     /// A call would compile again although that is forbidden.
-    #[error("recompiling {function} is forbidden ({why}), and no compiled entry fits this call:\n{}", .reasons.join("\n"))]
+    #[error("recompiling {function} is forbidden ({why}), and no compiled entry matches this call:\n{}", .reasons.join("\n"))]
     Recompile { function: String, why: &'static str, reasons: Vec<String> },
     /// A dimension that was marked dynamic has to have one value.
     #[error(
@@ -26,20 +26,20 @@ pub enum Error {
     /// `fullgraph` was asked for, and the function has as many entries as it may have.
     #[error(
         "fullgraph: {function} was compiled {limit} times, which is the limit; raise cache_limit, or mark what varies as \
-         dynamic. No entry fits this call:\n{}", .reasons.join("\n")
+         dynamic. No entry matches this call:\n{}", .reasons.join("\n")
     )]
     CacheLimit { function: String, limit: usize, reasons: Vec<String> },
     /// A back end failed.
-    #[error("back end {backend:?} failed to {stage} a graph of {function}: {source}")]
+    #[error("backend {backend:?} failed to {stage} a graph of {function}: {source}")]
     Backend { backend: String, stage: &'static str, function: String, source: Box<Error> },
     /// There is no back end of this name.
-    #[error("there is no back end {name:?}; firebrand_compile::list_backends() lists them: {known}")]
+    #[error("unknown backend {name:?}; firebrand_compile::list_backends() lists them: {known}")]
     UnknownBackend { name: String, known: String },
     /// An accuracy check found a difference.
-    #[error("accuracy check of back end {backend:?}: its numbers are not those of the plain run\n{report}")]
+    #[error("accuracy check of backend {backend:?}: its results differ from those of eager execution\n{report}")]
     Accuracy { backend: String, report: String },
     /// A promise of this crate to itself is broken.
-    #[error("internal error of the compiler: {0}; please report it")]
+    #[error("internal compiler error: {0}; please report it")]
     Internal(String),
     #[error(transparent)]
     Graph(#[from] firebrand_graph::Error),

@@ -138,7 +138,7 @@ fn alike(prepare: &dyn Fn(&Tensor), yes: &[Tensor], no: &[Tensor]) -> Result<Vec
     let shown = |list: &[Tensor]| list.iter().map(|t| kind(t).to_string()).collect::<Vec<_>>().join(", ");
     let same = |(a, b): (&Tensor, &Tensor)| a.dtype() == b.dtype() && a.layout().sizes() == b.layout().sizes();
     if yes.len() != no.len() || !yes.iter().zip(no).all(same) {
-        let message = format!("the sides return ({}) and ({}); they must match", shown(yes), shown(no));
+        let message = format!("the branches return ({}) and ({}); they must match", shown(yes), shown(no));
         return Err(Error::argument("cond", message));
     }
     let one = |(a, b): (&Tensor, &Tensor)| {

@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("expression, byte {position}: expected {expected}, found {found:?}")]
     Expression { position: usize, expected: String, found: String },
-    #[error("node %{node} belongs to another graph than the one asked to {what}")]
+    #[error("node %{node} belongs to a different graph than the one asked to {what}")]
     WrongGraph { node: String, what: &'static str },
     #[error("node %{node} still has {count} users ({users}); replace its uses before erasing it")]
     StillUsed { node: String, count: usize, users: String },

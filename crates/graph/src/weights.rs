@@ -39,10 +39,10 @@ impl fmt::Display for WeightsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tensors", self.loaded)?;
         if !self.stripped.is_empty() {
-            write!(f, ", {:?} taken off their names", self.stripped)?;
+            write!(f, ", prefix {:?} removed from their names", self.stripped)?;
         }
         if !self.added.is_empty() {
-            write!(f, ", {:?} put before their names", self.added)?;
+            write!(f, ", prefix {:?} added to their names", self.added)?;
         }
         for (what, names) in
             [("missing", &self.missing), ("not in the program", &self.unexpected), ("of other sizes", &self.mismatched)]
@@ -116,7 +116,7 @@ impl ExportedProgram {
         let unused = renamed.values().zip(&used).filter(|(_, used)| !**used).map(|((name, _), _)| name.to_string());
         report.unexpected = unused.collect();
         if !partial && !report.is_complete() {
-            return Err(Error::Value(format!("the weights do not fit the program: {report}")));
+            return Err(Error::Value(format!("the weights do not match the program: {report}")));
         }
         Ok((result, report))
     }

@@ -81,7 +81,7 @@ fn place(bytes: &[u8], budget: &Budget, in_place: impl Fn(Range<usize>) -> Optio
         let tensor = || -> Result<Tensor> {
             let dtype = dtype_of(info.dtype)?;
             let range = start + begin..start + end;
-            let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset lies outside the file"))?;
+            let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset is outside the file"))?;
             let layout = Layout::contiguous(&info.shape).map_err(|_| Error::Shape { shape: info.shape.clone() })?;
             budget.take(TENSOR)?;
             let copied = |bytes: &[u8]| -> Result<Storage> {

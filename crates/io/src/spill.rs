@@ -146,7 +146,7 @@ impl Spilled for Region {
         // The region is this object's as long as it lives, so nobody writes or cuts it while it is mapped.
         let mapped = MappedFile::new(file).map_err(Error::user)?;
         let (start, end) = (self.range.start as usize, self.range.end as usize);
-        let bytes = mapped.bytes().get(start..end).ok_or_else(|| Error::user("the spill file was cut short"))?;
+        let bytes = mapped.bytes().get(start..end).ok_or_else(|| Error::user("the spill file was truncated"))?;
         Ok(Storage::from_bytes(bytes)?)
     }
 }

@@ -136,7 +136,7 @@ impl EagerRunner<'_> {
 }
 
 fn slot_number(slot: &Value) -> Result<usize> {
-    usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))
+    usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is not a number"))
 }
 
 /// Puts the hook of a node on a tensor as a plain run does: one that the call brings along, or a sub-graph.

@@ -143,7 +143,10 @@ impl Call {
 
     /// What a node `call_host(kind, slot, values, sizes, dtypes)` does.
     pub fn call_host(&self, mut args: Vec<Value>) -> Result<Value> {
-        let host = self.host.as_ref().ok_or_else(|| Error::internal("the graph calls a host, the call has none"))?;
+        let host = self
+            .host
+            .as_ref()
+            .ok_or_else(|| Error::internal("the graph calls host code, but the call provides none"))?;
         let results = host_results(&args, Device::Cpu)?;
         let slot = usize::try_from(args[1].scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
         // Moved, not copied: a gradient that nobody else holds may become that of a leaf.
@@ -161,7 +164,7 @@ impl Call {
 
     /// What a node `call_hook(slot, grad)` does: the gradient, or what the hook puts in its place, which must be like it.
     pub fn call_hook(&self, slot: &Value, grad: &Value) -> Result<Value> {
-        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))?;
+        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is not a number"))?;
         let grad = if grad.is_none() { None } else { Some(grad.tensor()?) };
         let new = self.hook(slot)?.run(grad)?;
         if let (Some(new), Some(old)) = (&new, grad)

@@ -179,7 +179,7 @@ impl Compiler {
                 tracing::warn!(
                     target: "firebrand::compile::backward",
                     limit = self.options.cache_limit,
-                    "a backward pass has as many graphs as it may have, and runs plainly"
+                    "the limit of compiled backward graphs is reached; this pass is run by the engine"
                 );
                 return Ok(None);
             }
@@ -253,7 +253,7 @@ impl BackwardRunner for CompiledBackward {
             Ok(traced) => traced,
             Err(e @ (Error::GraphBreak(_) | Error::Core(_))) => return Err(e.into()),
             Err(e) => {
-                tracing::info!(target: "firebrand::compile::backward", "a backward pass runs plainly: {e}");
+                tracing::info!(target: "firebrand::compile::backward", "a backward pass is run by the engine: {e}");
                 compiler.cache().plain.insert(hash);
                 return Ok(Outcome::Plain);
             }

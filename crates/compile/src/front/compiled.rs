@@ -241,7 +241,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             if compiler.options.fullgraph {
                 return Err(Error::CacheLimit { function, limit, reasons });
             }
-            tracing::warn!(target: "firebrand::recompiles", function = %function, limit, "cache limit reached, running plainly");
+            tracing::warn!(target: "firebrand::recompiles", function = %function, limit, "cache limit reached, running eagerly");
             return Ok(Some((self.f)(input)?));
         }
         Ok(None)

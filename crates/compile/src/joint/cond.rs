@@ -94,7 +94,7 @@ impl Conditionals {
         let alike = |(a, b): (&TensorMeta, &TensorMeta)| a.dtype == b.dtype && a.sizes == b.sizes;
         match yes.len() == no.len() && yes.iter().zip(&no).all(alike) {
             true => Ok(traced),
-            false => Err(Error::internal("the sides of a conditional return tensors that are not alike")),
+            false => Err(Error::internal("the branches of a conditional return tensors of different dtypes or sizes")),
         }
     }
 
@@ -229,7 +229,7 @@ fn results_of(side: &GraphModule) -> &[Argument] {
 fn metas_of(joint: &Joint, nodes: &[NodeId]) -> Result<Vec<TensorMeta>> {
     let one = |n: &NodeId| match &joint.module.graph[*n].meta().val {
         Some(Val::Tensor(meta)) => Ok((**meta).clone()),
-        _ => Err(Error::internal("a side of a conditional returns something that is no tensor")),
+        _ => Err(Error::internal("a branch of a conditional returns something that is not a tensor")),
     };
     nodes.iter().map(one).collect()
 }
@@ -258,7 +258,7 @@ fn drawn_and_read(joint: &Joint) -> Vec<usize> {
 
 fn pick(joint: &Joint, which: &[usize]) -> Result<Vec<NodeId>> {
     let all = draws(joint);
-    let lost = || Error::internal("two traces of a side draw different numbers");
+    let lost = || Error::internal("two traces of a branch draw different random numbers");
     which.iter().map(|&i| all.get(i).copied().ok_or_else(lost)).collect()
 }
 

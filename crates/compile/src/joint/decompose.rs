@@ -47,7 +47,7 @@ pub(super) fn decompose(module: GraphModule) -> Result<GraphModule> {
     let mut inputs = Vec::new();
     for n in graph.placeholders() {
         let Some(Val::Tensor(meta)) = &graph[n].meta().val else {
-            return Err(Error::internal("a traced graph has inputs that are no tensors"));
+            return Err(Error::internal("a traced graph has inputs that are not tensors"));
         };
         let tensor = outline(&TensorMeta { requires_grad: false, ..(**meta).clone() })?;
         tracer.input(graph[n].name(), &tensor);

@@ -253,7 +253,7 @@ impl Plan {
         options: &AotOptions,
     ) -> Result<Plan> {
         if recording && goes_on_from_loose_view(graph, &inputs) {
-            return Err(Error::internal("a view was made where nothing is recorded, and is used where something is"));
+            return Err(Error::internal("a view was created with grad mode off, and is used with grad mode on"));
         }
         let functional = timed(Stage::Joint, || functionalize_module(&typed(graph, &inputs), true))?;
         if functional.mutations.iter().any(|m| !m.relayout.is_empty()) {
@@ -278,7 +278,7 @@ impl Plan {
         let on_inputs = input_hooks(&functional.module);
         let deferred = output_hooks(&functional.module, &picked, &on_inputs);
         let outer = |hook: NodeId, on: Option<usize>| {
-            let lost = || Error::internal("what a hook is on is lost");
+            let lost = || Error::internal("the tensor of a hook is lost");
             Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body: hook_body(&functional.module, hook)? })
         };
         let place = |result: &NodeId| picked.iter().position(|a| a == &Argument::Node(*result));

@@ -148,7 +148,7 @@ impl CompiledFunction {
         let saved = ctx.take_saved_tensors_at(&backward.saved)?;
         let mut values = Vec::with_capacity(saved.len() + grads.len());
         for t in saved {
-            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a kept value is lost"))?));
+            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a saved value is lost"))?));
         }
         for (k, g) in grads.into_iter().enumerate().filter(|(k, _)| defined[*k]) {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
@@ -170,7 +170,7 @@ impl CompiledFunction {
             if t.try_version().unwrap_or(0) != *version {
                 return Err(firebrand_core::Error::argument(
                     "backward",
-                    "an input of a compiled function was written after the call, and differentiating its gradient needs it",
+                    "an input of a compiled function was modified in place after the call, and differentiating its gradient needs the old value",
                 )
                 .into());
             }

@@ -44,7 +44,7 @@ impl AccuracyReport {
 impl std::fmt::Display for AccuracyReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for k in &self.wrong {
-            writeln!(f, "result {k} is off by {:.2e} of its largest number", self.errors[*k])?;
+            writeln!(f, "result {k} is off by {:.2e} of its largest value", self.errors[*k])?;
         }
         for d in &self.blame {
             writeln!(f, "%{} = {} is off by {:.2e} by itself", d.node, d.target, d.error)?;
@@ -95,7 +95,7 @@ fn judge(graph: &GraphModule, inputs: &[Value], got: &[Value], tolerance: f64) -
     let plainly = plain(graph, &copies(inputs, false)?)?;
     if plainly.len() != got.len() {
         return Err(Error::internal(format!(
-            "the back end returned {} results, the graph has {}",
+            "the backend returned {} results, the graph has {}",
             got.len(),
             plainly.len()
         )));

@@ -82,7 +82,7 @@ impl Piece {
         for n in old.nodes().filter(is_input) {
             let name = old[n].name();
             new.insert(n, graph.create_node(Kind::Placeholder(name.clone()), [], [], Some(name)));
-            let missing = || Error::internal(format!("%{name} has no value in the plain run"));
+            let missing = || Error::internal(format!("%{name} has no value in the eager run"));
             inputs.push(values.get(&n).cloned().ok_or_else(missing)?);
         }
         for n in old.nodes().filter(|n| needed.contains(n) && !is_input(n) && !old[*n].is_output()) {

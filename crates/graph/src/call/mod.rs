@@ -385,7 +385,7 @@ impl ProgramModule {
             let value = match (input.val, input.constant, value) {
                 (_, Some(baked), value) => {
                     if !same_constant(baked, &value) {
-                        let message = format!("{value:?} given; the value {baked:?} was baked in at export");
+                        let message = format!("expected {baked:?}, which was baked in at export, found {value:?}");
                         return refuse(input.name, message);
                     }
                     value

@@ -51,7 +51,7 @@ impl Structure {
             serde_json::from_str(spec).map_err(|e| Error::Value(format!("call structure: {e}")))?;
         match parsed {
             (1, node) => Structure::of(node, fields, 0),
-            (protocol, _) => refuse(format!("protocol {protocol} is not known")),
+            (protocol, _) => refuse(format!("protocol {protocol} is not supported")),
         }
     }
 
@@ -88,7 +88,7 @@ impl Structure {
     pub(super) fn flatten(&self, value: Value, path: &str, leaves: &mut Vec<Value>) -> Result<()> {
         match (self, value) {
             (Structure::Leaf, value @ (Value::List(_) | Value::Dict(_))) => {
-                refuse(format!("{path} is {}, one value is expected", value.kind()))
+                refuse(format!("{path}: expected one value, found {}", value.kind()))
             }
             (Structure::Leaf, value) => {
                 leaves.push(value);
@@ -96,7 +96,7 @@ impl Structure {
             }
             (Structure::Sequence(parts), Value::List(items)) => {
                 if parts.len() != items.len() {
-                    return refuse(format!("{path} has {} elements, {} are expected", items.len(), parts.len()));
+                    return refuse(format!("{path} has {} elements, expected {}", items.len(), parts.len()));
                 }
                 for (k, (part, item)) in parts.iter().zip(items).enumerate() {
                     part.flatten(item, &format!("{path}[{k}]"), leaves)?;
@@ -123,7 +123,7 @@ impl Structure {
             }
             (expected, value) => {
                 let expected = if let Structure::Map(_) = expected { "a dict" } else { "a tuple or list" };
-                refuse(format!("{path} is {}, {expected} is expected", value.kind()))
+                refuse(format!("{path} is {}, expected {expected}", value.kind()))
             }
         }
     }

@@ -159,7 +159,7 @@ impl Places {
                 ));
             }
             if hint < 2 {
-                let why = "sizes 0 and 1 broadcast and so say too little; give an example with 2 or more";
+                let why = "sizes 0 and 1 broadcast, so they do not generalize; use an example with 2 or more";
                 return refuse(format!("size {dim} of the example makes {} {hint}: {why}", d.name));
             }
             let symbol = match symbols.iter().position(|s| s.dim == d.name) {
@@ -220,8 +220,7 @@ fn relaid(like: &Layout, sizes: &[usize], name: &str) -> Result<Layout> {
     };
     let differs = |(d, s): (usize, &usize)| like.sizes()[d] != 1 && *s != like.strides()[d];
     if dense(like.sizes()).iter().enumerate().any(differs) {
-        let message =
-            "its elements do not lie without gaps, so sizes cannot vary; give a contiguous example".to_string();
+        let message = "it is not contiguous, so sizes cannot vary; use a contiguous example".to_string();
         return Err(Error::Input { name: name.to_string(), message });
     }
     Ok(Layout::strided(sizes, &dense(sizes), 0)?)

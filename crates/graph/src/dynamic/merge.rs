@@ -205,7 +205,7 @@ impl Level<'_> {
 
     fn argument(&mut self, base: &Argument, others: &[&Argument]) -> Merged<Argument> {
         let apart = |trace: usize, a: &Argument| {
-            (trace, format!("an argument is {a:?} instead of {base:?}; what depends on a size must be an integer"))
+            (trace, format!("an argument is {a:?} instead of {base:?}; only integers may depend on a size"))
         };
         if let Argument::Int(here) = base {
             let there: Option<Vec<i64>> =
@@ -310,7 +310,7 @@ impl Level<'_> {
             }
             return Ok(node);
         }
-        Err(format!("no input here tells the value of s{symbol}"))
+        Err(format!("no input here determines the value of s{symbol}"))
     }
 
     fn read(&mut self, input: NodeId, dim: usize, size: &SizeExpr) -> NodeId {

@@ -78,7 +78,7 @@ pub fn quantize(program: &ExportedProgram, options: &QuantizeOptions) -> Result<
         count += 1;
     }
     if count == 0 {
-        return refuse("no linear layer has a frozen f32 or f64 weight of its own; run `lora` first".to_string());
+        return refuse("no linear layer has an unshared, frozen f32 or f64 weight; run `lora` first".to_string());
     }
     result.module = Arc::new(module);
     result.signature = Some(Arc::new(signature));

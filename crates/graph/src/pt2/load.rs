@@ -112,7 +112,7 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
         _ => String::new(),
     };
     if let Some(stray) = archive.names().find(|n| !n.starts_with(&root)) {
-        return refuse(stray, format!("entries lie under different roots; {root:?} was expected"));
+        return refuse(stray, format!("entries are under different roots; expected {root:?}"));
     }
     let marker = |name: &str| -> Result<String> {
         Ok(archive.read_text(&format!("{root}{name}"), MARKER_LIMIT)?.trim_end().to_string())
@@ -122,16 +122,16 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
     }
     let version = marker("archive_version")?;
     if version != "0" {
-        return refuse("archive_version", format!("version {version} is not known; 0 is"));
+        return refuse("archive_version", format!("expected version 0, found {version}"));
     }
     let container = marker(".data/version")?;
     if !container.parse::<i64>().is_ok_and(|v| CONTAINER_VERSIONS.contains(&v)) {
-        return refuse(".data/version", format!("container version {container:?} is not known"));
+        return refuse(".data/version", format!("container version {container:?} is not supported"));
     }
     if archive.contains(&format!("{root}byteorder")) {
         let order = marker("byteorder")?;
         if order != "little" {
-            return refuse("byteorder", format!("{order}-endian archives are not read"));
+            return refuse("byteorder", format!("{order}-endian archives are not supported"));
         }
     }
     let model = choose_model(archive, &root, options)?;
@@ -183,7 +183,9 @@ fn choose_model(archive: &Archive, root: &str, options: &LoadOptions) -> Result<
         (None, [only]) => Ok(only.to_string()),
         (None, names) if names.contains(&"model") => Ok("model".to_string()),
         (_, []) => refuse("models/", "the archive holds no program"),
-        (_, names) => refuse("models/", format!("say which program to load; there are {}", names.join(", "))),
+        (_, names) => {
+            refuse("models/", format!("the archive holds several programs; choose one of {}", names.join(", ")))
+        }
     }
 }
 
@@ -252,7 +254,7 @@ fn from_old_layout(archive: &Archive, options: &LoadOptions) -> Result<ExportedP
     if version.split('.').next() != Some("8") {
         return refuse(
             "version",
-            format!("schema {version} is not read; export the program again with PyTorch 2.5 or later"),
+            format!("schema {version} is not supported; export the program again with PyTorch 2.5 or later"),
         );
     }
     let mut program = structure(Place { entry: OLD_PROGRAM }, parse(archive, OLD_PROGRAM)?)?;
@@ -283,7 +285,7 @@ fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgra
     let version = source.schema_version;
     if version.major != MAJOR && (version.major, version.minor) != (0, 0) {
         return Err(place.refuse(format!(
-            "schema {}.{} of PyTorch {} is not read; {MAJOR}.x up to about {MAJOR}.{MINOR} is",
+            "schema {}.{} of PyTorch {} is not supported; expected {MAJOR}.x up to about {MAJOR}.{MINOR}",
             version.major, version.minor, source.torch_version
         )));
     }

@@ -96,7 +96,7 @@ pub fn from_archive(archive: &Archive) -> Result<Object> {
     let root = pickle.strip_suffix("data.pkl").expect("the name was found by its end");
     let order = format!("{root}byteorder");
     if archive.contains(&order) && &*archive.read_text(&order, 64)? != "little" {
-        return Err(Error::Damaged { reason: "only little-endian files are read".into() }.in_entry(&order));
+        return Err(Error::Damaged { reason: "only little-endian files are supported".into() }.in_entry(&order));
     }
     let bytes = archive.read(pickle, PICKLE_LIMIT)?;
     let mut builder = Tensors { archive, root, storages: HashMap::new() };

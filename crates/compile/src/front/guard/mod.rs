@@ -181,7 +181,7 @@ impl Guards {
     pub(crate) fn describe(&self, failure: Failure, leaves: &Leaves<'_>, ambient: &Ambient) -> String {
         match failure {
             Failure::Ambient => self.ambient.difference(ambient),
-            Failure::Structure => "the arguments have another structure".to_string(),
+            Failure::Structure => "the arguments have a different structure".to_string(),
             Failure::Tensor(i, m) => format!("argument {i}: {}", self.tensors[i].describe(m, leaves.tensors[i])),
             Failure::Same(i) => {
                 let found = same_objects(&leaves.tensors).nth(i).unwrap_or(i);

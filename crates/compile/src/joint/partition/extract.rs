@@ -22,7 +22,10 @@ pub(crate) fn extract(
     while let Some(n) = stack.pop() {
         if !given.contains(&n) && needed.insert(n) {
             if graph[n].is_placeholder() {
-                return Err(Error::internal(format!("%{} is needed, but was neither kept nor given", graph[n].name())));
+                return Err(Error::internal(format!(
+                    "%{} is needed, but was neither saved nor passed in",
+                    graph[n].name()
+                )));
             }
             stack.extend(graph.input_nodes(n));
         }

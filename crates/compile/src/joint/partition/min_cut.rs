@@ -143,6 +143,6 @@ fn unsolvable(joint: &Joint, parts: &Parts, cut: &Cut<'_>) -> Error {
     });
     let name = stuck.map_or("a value".to_string(), |n| format!("%{}", graph[n].name()));
     Error::internal(format!(
-        "{name} can be neither kept (it is no tensor) nor computed again (its op is random, expensive or unknown)"
+        "{name} can be neither saved (it is not a tensor) nor recomputed (its op is random, expensive or unknown)"
     ))
 }

@@ -53,7 +53,7 @@ fn check(module: &GraphModule) -> Result<()> {
         // Its slopes are drawn while it runs, if it trains.
         let draws = |op: Op| op == Op::RRELU && graph[n].args().get(3) == Some(&Argument::Bool(true));
         if op.is_some_and(|op| op.info().decomposition == Decomposition::Refused || draws(op)) {
-            let message = "which ops it is made of depends on the numbers it is given".to_string();
+            let message = "its decomposition depends on the values of its arguments".to_string();
             return Err(Error::PassNode { pass: PASS, node: graph[n].name().to_string(), message });
         }
     }
@@ -99,7 +99,7 @@ fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule>
 /// A conditional: each side is traced in a state of its own, where nothing of this trace is switched on.
 fn conditional(layer: &Arc<TraceLayer>, call: &Call<'_>) -> Result<Value> {
     let [Value::Tensor(pred), yes, no, operands] = &call.args[..] else {
-        return Err(Error::Value("cond takes a predicate, two sides and operands".into()));
+        return Err(Error::Value("cond takes a predicate, two branches and operands".into()));
     };
     let operands: Vec<&Tensor> = operands.items()?.iter().map(Value::tensor).collect::<Result<_>>()?;
     let grad = is_grad_enabled();

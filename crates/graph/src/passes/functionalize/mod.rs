@@ -145,7 +145,7 @@ pub(super) fn functionalize_at_hints(
             InputKind::UserInput => OutputKind::UserInputMutation(spec.arg.name().clone()),
             InputKind::Parameter(target) => OutputKind::ParameterMutation(target.clone()),
             InputKind::Buffer { target, .. } => OutputKind::BufferMutation(target.clone()),
-            _ => return Err(refuse("a constant is written; make it a buffer")),
+            _ => return Err(refuse("a constant is mutated; make it a buffer")),
         };
         leading.push(OutputSpec { kind, arg: SpecArg::Tensor(name.clone()) });
     }

@@ -163,9 +163,9 @@ impl Walk {
                 let args = [parent.into(), new.into()].into_iter().chain(geometry).collect();
                 Ok(self.scatter("as_strided_scatter.default", step, args))
             }
-            base => step.refuse(format!(
-                "a write through a view by {base} of a tensor that is not contiguous has no pure form"
-            )),
+            base => {
+                step.refuse(format!("a write through a {base} view of a non-contiguous tensor has no functional form"))
+            }
         }
     }
 
@@ -176,7 +176,8 @@ impl Walk {
             _ => step.from.sizes().iter().map(|&s| Symbolic::Known(s as i64)).collect(),
         };
         if sizes.iter().filter(|s| s.known().is_none()).count() > 1 {
-            return step.refuse("a write through a view that changes two symbolic sizes has no pure form".to_string());
+            return step
+                .refuse("a write through a view that changes two symbolic sizes has no functional form".to_string());
         }
         // At most one size is a symbol, and the others say what it is.
         let sizes = Argument::list(sizes.iter().map(|s| Argument::Int(s.known().unwrap_or(-1))));

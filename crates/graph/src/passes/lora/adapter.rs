@@ -137,7 +137,7 @@ pub fn save_adapter(program: &ExportedProgram, folder: impl AsRef<Path>, files: 
     let mut tensors: IndexMap<String, Tensor> = IndexMap::new();
     let mut add = |path: &str, rest: &str, name: &str| -> Result<()> {
         let Some(short) = path.strip_prefix(files.strip_prefix.as_str()) else {
-            return refuse(format!("{path} does not begin with {:?}, which should be left out", files.strip_prefix));
+            return refuse(format!("{path} does not start with {:?}, the prefix to strip", files.strip_prefix));
         };
         tensors.insert(format!("{PREFIX}{short}{rest}"), program.state_dict[name].tensor.detach());
         Ok(())
@@ -167,7 +167,9 @@ fn stored_config(program: &ExportedProgram) -> Result<Config> {
     let stored = program.extras.as_ref().and_then(|e| e.files.get(CONFIG));
     match stored {
         Some(bytes) => Config::parse(&String::from_utf8_lossy(bytes)),
-        None => refuse("the program does not say how its adapters were made; only those of `pass lora` can be saved"),
+        None => {
+            refuse("the program does not record how its adapters were created; only those of `pass lora` can be saved")
+        }
     }
 }
 

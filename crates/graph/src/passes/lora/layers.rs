@@ -122,7 +122,9 @@ impl Layers {
                 |l: &&Layer| !matches!(l.kind, LayerKind::Conv { .. }) && l.tied.is_none() && l.unfit.is_none();
             let chosen: Vec<&Layer> = self.list.iter().filter(linear).collect();
             if chosen.is_empty() {
-                return refuse("the program has no linear layer with a weight of its own; name layers with --targets");
+                return refuse(
+                    "the program has no linear layer whose weight is not shared; name layers with --targets",
+                );
             }
             return Ok(chosen);
         };

@@ -148,7 +148,7 @@ fn insert(
         for (part, tensor) in [("lora_A", &adapter.a), ("lora_B", &adapter.b)] {
             let name = format!("{path}.{part}.weight");
             if result.state_dict.contains_key(&name) {
-                return refuse(format!("{path} has an adapter already ({name}); merge it first"));
+                return refuse(format!("{path} already has an adapter ({name}); merge it first"));
             }
             tensor.try_set_requires_grad(true)?;
             let at =
@@ -205,7 +205,7 @@ fn freeze(program: &mut ExportedProgram, modules_to_save: &[String]) -> Result<(
         still.push(name);
     }
     if let Some(k) = used.iter().position(|u| !u) {
-        return refuse(format!("no module ends in {:?}, which should be saved whole", modules_to_save[k]));
+        return refuse(format!("no module path ends in {:?} (modules_to_save)", modules_to_save[k]));
     }
     let still: Vec<String> = still.into_iter().map(str::to_string).collect();
     let mut module = (*program.module).clone();
