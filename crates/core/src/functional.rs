@@ -123,7 +123,7 @@ pub fn jacobian<A: TensorTree, R: Outcome>(
         }
     }
     if options.strict && options.vectorize {
-        return wrong(NAME, "strict and vectorize exclude each other: choose one");
+        return wrong(NAME, "strict and vectorize cannot be combined");
     }
     let _recording = EnableGrad::new();
     let inside = prepared(inputs, options.create_graph)?;

@@ -79,7 +79,7 @@ impl Tensor {
         }
         if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf() {
             warn(
-                "the .grad of a tensor that is not a leaf is read; it is not filled during backward. \
+                "the .grad of a non-leaf tensor was accessed; it is not populated during backward. \
                  Call retain_grad() on it first, or read the leaf's",
             );
         }

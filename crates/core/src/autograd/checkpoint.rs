@@ -82,7 +82,7 @@ pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
 /// Runs `f` without saving what its backward needs; it is recomputed during backward.
 pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     let reentrant = options.use_reentrant.unwrap_or_else(|| {
-        warn("checkpoint: use_reentrant is not given and means true; false is recommended");
+        warn("checkpoint: use_reentrant was not given and defaults to true; false is recommended");
         true
     });
     if reentrant {
@@ -288,7 +288,7 @@ impl<F: Recompute> Function for CheckpointFunction<F> {
 
 fn reentrant_checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     if is_grad_enabled() && !inputs.iter().any(|t| t.requires_grad()) {
-        warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be none");
+        warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be None");
     }
     let preserve_rng_state = options.preserve_rng_state;
     CheckpointFunction { function: f, preserve_rng_state, autocast: autocast::current() }.apply(inputs)

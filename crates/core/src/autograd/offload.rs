@@ -111,7 +111,7 @@ pub fn save_in_store(store: impl SpillStore, at_least: usize) -> Result<SavedHoo
                 }
                 Err(e) => {
                     if !warned.swap(true, Relaxed) {
-                        warn(format!("a saved tensor could not be put away and stays in memory: {e}"));
+                        warn(format!("a saved tensor could not be offloaded and stays in memory: {e}"));
                     }
                     Kept::Here(Stayed::new(t))
                 }

@@ -144,7 +144,7 @@ impl<F> Vmap<F> {
                 continue;
             };
             if t.ndim() == 0 {
-                return refuse(format!("argument {k} has no dimensions to map over; give it in_dims none"));
+                return refuse(format!("argument {k} has no dimension to map over; use None as its in_dims"));
             }
             let d = match wrap_dim("vmap", d, t.ndim()) {
                 Ok(d) => d,
@@ -192,7 +192,7 @@ impl<F> Vmap<F> {
             placed.push(match (d, b.dim) {
                 (None, None) => b.value.clone(),
                 (None, Some(_)) => {
-                    return refuse("a result that differs between samples needs an out_dims of its own".to_string());
+                    return refuse("a result that differs between samples needs its own out_dims".to_string());
                 }
                 (Some(d), _) => placed_at(&b.full(size)?, d)?,
             });

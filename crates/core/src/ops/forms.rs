@@ -222,11 +222,11 @@ fn out(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
     if state::is(state::GRAD) && values.iter().any(recorded) {
         return Err(Error::argument(
             name,
-            "out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result",
+            "out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant",
         ));
     }
     if state::is(state::LEVEL) {
-        let message = format!("{}: out= forms do not batch; use the form that returns", info.name);
+        let message = format!("{}: out= variants do not batch; use the functional variant", info.name);
         return Err(ErrorKind::Vmap { message }.into());
     }
     let targets: Vec<&Tensor> = values[first..].iter().flat_map(tensors).collect();

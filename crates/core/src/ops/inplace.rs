@@ -165,7 +165,7 @@ pub(crate) fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &
     if state::is(state::GRAD) && (out.requires_grad() || inputs.iter().any(|t| t.requires_grad())) {
         return Err(Error::argument(
             op,
-            "out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result",
+            "out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant",
         ));
     }
     out.check_writable(op)?;

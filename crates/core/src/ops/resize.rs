@@ -9,7 +9,7 @@ use crate::{Error, Result, Spec, SymInt, Tensor, state};
 /// Fails for tensors whose history would no longer be theirs, and inside transforms, where memory is another's.
 fn check(op: &'static str, t: &Tensor) -> Result<()> {
     if state::is(state::LEVEL) {
-        return Err(Error::argument(op, "inside vmap or a nested jvp a tensor cannot get other memory"));
+        return Err(Error::argument(op, "a tensor cannot get other memory inside vmap or a nested jvp"));
     }
     if t.requires_grad() {
         return Err(Error::argument(op, "a tensor that requires grad cannot get other memory; detach() it first"));

@@ -264,7 +264,7 @@ fn apply(call: &Call<'_>) -> Result<Outs> {
     let info = call.op.info();
     if info.kind == Kind::Out {
         return Err(ErrorKind::Vmap {
-            message: format!("{:?}: out= forms do not batch; use the form that returns", call.op),
+            message: format!("{:?}: out= variants do not batch; use the functional variant", call.op),
         }
         .into());
     }

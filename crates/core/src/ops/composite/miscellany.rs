@@ -370,7 +370,7 @@ pub(crate) fn embedding_bag_weights_backward(
     padding_idx: i64,
 ) -> Result<Tensor> {
     if mode != 0 {
-        let m = format!("only sums have weights for samples (mode 0), found mode {mode}");
+        let m = format!("per_sample_weights need mode 0 (sum), found mode {mode}");
         return Err(Error::argument("_embedding_bag_per_sample_weights_backward", m));
     }
     let bags = bags(indices, Some(offsets), offset2bag)?;

@@ -441,7 +441,7 @@ pub(crate) fn sym_storage_offset(self_: &Tensor) -> Result<SymInt> {
 
 fn one_of(op: &'static str, list: &[usize], dim: i64) -> Result<SymInt> {
     let d = crate::ops::shape::wrap_dim(op, dim, list.len())?;
-    let n = list.get(d).ok_or_else(|| Error::argument(op, "a tensor without dimensions has no sizes"))?;
+    let n = list.get(d).ok_or_else(|| Error::argument(op, "a 0-dim tensor has no sizes"))?;
     Ok((*n).into())
 }
 

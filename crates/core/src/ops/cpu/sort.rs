@@ -224,7 +224,7 @@ fn distinct_slices(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     self_.need_data(op)?;
     if self_.ndim() == 0 {
-        return Err(Error::argument(op, "a tensor without dimensions has no slices"));
+        return Err(Error::argument(op, "a 0-dim tensor has no slices"));
     }
     let d = wrap_dim(op, dim, self_.ndim())?;
     let n = self_.shape()[d];

@@ -316,7 +316,7 @@ pub(super) fn same_dtype(op: &'static str, x: &str, a: DType, y: &str, b: DType)
     if a == b {
         return Ok(());
     }
-    Err(Error::argument(op, format!("{x} is {a} and {y} is {b}; convert one of them, they must have one dtype")))
+    Err(Error::argument(op, format!("expected {x} and {y} of the same dtype, found {a} and {b}; convert one of them")))
 }
 
 /// A comparison or logical op: any dtypes, result bool.

@@ -35,7 +35,7 @@ fn need_elements(op: &'static str, t: &Tensor, dims: &[usize]) -> Result<()> {
         Some(d) => Err(Error::argument(
             op,
             format!(
-                "dimension {d} of shape {:?} is empty, and no elements have no extreme; reduce another dimension",
+                "dimension {d} of shape {:?} is empty, and an empty dimension has no maximum or minimum; reduce another dimension",
                 t.shape()
             ),
         )),

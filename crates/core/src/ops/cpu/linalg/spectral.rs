@@ -139,7 +139,7 @@ pub(crate) fn svd(
             |_, [a], [u, v], [s]| kernel::svd(a, m, n, u, s, v),
         );
         check("linalg_svd", &info, a.ndim() > 2, |_| {
-            "the iteration did not converge; does the matrix hold numbers that are not finite?".to_string()
+            "the iteration did not converge; does the matrix contain non-finite values?".to_string()
         })?;
         write(&to_s, s)?;
         if u.ndim() > 1 {
@@ -176,7 +176,7 @@ fn decompose(op: &'static str, a: &Tensor, values: &Tensor, vectors: Option<&Ten
             |_, [a], [], [values, vectors]| kernel::eig(a, n, values, vectors),
         );
         check(op, &info, a.ndim() > 2, |_| {
-            "the iteration did not converge; does the matrix hold numbers that are not finite?".to_string()
+            "the iteration did not converge; does the matrix contain non-finite values?".to_string()
         })?;
         write(&to, values)?;
         vectors.map_or(Ok(()), |v| write_columns(&turned, v))
