@@ -184,7 +184,7 @@ fn tokens_are_those_of_transformers() {
             assert_eq!(json["tokens"], expected["drawn"], "{program} {more:?}");
             assert_eq!(json["cache"], cache, "{program}");
         }
-        refused(at, &["generate", &model, "--ids", &prompt, "-n", "1000"], 3, "the model holds");
+        refused(at, &["generate", &model, "--ids", &prompt, "-n", "1000"], 3, "the model is limited");
         refused(at, &["generate", &model, "--ids", &prompt, "--temperature", "0"], 3, "temperature");
     }
     refused(at, &["generate", &golden("lora/convnet/base.pt2"), "--ids", "1"], 3, "is not understood");

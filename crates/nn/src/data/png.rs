@@ -66,7 +66,7 @@ pub fn encode_png(pixels: &[u8], [height, width, channels]: [usize; 3]) -> Resul
     Ok(bytes)
 }
 
-/// The decoder takes a palette and its alphas at their word, and panics if they are not whole.
+/// The decoder trusts the palette and its alphas, and panics if they are incomplete.
 fn check_palette(info: &png::Info<'_>) -> Result<()> {
     let Some(palette) = &info.palette else { return Ok(()) };
     let (colors, alphas) = (palette.len() / 3, info.trns.as_ref().map_or(0, |t| t.len()));

@@ -15,7 +15,7 @@ macro_rules! activations {
         }
 
         impl $name {
-            /// Creates it with PyTorch's defaults; the fields are public.
+            /// Creates it with PyTorch's defaults; set the public fields to change them.
             pub fn new() -> $name {
                 $name { $($field: $default,)* core: ModuleCore::new() }
             }
