@@ -44,12 +44,12 @@ pub(crate) fn guard<T>(f: impl FnOnce() -> Answer<T>) -> Option<T> {
     None
 }
 
-/// As [`guard`], for functions that answer 0 or -1.
+/// Like [`guard`], for functions that answer 0 or -1.
 pub(crate) fn status(f: impl FnOnce() -> Answer<()>) -> i32 {
     guard(f).map_or(-1, |()| 0)
 }
 
-/// As [`guard`], for functions that answer a new object or null.
+/// Like [`guard`], for functions that answer a new object or null.
 pub(crate) fn object<T>(f: impl FnOnce() -> Answer<T>) -> *mut T {
     guard(f).map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)))
 }

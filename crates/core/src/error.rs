@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, as one enum with fields.
+//! The errors of this crate, as one enum with fields.
 //!
 //! An [`Error`] is one pointer wide, so `Result<Tensor>` stays small on the hot path. Messages say what was expected,
 //! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
@@ -24,7 +24,7 @@ impl Error {
         ErrorKind::User(e.into()).into()
     }
 
-    /// Panics with this message: what the forms without `try_` do on error. The end of a recomputation
+    /// Panics with this message: what the methods without `try_` do on error. The end of a recomputation
     /// ([`ErrorKind::CheckpointEarlyStop`]) is not a failure; it unwinds without a message to the checkpoint that recomputes.
     #[cold]
     #[track_caller]
@@ -49,7 +49,7 @@ impl From<ErrorKind> for Error {
     }
 }
 
-/// The error of the system is its source.
+/// The I/O error is its source.
 impl From<std::io::Error> for Error {
     fn from(e: std::io::Error) -> Error {
         Error::user(e)
@@ -461,7 +461,7 @@ pub enum ErrorKind {
     User(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What the tangent of an output that shares memory with an input must do.
+/// A requirement on the tangent of an output that shares memory with an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JvpRule {
     /// The output is a view, so its tangent must be one.
@@ -535,7 +535,7 @@ impl ErrorKind {
     }
 }
 
-/// The value, or a panic with the error's message at the caller's line: what the methods of tensors do.
+/// The value, or a panic with the error's message at the caller's line, as the methods of tensors do.
 #[track_caller]
 #[inline]
 pub(crate) fn expect_ok<T>(result: Result<T>) -> T {

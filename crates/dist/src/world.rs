@@ -101,7 +101,7 @@ impl World {
         World::with_options(WorldOptions::default())
     }
 
-    /// As [`World::from_env`].
+    /// Like [`World::from_env`].
     pub fn with_options(options: WorldOptions) -> Result<World> {
         #[cfg(unix)]
         if let Some(found) = crate::mpi::open(&options) {

@@ -97,7 +97,7 @@ pub(crate) fn run(folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// As [`run`], in a folder that is removed again.
+/// Like [`run`], in a folder that is removed again.
 pub(crate) fn in_scratch() -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("firebrand-export-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;

@@ -54,7 +54,7 @@ impl ProgramLanguageModel {
         ProgramLanguageModel::over(module)
     }
 
-    /// As [`ProgramLanguageModel::new`], over a module that is already made (and perhaps compiled).
+    /// Like [`ProgramLanguageModel::new`], over a module that is already made (and perhaps compiled).
     pub fn over(module: ProgramModule) -> Result<ProgramLanguageModel> {
         let refuse = |message: String| Error::argument("generate", message);
         let program = module.program();

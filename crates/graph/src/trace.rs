@@ -533,7 +533,7 @@ pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     capture::suspended(|| Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad()))
 }
 
-/// As [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
+/// Like [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
 pub fn outline_like(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let stand_in = outline(t)?;
     if !t.requires_grad() || t.is_leaf() {

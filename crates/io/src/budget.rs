@@ -28,7 +28,7 @@ impl Budget {
         Budget::with_spare(bytes, SPARE)
     }
 
-    /// As [`Budget::for_input`], with another constant than [`SPARE`].
+    /// Like [`Budget::for_input`], with another constant than [`SPARE`].
     pub fn with_spare(bytes: u64, spare: u64) -> Budget {
         let limit = bytes.saturating_mul(FACTOR).saturating_add(spare);
         Budget { input: bytes, limit, spent: Arc::default() }

@@ -28,7 +28,7 @@ pub fn read_safetensors(path: impl AsRef<Path>) -> Result<Tensors> {
     read_safetensors_with(path, Memory::Mapped)
 }
 
-/// As [`read_safetensors`], with tensors in the mapped file or copied into memory.
+/// Like [`read_safetensors`], with tensors in the mapped file or copied into memory.
 pub fn read_safetensors_with(path: impl AsRef<Path>, memory: Memory) -> Result<Tensors> {
     let path = path.as_ref();
     if memory == Memory::Copied {
@@ -48,7 +48,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within the caller's budget.
+/// Like [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
     place(bytes, budget, |_| None)
 }
@@ -109,7 +109,7 @@ pub fn write_safetensors<'a>(
     stage_safetensors(path, tensors)?.commit()
 }
 
-/// As [`write_safetensors`], without making the file visible yet.
+/// Like [`write_safetensors`], without making the file visible yet.
 pub fn stage_safetensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,

@@ -49,7 +49,7 @@ pub fn forward(o: Attention, query: View, key: View, value: View, out: ViewMut) 
 /// The derivatives by `query`, `key` and `value`, from that by the result of [`forward`].
 ///
 /// # Panics
-/// As [`forward`].
+/// See [`forward`].
 pub fn backward(o: Attention, grad: View, query: View, key: View, value: View, into: Gradients) {
     match grad.dtype() {
         DType::F32 => Heads::<f32>::new(o, query, key, value).backward(grad, into),

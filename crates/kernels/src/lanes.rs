@@ -258,7 +258,7 @@ pub(crate) unsafe fn load<'a, X: Compute>(
     }
 }
 
-/// As [`load`], always into `dst`.
+/// Like [`load`], always into `dst`.
 ///
 /// # Safety
 /// As for [`load`]; `dst` does not overlap the source.
@@ -404,7 +404,7 @@ pub(crate) fn fold<X: Copy>(xs: &[X], unit: X, map: impl Fn(X) -> X + Copy, merg
     if xs.len() < 128 { fold_lanes::<X, 8>(xs, unit, map, merge) } else { fold_lanes::<X, 64>(xs, unit, map, merge) }
 }
 
-/// As [`fold`], for merges that round: four elements at a time are merged in the compute type, their results in lanes of the
+/// Like [`fold`], for merges that round: four elements at a time are merged in the compute type, their results in lanes of the
 /// wide one (by `join`). So a sum of f32 loses nothing that grows with its length, at little more than the price of adding
 /// in f32 alone.
 #[inline(always)]

@@ -568,7 +568,7 @@ impl Storage {
         unsafe { View::new(self.block().data.add(start), dtype, sizes, strides) }
     }
 
-    /// As [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.
+    /// Like [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.
     #[inline]
     pub fn view_mut<'a>(
         &'a self,

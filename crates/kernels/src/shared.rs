@@ -53,7 +53,7 @@ impl<T> Arc<T> {
         Arc::make(|| value)
     }
 
-    /// As [`Arc::new`], of a value that is built where it stays. A value built first is written to the stack word by word and
+    /// Like [`Arc::new`], of a value that is built where it stays. A value built first is written to the stack word by word and
     /// copied at once by wide loads, which wait for all of these stores: a tenth of an eager op. If `value` panics, the
     /// memory is not used again.
     #[inline(always)]

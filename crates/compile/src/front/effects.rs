@@ -11,7 +11,7 @@ pub fn record(f: impl Fn() + Send + Sync + 'static) {
     capture::effect(f)
 }
 
-/// As [`record`], with tensors and other values of the captured function: `f` gets those of the call.
+/// Like [`record`], with tensors and other values of the captured function: `f` gets those of the call.
 pub fn record_with<T: firebrand_core::TensorTree + Send + Sync>(value: T, f: impl Fn(T) + Send + Sync + 'static) {
     match capture::session() {
         Some(session) => session.effect_with(value, f),

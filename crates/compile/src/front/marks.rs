@@ -43,7 +43,7 @@ pub fn mark_dynamic(t: &Tensor, dim: usize) {
     mark(t, dim, Mark::Dynamic)
 }
 
-/// As [`mark_dynamic`], but a function that works for one size only is compiled for that size.
+/// Like [`mark_dynamic`], but a function that works for one size only is compiled for that size.
 ///
 /// # Panics
 /// If there is no such dimension.

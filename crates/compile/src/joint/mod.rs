@@ -70,7 +70,7 @@ pub fn aot_eager() -> Aot {
     Aot::new(AotOptions { name: "aot_eager", inner: Arc::new(Interpret), partition, decompose: false })
 }
 
-/// As [`aot_eager`], with larger ops decomposed into those that an optimizing back end fuses.
+/// Like [`aot_eager`], with larger ops decomposed into those that an optimizing back end fuses.
 pub fn aot_eager_decomp() -> Aot {
     let partition = PartitionOptions::default();
     Aot::new(AotOptions { name: "aot_eager_decomp", inner: Arc::new(Interpret), partition, decompose: true })
@@ -135,7 +135,7 @@ impl Aot {
         Staged { whole, graph: Arc::new(graph.clone()), stages }
     }
 
-    /// As [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.
+    /// Like [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.
     pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<AotExecutable> {
         let executable = self.unplanned(graph, examples.iter().map(|e| e.is_static).collect());
         let inputs = examples.iter().map(|e| match &e.value {

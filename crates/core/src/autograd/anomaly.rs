@@ -1,4 +1,4 @@
-//! Anomaly mode: nodes remember where they were created, and NaN gradients are errors.
+//! Anomaly mode: nodes record where they were created, and NaN gradients are errors.
 
 use super::node::Node;
 use crate::slot::Slot;
@@ -42,7 +42,7 @@ pub(crate) fn executing(node: &Node) -> impl Drop + use<> {
     EXECUTING.enter(Some(node.clone()))
 }
 
-/// Warns with the forward trace of a node that failed, and with those of the nodes whose backward made it.
+/// Warns with the forward trace of a node that failed, and with those of the nodes whose backward created it.
 pub(crate) fn report(node: &Node) {
     let of = |n: &Node| {
         let meta = n.metadata();

@@ -1,4 +1,4 @@
-//! `vmap`: a function of one sample becomes a function of a batch, without a loop.
+//! `vmap`: turns a function of one sample into a function of a batch, without a loop.
 
 use super::level::{self, Batch};
 use crate::ops::shape::wrap_dim;
@@ -9,7 +9,7 @@ use crate::{ErrorKind, Result, Tensor, capture, ops};
 /// What random operations do inside `vmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Randomness {
-    /// They are an error.
+    /// Random operations are an error.
     #[default]
     Error,
     /// Every sample sees the same values.
@@ -62,7 +62,7 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(ErrorKind::Vmap { message }.into())
 }
 
-/// A mapped function: what [`vmap`] returns. Options are set as a builder does; [`Vmap::call`] runs it.
+/// A mapped function: what [`vmap`] returns. Options are set builder-style; [`Vmap::call`] runs it.
 #[derive(Clone)]
 pub struct Vmap<F> {
     f: F,

@@ -43,7 +43,7 @@ pub(crate) fn by_name(name: &str) -> Option<Op> {
     found(name).or_else(|| known::by_name(name)).or_else(|| found(name))
 }
 
-/// As [`by_name`], among what is registered already.
+/// Like [`by_name`], among what is registered already.
 pub(super) fn found(name: &str) -> Option<Op> {
     read(|r| r.by_name.get(name).map(|e| e.op))
 }

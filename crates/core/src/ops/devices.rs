@@ -111,7 +111,7 @@ pub(crate) fn check(op: Op, args: &[Lent<'_>]) -> Result<()> {
     if op.info().devices == Devices::Any { Ok(()) } else { refuse_unless(op, &values(args), true) }
 }
 
-/// As [`check`], for an op that is called with boxed arguments only. A layer below autograd may show tensors of another
+/// Like [`check`], for an op that is called with boxed arguments only. A layer below autograd may show tensors of another
 /// device than those it computes with, so it decides in the ops this one is made of.
 pub(crate) fn check_boxed(info: &'static OpInfo, args: &[Value]) -> Result<()> {
     let bits = args.iter().fold(0, |bits, value| {

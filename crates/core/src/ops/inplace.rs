@@ -76,7 +76,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// As [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
+/// Like [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
 /// the target shares memory with an input.
 pub(crate) fn write_through_copy(
     op: &'static str,
@@ -117,7 +117,7 @@ pub(crate) fn write_out(
     Ok(())
 }
 
-/// As [`write_out`], for kernels that read inputs after they began to write.
+/// Like [`write_out`], for kernels that read inputs after they began to write.
 pub(crate) fn write_out_through_copy(
     op: &'static str,
     out: &Tensor,
@@ -131,7 +131,7 @@ pub(crate) fn write_out_through_copy(
     Ok(())
 }
 
-/// As [`write_out_through_copy`], for several results: all are computed before the first is written.
+/// Like [`write_out_through_copy`], for several results: all are computed before the first is written.
 pub(crate) fn write_outs<const N: usize>(
     op: &'static str,
     outs: [&Tensor; N],

@@ -80,7 +80,7 @@ impl Merge<'_> {
         fit(*here, self.base, &points)
     }
 
-    /// As [`Merge::fit`], at the points only where `counts` holds.
+    /// Like [`Merge::fit`], at the points only where `counts` holds.
     fn fit_where(&self, (here, there): &Everywhere<i64>, counts: &[bool]) -> Option<SizeExpr> {
         let all = self.points.iter().zip(there).zip(counts).filter(|(_, c)| **c);
         let points: Vec<Point<'_>> = all.map(|((p, v), _)| Point { size: *v, ..*p }).collect();

@@ -43,7 +43,7 @@ impl InnerTrace {
         self.0.call_node(target.into(), args, result)
     }
 
-    /// As [`InnerTrace::call`], for a call that gives a tuple, parts of which may be absent.
+    /// Like [`InnerTrace::call`], for a call that gives a tuple, parts of which may be absent.
     pub fn call_tuple(&self, target: impl Into<Target>, args: &[Value], results: &[Option<Tensor>]) -> Result<()> {
         self.0.call_tuple(target.into(), args, results)
     }

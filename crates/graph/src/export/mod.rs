@@ -143,7 +143,7 @@ impl<'a> Export<'a> {
         Ok(program)
     }
 
-    /// As [`Export::run`], where nothing varies.
+    /// Like [`Export::run`], where nothing varies.
     fn once(self, f: impl FnOnce(&[Tensor]) -> firebrand_core::Result<Vec<Tensor>>) -> Result<ExportedProgram> {
         let (places, _) = Places::new(self.inputs, &[], |i| self.name(i))?;
         let layer = Arc::new(TraceLayer::new(is_grad_enabled()));

@@ -103,7 +103,7 @@ pub fn run_module(runner: &mut dyn NodeRunner, module: &GraphModule, inputs: &[V
     run_from(runner, module, inputs, HashMap::new())
 }
 
-/// As [`run_module`], with some nodes' values known: these are not run.
+/// Like [`run_module`], with some nodes' values known: these are not run.
 pub fn run_from(
     runner: &mut dyn NodeRunner,
     module: &GraphModule,

@@ -109,7 +109,7 @@ impl Graph {
         self.replace_uses_if(old, new, |_, _| true)
     }
 
-    /// As [`Graph::replace_all_uses_with`], only in users that `wanted` accepts.
+    /// Like [`Graph::replace_all_uses_with`], only in users that `wanted` accepts.
     pub fn replace_uses_if(
         &mut self,
         old: NodeId,
@@ -153,7 +153,7 @@ impl Graph {
         id
     }
 
-    /// As [`Graph::node_copy`], by [`Graph::create_unique`].
+    /// Like [`Graph::node_copy`], by [`Graph::create_unique`].
     pub(crate) fn node_copy_unique(&mut self, node: &Node, mut map: impl FnMut(NodeId) -> Argument) -> NodeId {
         let (args, kwargs) = mapped(node, &mut map);
         let id = self.create_unique(node.kind.clone(), args, kwargs, &node.name);

@@ -389,7 +389,7 @@ impl Graph {
         self.add(kind, args.into(), kwargs.into(), name)
     }
 
-    /// As [`Graph::create_node`] with a name that another node has already: it is shared if it is free here.
+    /// Like [`Graph::create_node`] with a name that another node has already: it is shared if it is free here.
     pub(crate) fn create_like(
         &mut self,
         kind: Kind,
@@ -401,7 +401,7 @@ impl Graph {
         self.add(kind, args.into(), kwargs.into(), name)
     }
 
-    /// As [`Graph::create_like`] where all names come from one other graph, and so differ: no table of names is made
+    /// Like [`Graph::create_like`] where all names come from one other graph, and so differ: no table of names is made
     /// for it. If one was made, because a node got a name here, it is used.
     pub(crate) fn create_unique(
         &mut self,

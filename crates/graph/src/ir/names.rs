@@ -105,7 +105,7 @@ impl Namespace {
         name
     }
 
-    /// As [`Namespace::create_name`]; a candidate that is free is shared and not copied.
+    /// Like [`Namespace::create_name`]; a candidate that is free is shared and not copied.
     pub(crate) fn create_shared(&mut self, candidate: &Name) -> Name {
         let name = match self.free_name(candidate) {
             Cow::Borrowed(same) if same.len() == candidate.len() => candidate.clone(),

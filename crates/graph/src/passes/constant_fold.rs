@@ -21,7 +21,7 @@ pub fn constant_fold(program: &ExportedProgram, _: &Context) -> Result<(Exported
     constant_fold_if(program, |_, _| true)
 }
 
-/// As [`constant_fold`], for nodes that `wanted` accepts.
+/// Like [`constant_fold`], for nodes that `wanted` accepts.
 pub fn constant_fold_if(
     program: &ExportedProgram,
     wanted: impl Fn(&Graph, NodeId) -> bool,

@@ -73,7 +73,7 @@ impl ExportedProgram {
         ExportedProgram::load_with(path, &LoadOptions::default())
     }
 
-    /// As [`ExportedProgram::load`], with options.
+    /// Like [`ExportedProgram::load`], with options.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<ExportedProgram> {
         from_archive(&Archive::open_with(path, options.archive())?, options)
     }
@@ -83,7 +83,7 @@ impl ExportedProgram {
         ExportedProgram::from_bytes_with(bytes, &LoadOptions::default())
     }
 
-    /// As [`ExportedProgram::from_bytes`], with options.
+    /// Like [`ExportedProgram::from_bytes`], with options.
     pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: &LoadOptions) -> Result<ExportedProgram> {
         from_archive(&Archive::from_bytes_with(bytes, options.archive())?, options)
     }

@@ -29,12 +29,12 @@ impl ExportedProgram {
         self.save_with(path, SaveOptions::default())
     }
 
-    /// As [`ExportedProgram::save`], with options.
+    /// Like [`ExportedProgram::save`], with options.
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
         Ok(self.stage_with(path, options)?.commit()?)
     }
 
-    /// As [`ExportedProgram::save_with`], up to the point where the file appears: for programs that write several files
+    /// Like [`ExportedProgram::save_with`], up to the point where the file appears: for programs that write several files
     /// and want all of them or none.
     pub fn stage_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<Output> {
         let path = path.as_ref();

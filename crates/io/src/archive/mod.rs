@@ -95,7 +95,7 @@ impl Archive {
         Archive::open_with(path, ReadOptions::default())
     }
 
-    /// As [`Archive::open`], with options.
+    /// Like [`Archive::open`], with options.
     pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Archive> {
         let path = path.as_ref();
         let source = match options.memory {
@@ -113,7 +113,7 @@ impl Archive {
         Archive::from_bytes_with(bytes, ReadOptions::default())
     }
 
-    /// As [`Archive::from_bytes`], with options.
+    /// Like [`Archive::from_bytes`], with options.
     pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Result<Archive> {
         Archive::new(Source::Bytes(bytes.into()), options, None)
     }

@@ -82,7 +82,7 @@ pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Object> {
     from_archive(&Archive::from_bytes(bytes)?)
 }
 
-/// As [`from_bytes`], with options.
+/// Like [`from_bytes`], with options.
 pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Result<Object> {
     from_archive(&Archive::from_bytes_with(bytes, options)?)
 }

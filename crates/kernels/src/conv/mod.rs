@@ -217,7 +217,7 @@ fn f32s<T: Real>(s: &[T]) -> &[f32] {
     }
 }
 
-/// As [`f32s`], to write.
+/// Like [`f32s`], to write.
 #[cfg(target_arch = "x86_64")]
 fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
     assert_eq!(T::DTYPE, DType::F32);

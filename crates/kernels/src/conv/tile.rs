@@ -257,7 +257,7 @@ unsafe fn range(
 /// Copies a side panel to its places in the output.
 ///
 /// # Safety
-/// As [`range`].
+/// Like [`range`].
 #[target_feature(enable = "avx512f")]
 unsafe fn spread(tc: &TapConv, runs: &[Run], side: *const f32, y: *mut f32, mr: Range<usize>) {
     let [_, height, width] = tc.output;

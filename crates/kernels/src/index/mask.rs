@@ -16,7 +16,7 @@ pub fn count_nonzero(input: &View) -> usize {
     counts(input).into_iter().sum()
 }
 
-/// As [`count_nonzero`], per chunk of `GRAIN` elements.
+/// Like [`count_nonzero`], per chunk of `GRAIN` elements.
 fn counts(input: &View) -> Vec<usize> {
     let joined = Joined::new(input.sizes(), [input.strides()]);
     let n = input.numel();

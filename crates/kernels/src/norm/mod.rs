@@ -36,7 +36,7 @@ fn vector<'a, X: Compute>(v: View<'a>) -> Reals<'a, X> {
     Reals::Widened(s)
 }
 
-/// As [`vector`]; `n` times `fill` if there is none.
+/// Like [`vector`]; `n` times `fill` if there is none.
 fn vector_or<'a, X: Compute>(v: Option<View<'a>>, n: usize, fill: X) -> Reals<'a, X> {
     v.map_or_else(|| Reals::Widened(made(n, |_| fill)), vector)
 }

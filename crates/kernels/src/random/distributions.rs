@@ -47,12 +47,12 @@ unsafe fn read_float<T: Element>(p: *const u8) -> f64 {
     unsafe { p.cast::<T>().read() }.to_f64()
 }
 
-/// As [`fill`], for numbers that are stored as [`narrow`] says.
+/// Like [`fill`], for numbers that are stored as [`narrow`] says.
 pub(super) fn fill_floats(out: &ViewMut, draw: impl FnMut() -> f64) {
     fill_as(out, with_element!(out.dtype(), T => write_narrow::<T> as Write<f64>), draw)
 }
 
-/// As [`fill`], for whole numbers.
+/// Like [`fill`], for whole numbers.
 fn fill_ints(out: &ViewMut, draw: impl FnMut() -> i64) {
     fill_as(out, with_element!(out.dtype(), T => write_int::<T> as Write<i64>), draw)
 }
@@ -68,7 +68,7 @@ fn fill_as<V>(out: &ViewMut, write: Write<V>, mut draw: impl FnMut() -> V) {
     });
 }
 
-/// As [`fill_ints`], with one float of the same sizes per output.
+/// Like [`fill_ints`], with one float of the same sizes per output.
 fn map_ints(input: &View, out: &ViewMut, mut draw: impl FnMut(f64) -> i64) {
     assert_eq!(input.sizes(), out.sizes());
     let read = with_element!(input.dtype(), P => read_float::<P> as unsafe fn(*const u8) -> f64);
@@ -195,7 +195,7 @@ impl Generator {
         }
     }
 
-    /// As [`Generator::bernoulli`] with a probability per element (floating point, the sizes of `out`).
+    /// Like [`Generator::bernoulli`] with a probability per element (floating point, the sizes of `out`).
     pub fn bernoulli_tensor(&mut self, out: &ViewMut, p: &View) {
         match p.dtype() {
             DType::F64 => map_ints(p, out, |p| (self.uniform_f64() < p).into()),

@@ -20,7 +20,7 @@ pub fn parse_png(bytes: &[u8]) -> Result<Tensor> {
     parse_png_within(bytes, &super::budget(bytes))
 }
 
-/// As [`parse_png`], within the caller's budget: the header's claims are checked against it before anything is allocated.
+/// Like [`parse_png`], within the caller's budget: the header's claims are checked against it before anything is allocated.
 pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let most = usize::try_from(budget.limit()).unwrap_or(usize::MAX);
     let mut decoder = Decoder::new_with_limits(std::io::Cursor::new(bytes), Limits { bytes: most });

@@ -27,7 +27,7 @@ impl AdaptiveLogSoftmaxWithLoss {
         AdaptiveLogSoftmaxWithLoss::with(in_features, n_classes, cutoffs, 4.0, false)
     }
 
-    /// As [`AdaptiveLogSoftmaxWithLoss::new`], with the factor between the widths of clusters, and a bias for the head.
+    /// Like [`AdaptiveLogSoftmaxWithLoss::new`], with the factor between the widths of clusters, and a bias for the head.
     pub fn with(
         in_features: usize,
         n_classes: usize,

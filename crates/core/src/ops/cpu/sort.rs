@@ -214,7 +214,7 @@ pub(crate) fn unique_dim(
     distinct_slices("unique_dim", self_, dim, false, (return_inverse, return_counts))
 }
 
-/// As [`distinct`], for whole slices along `dim`, compared element by element.
+/// Like [`distinct`], for whole slices along `dim`, compared element by element.
 fn distinct_slices(
     op: &'static str,
     self_: &Tensor,

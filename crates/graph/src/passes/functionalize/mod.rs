@@ -116,7 +116,7 @@ pub fn functionalize(program: &ExportedProgram, context: &Context) -> Result<(Ex
     Ok((pure, Report::of(rewrites.get())))
 }
 
-/// As [`functionalize`], for the sizes that the program was exported with.
+/// Like [`functionalize`], for the sizes that the program was exported with.
 pub(super) fn functionalize_at_hints(
     program: &ExportedProgram,
     context: &Context,
