@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, as one enum with fields.
+//! The errors of this crate, as one enum with fields.
 
 use firebrand_io::plain;
 use thiserror::Error;
@@ -49,7 +49,7 @@ pub enum Error {
     Core(#[from] firebrand_core::Error),
 }
 
-/// So that `?` works in functions that return `firebrand::Result`; what is not an error of core is its source.
+/// So that `?` works in functions that return `firebrand::Result`; an error that is not core's becomes the source.
 impl From<Error> for firebrand_core::Error {
     fn from(e: Error) -> firebrand_core::Error {
         match e {

@@ -2,7 +2,7 @@
 //!
 //! A trace knows which node produced which tensor. Real tensors are replaced by meta tensors before an op runs, so
 //! nothing is computed. Where a tensor comes in that no node stands for, the caller's choice ([`Free`]) decides what it
-//! becomes. Changes of grad mode become markers. Who calls the trace, and when, is not its business: export does it above
+//! becomes. Changes of grad mode become markers. A trace does not depend on its callers: export uses it above
 //! autograd, decompositions below, compilers in segments.
 
 use crate::dynamic::size_function;
@@ -449,7 +449,7 @@ impl Trace {
         self.bind(tensor, item);
     }
 
-    /// Drops all tensors; what is still alive afterwards is held elsewhere.
+    /// Drops all tensors; those still alive afterwards are held elsewhere.
     pub fn release(&mut self) -> Vec<(WeakTensor, NodeId)> {
         let outlines = self.outlines.drain(..);
         let outlines =
@@ -565,7 +565,7 @@ fn val_of(value: &Value) -> Val {
     }
 }
 
-/// Whether leaving the argument out means the same.
+/// Whether omitting the argument means the same.
 fn is_default(arg: &SchemaArg, value: &Argument) -> bool {
     let Some(default) = arg.default else { return false };
     match value {

@@ -1,7 +1,7 @@
 //! How a program is called: nested tuples, lists and maps of values, flattened to inputs and put together from outputs.
 //!
-//! The structure is what the archive prints of the original call. Values are matched part by part; keywords and map keys
-//! come in any order. Classes that only the original program knows have no structure here: such a program is called flat.
+//! The structure is stored in the archive (PyTorch's pytree spec). Values are matched part by part; keywords and map keys
+//! may come in any order. Classes of the original program have no structure here: such a program must be called with flat inputs.
 
 use crate::error::{Error, Result};
 use crate::interpret::Value;
@@ -128,7 +128,7 @@ impl Structure {
         }
     }
 
-    /// The name of every leaf: keys of maps and positions in lists, joined by points; empty where no map leads to it.
+    /// The name of every leaf: keys of maps and positions in lists, joined by dots; empty if no map leads to it.
     pub(super) fn leaf_names(&self) -> Vec<String> {
         let join = |first: &str, rest: &str| match (first.is_empty(), rest.is_empty()) {
             (false, false) => format!("{first}.{rest}"),
@@ -156,7 +156,7 @@ impl Structure {
         names
     }
 
-    /// A value of this structure from its leaves; none if they are too few.
+    /// A value of this structure from its leaves; `None` if there are too few.
     pub(super) fn unflatten(&self, leaves: &mut impl Iterator<Item = Value>) -> Option<Value> {
         Some(match self {
             Structure::Leaf => leaves.next()?,

@@ -1,7 +1,7 @@
-//! merge: several traces of one function, each at other sizes, as one graph over symbols.
+//! merge: combines several traces of one function, each at different sizes, into one graph over symbols.
 //!
-//! The traces must agree in everything but integers. An integer that differs becomes an expression of the inputs' sizes;
-//! nodes that compute it stand behind the inputs. Where the traces differ otherwise, the function does not do the same
+//! The traces must agree in everything except integers. An integer that differs becomes an expression of the inputs' sizes;
+//! nodes that compute it follow the inputs. Where the traces differ otherwise, the function does not do the same
 //! for all sizes, and the first difference says where.
 
 use super::{Point, SizeExpr, fit, size_function};

@@ -1,6 +1,6 @@
 //! InnerTrace: records what reaches the kernels while code runs on meta tensors, derivatives included.
 //!
-//! What is traced must not write; a program is made pure first. Grad mode leaves a note on each node and no marker.
+//! Traced code must not mutate; a program is functionalized first. Grad mode is noted on each node instead of being a marker.
 
 use super::layer::TraceLayer;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use firebrand_core::Tensor;
 use firebrand_core::dispatch::{self, Interpreter};
 use std::sync::Arc;
 
-/// A graph in the making, below autograd.
+/// A graph under construction, below autograd.
 #[derive(Clone)]
 pub struct InnerTrace(Arc<TraceLayer>);
 
@@ -59,7 +59,7 @@ fn has_note(node: &Node, key: &str) -> bool {
 }
 
 impl Node {
-    /// Whether a tracer saw it run where nothing is recorded: for derivatives it is a constant.
+    /// Whether it ran with grad mode off: for derivatives it is a constant.
     pub fn is_unrecorded(&self) -> bool {
         has_note(self, UNRECORDED)
     }

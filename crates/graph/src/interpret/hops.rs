@@ -1,4 +1,4 @@
-//! Higher-order ops: run sub-graphs as eager code would, so that gradients flow as they should.
+//! Higher-order ops: run sub-graphs as eager code would, gradients included.
 
 use super::{NodeRunner, Value, run_module};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Archives in: the layout of today, and the two layouts of older releases.
+//! Reading archives: the current layout, and the two layouts of older releases.
 
 use super::check::{check_signature, check_state, check_symbols};
 use super::payload::{self, Payloads, Role};
@@ -27,17 +27,17 @@ const CONTAINER_VERSIONS: std::ops::RangeInclusive<i64> = 1..=10;
 /// What to load, and how carefully.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Which model, if the archive holds several.
+    /// Which model to load, if the archive holds several.
     pub model: Option<String>,
-    /// Whether state is read; without it a program can be inspected whose tensors this build cannot hold.
+    /// Whether to read the state; without it, programs with unsupported tensors can be inspected.
     pub state: bool,
-    /// Whether ops that this build does not know are refused.
+    /// Whether unsupported ops are an error.
     pub refuse_unsupported: bool,
-    /// Whether the checksums of weights are compared, which reads all of them once.
+    /// Whether to verify the checksums of weights, which reads all of them once.
     pub check_weights: bool,
-    /// Where weights lie: in the mapped file, or in memory of their own, for files that others may write.
+    /// Whether weights are memory-mapped, or copied for files that others may write to.
     pub memory: Memory,
-    /// What loading may cost beyond [`firebrand_io::FACTOR`] times the length of the file.
+    /// Memory that loading may use beyond [`firebrand_io::FACTOR`] times the length of the file.
     pub spare: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Everything but the state, whatever it calls: what inspection needs.
+    /// Options for inspection: everything but the state, with unsupported ops allowed.
     pub fn structure() -> LoadOptions {
         LoadOptions { state: false, refuse_unsupported: false, ..LoadOptions::default() }
     }
@@ -67,8 +67,8 @@ impl LoadOptions {
 }
 
 impl ExportedProgram {
-    /// Reads a `.pt2` file. Weights are used in place: they cost nothing until they are written. Nobody may change or
-    /// truncate the file in place meanwhile; [`LoadOptions::memory`] has the choice of a copy.
+    /// Reads a `.pt2` file. Weights are memory-mapped: they cost nothing until they are written. The file must not be changed or
+    /// truncated in place meanwhile; with [`LoadOptions::memory`] they can be copied instead.
     pub fn load(path: impl AsRef<Path>) -> Result<ExportedProgram> {
         ExportedProgram::load_with(path, &LoadOptions::default())
     }
@@ -318,7 +318,7 @@ fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgra
     Ok(program)
 }
 
-/// Says once that a program of another device runs here.
+/// Warns once that a program of another device runs on the CPU.
 fn warn_of_devices(graph: &schema::Graph) {
     let other = graph.tensor_values.values().map(|m| &m.device.kind).find(|d| *d != "cpu" && *d != "meta");
     if let Some(device) = other {

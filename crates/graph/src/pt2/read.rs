@@ -1,8 +1,8 @@
 //! From the JSON of a program to the IR: graphs, their values and their sub-graphs.
 //!
 //! Names are taken as they are if they are identifiers (ASCII letters, digits, `_`), as those of PyTorch's graphs all are;
-//! a value that is defined twice or used before it is defined is refused. `getitem` and
-//! `get_attr` nodes, which the file leaves out, are made again. Ops are not judged here: one that this build does not
+//! a value that is defined twice or used before it is defined is an error. `getitem` and
+//! `get_attr` nodes, which the file omits, are recreated. Ops are not checked here: one that this build does not
 //! know is kept by name, so that a program can be inspected; see [`crate::ExportedProgram::unsupported`].
 
 use super::codes::{self, Coded};
@@ -91,7 +91,7 @@ pub(super) fn sym<T: schema::Tagged, U: Copy>(
     })
 }
 
-/// What is known of a tensor.
+/// The metadata of a tensor.
 pub(super) fn tensor_meta(m: &schema::TensorMeta) -> Result<TensorMeta, String> {
     let sizes = |list: &[schema::Sym<i64>]| list.iter().map(|s| sym(s, |v| v)).collect::<Result<Vec<_>, _>>();
     if m.sizes.len() != m.strides.len() {

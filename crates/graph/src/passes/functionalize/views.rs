@@ -1,4 +1,4 @@
-//! Views as data: how an alias is cut out of its memory again, and how a value written through it goes back.
+//! Views as data: how an alias is recomputed from its base, and how a value written through it is written back.
 //!
 //! A step is one view op with its arguments. Replaying it on a value gives the alias; its inverse puts a new value of
 //! the alias into the value it was cut from. Geometry is that of the traced run, sizes that were symbols stay symbols.

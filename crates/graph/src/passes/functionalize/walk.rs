@@ -76,7 +76,7 @@ pub(super) fn refuse<T>(node: &Node, message: impl Into<String>) -> Result<T> {
     Err(Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.into() })
 }
 
-/// Whether an op of the graph writes memory, said or not.
+/// Whether an op of the graph mutates memory, declared in its schema or not.
 fn may_write(graph: &GraphModule) -> bool {
     dialect_of(graph) == Dialect::Training || hides_writes(graph)
 }

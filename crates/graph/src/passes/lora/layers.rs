@@ -49,7 +49,7 @@ pub(super) struct Layer {
     pub(super) placeholder: NodeId,
     /// Another name of its weight, if it has one.
     tied: Option<String>,
-    /// Why it cannot have an adapter, if so.
+    /// Why it cannot have an adapter, if it cannot.
     unfit: Option<String>,
     pub(super) calls: Vec<Call>,
 }
@@ -115,7 +115,7 @@ impl Layers {
         self.list.iter().find(|l| l.path == path)
     }
 
-    /// The layers that are to have adapters.
+    /// The layers that get adapters.
     pub(super) fn choose(&self, targets: Option<&[String]>) -> Result<Vec<&Layer>> {
         let Some(targets) = targets else {
             let linear =

@@ -1,4 +1,4 @@
-//! Adapters multiplied into the weights they stand beside: afterwards the program is as large and as fast as before them.
+//! Merges adapters into the weights of their layers: afterwards the program is as small and as fast as without them.
 
 use super::layers::{LayerKind, argument, recognize};
 use super::{CONFIG, PASS, refuse};
@@ -45,7 +45,7 @@ pub(super) fn pairs(program: &ExportedProgram) -> Result<Vec<Pair>> {
     Ok(found)
 }
 
-/// Multiplies every adapter into the weight of its layer and removes it. All parameters require grad again.
+/// Merges every adapter into the weight of its layer and removes it. All parameters require grad again.
 ///
 /// # Errors
 /// If there is no adapter, if one is used in a way this pass does not know, or if a weight has other users, which would
