@@ -1,4 +1,4 @@
-//! Graph breaks: why a function cannot be one graph, said so that a user can act on it.
+//! Graph breaks: why a function cannot be one graph, in terms that a user can act on.
 
 use std::fmt;
 use std::panic::Location;
@@ -28,11 +28,11 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A branch on the numbers of a tensor.
+    /// A branch on the value of a tensor.
     DataDependentBranch = "data-dependent branching",
         "host code branched on the value of a tensor, which is only known when the graph runs",
         "use where_ or a cond op so that both branches are part of the graph, or drop fullgraph";
-    /// A number of a tensor was read.
+    /// A scalar was read from a tensor.
     ScalarRead = "scalar read",
         "a tensor was converted to a host value, which is only known when the graph runs",
         "keep it as a zero-dimensional tensor, or drop fullgraph";
@@ -40,15 +40,15 @@ kinds! {
     DataRead = "data read",
         "the values of a tensor were copied to the host, and they are only known when the graph runs",
         "read them after the compiled function has returned, use effects::record, or drop fullgraph";
-    /// An op whose result's size depends on numbers.
+    /// An op whose result's size depends on values.
     DynamicShape = "data-dependent output shape",
         "the size of this op's result depends on the values of its input",
         "use a masked variant with a fixed size (where_), move the op out of the function, or drop fullgraph";
-    /// Asked for.
+    /// Requested with `graph_break()`.
     Explicit = "explicit graph break",
         "graph_break() was called",
         "remove the call, or drop fullgraph";
-    /// A function that is not to be compiled.
+    /// A function that must not be compiled.
     Disabled = "disabled function",
         "a function marked with disable() was called",
         "remove the mark, or drop fullgraph";
@@ -56,15 +56,15 @@ kinds! {
     Backward = "backward inside the region",
         "gradients were computed inside the function, which needs the graph's results",
         "call backward on what the function returns, or drop fullgraph";
-    /// An op or call this build cannot put in a graph.
+    /// An op or call that cannot be part of a graph.
     Unsupported = "unsupported call",
         "this call cannot be recorded in a graph",
         "move it out of the function, or drop fullgraph";
-    /// Something that is about tensors themselves, or about how ops run.
+    /// Something that concerns tensor objects themselves, or how ops are executed; the rest of the call runs eagerly.
     Plain = "left to a plain run",
         "this concerns a tensor's history, flags or version, a hook of another call, or how ops are executed; none of that is part of a graph, so the rest of the function runs op by op",
         "do it around the compiled function, or drop fullgraph";
-    /// A side of a conditional that does more than compute.
+    /// A branch of a conditional with side effects.
     ImpureBranch = "a side of cond with effects",
         "the branches of a cond op are part of the graph and may only compute with tensors",
         "move the effect out of the branch, or return what it needs from the branch";
@@ -72,11 +72,11 @@ kinds! {
     ImpureHook = "unsafe side effect in a pure hook",
         "a hook that was declared pure did something other than compute with tensors",
         "register it with register_hook: it is then called with real gradients at every backward";
-    /// Saved-tensor hooks that the function switches on itself.
+    /// Saved-tensor hooks that the function enables itself.
     SavedHooks = "saved-tensor hooks inside the region",
         "saved-tensor hooks are host code; ops inside their scope run one by one, with the hooks",
         "enable the hooks around the call of the compiled function, or drop fullgraph";
-    /// The number of a handle that exists only when the graph runs.
+    /// The id of a handle that exists only when the graph runs.
     HandleId = "id of a handle born in this capture",
         "the id of a handle was read, but every call creates a new handle",
         "read it after the compiled function has returned, or drop fullgraph";
@@ -89,17 +89,17 @@ pub struct GraphBreak {
     pub kind: BreakKind,
     /// What was called.
     pub what: String,
-    /// Where in the user's source, if known.
+    /// The location in the user's source, if known.
     pub location: Option<&'static Location<'static>>,
 }
 
 impl GraphBreak {
-    /// What the kind means.
+    /// An explanation of the kind.
     pub fn explanation(&self) -> &'static str {
         self.kind.explanation()
     }
 
-    /// What to do about it.
+    /// A hint on how to avoid it.
     pub fn hint(&self) -> &'static str {
         self.kind.hint()
     }

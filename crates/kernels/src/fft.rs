@@ -1,6 +1,6 @@
 //! Fourier transforms along one dimension, line by line, through the `rustfft` crate.
 //!
-//! Nothing is normalised here, and a plan is made once for each length. Lines are independent, so results are bit-equal
+//! Nothing is normalized here, and a plan is made once for each length. Lines are independent, so results are bit-equal
 //! for any number of threads; the crate chooses its instruction set itself.
 #![allow(unsafe_code)]
 

@@ -11,11 +11,11 @@ use crate::{View, ViewMut, parallel};
 /// How values between pixels are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
-    /// The two neighbours in each dimension.
+    /// The two neighbors in each dimension.
     Linear,
     /// The nearest pixel, ties to even.
     Nearest,
-    /// The four neighbours in each dimension (images only).
+    /// The four neighbors in each dimension (images only).
     Cubic,
 }
 

@@ -229,7 +229,7 @@ impl<X: Compute, const N: usize> Buffer<X, N> {
         // SAFETY: just written.
         unsafe { std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), n) }
     }
-    /// Where to write; nothing is initialised.
+    /// Where to write; nothing is initialized.
     #[inline(always)]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut X {
         self.0.as_mut_ptr().cast()

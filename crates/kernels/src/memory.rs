@@ -103,7 +103,7 @@ enum Stage {
 }
 
 thread_local! {
-    // Const-initialised and without a destructor: access is one segment-relative load, and it works at thread exit.
+    // Const-initialized and without a destructor: access is one segment-relative load, and it works at thread exit.
     static LOCAL: Local = const {
         Local {
             free: [const { List { head: Cell::new(null_mut()), left: Cell::new(0) } }; SMALL],
@@ -420,7 +420,7 @@ impl Storage {
             fresh(local, class, nbytes)
         });
         let Some(p) = p else { return Err(OutOfMemory { bytes: nbytes }) };
-        // SAFETY: the block is ours alone and its data area holds at least `nbytes` initialised bytes.
+        // SAFETY: the block is ours alone and its data area holds at least `nbytes` initialized bytes.
         unsafe {
             let data = p.as_ptr().cast::<u8>().add(HEADER);
             p.as_ptr().write(Block {

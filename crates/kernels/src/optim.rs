@@ -1,4 +1,4 @@
-//! Optimiser steps in one pass over memory: parameter, gradient and state are read and written once.
+//! Optimizer steps in one pass over memory: parameter, gradient and state are read and written once.
 //!
 //! Everything is element by element, so any split over threads gives the same bits; products and sums are rounded one by
 //! one, so every instruction set does too. Callers have checked that all views are contiguous, of one size and of one

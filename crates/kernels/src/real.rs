@@ -166,7 +166,7 @@ impl<T: Element> Scratch<T> {
 impl<T: Element> Deref for Scratch<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: the storage holds `len` initialised elements and is ours alone.
+        // SAFETY: the storage holds `len` initialized elements and is ours alone.
         unsafe { std::slice::from_raw_parts(self.ptr(), self.len) }
     }
 }

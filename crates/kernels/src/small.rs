@@ -30,7 +30,7 @@ struct List {
 }
 
 thread_local! {
-    // Const-initialised and without a destructor: access is one segment-relative load, and it works at thread exit.
+    // Const-initialized and without a destructor: access is one segment-relative load, and it works at thread exit.
     static LISTS: [List; CLASSES] = const { [const { List { head: Cell::new(null_mut()), len: Cell::new(0) } }; CLASSES] };
     static AT_EXIT: GiveBack = const { GiveBack };
 }

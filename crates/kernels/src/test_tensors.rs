@@ -9,7 +9,7 @@ use crate::{DType, Element, Storage, View, ViewMut, with_element};
 pub(crate) enum Lie {
     /// Row-major without gaps.
     Contiguous,
-    /// The first dimension fastest, with a gap between neighbours.
+    /// The first dimension fastest, with a gap between neighbors.
     Reversed,
 }
 

@@ -15,12 +15,12 @@ pub enum Mode {
     Nearest,
     /// The pixel whose centre is nearest.
     NearestExact,
-    /// The two neighbours in each dimension.
+    /// The two neighbors in each dimension.
     Linear {
         /// Corner pixels map to corner pixels, instead of edges to edges.
         align_corners: bool,
     },
-    /// The four neighbours in each dimension, cubic convolution with coefficient -0.75.
+    /// The four neighbors in each dimension, cubic convolution with coefficient -0.75.
     Cubic {
         /// Corner pixels map to corner pixels, instead of edges to edges.
         align_corners: bool,

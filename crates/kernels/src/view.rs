@@ -47,7 +47,7 @@ macro_rules! questions {
         pub fn sizes(&self) -> &'a [usize] {
             self.sizes
         }
-        /// Steps between neighbours along each dimension, in elements.
+        /// Steps between neighbors along each dimension, in elements.
         #[inline]
         pub fn strides(&self) -> &'a [usize] {
             self.strides

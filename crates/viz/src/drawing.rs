@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a node is; the page gives each its colour.
+/// What a node is; the page gives each its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {

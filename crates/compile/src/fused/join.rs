@@ -3,7 +3,7 @@
 //!
 //! The gradients of queries, keys and values are such results where one projection made all three. Only parts that nobody
 //! else reads are joined so, and only where the next thing that happens is a copy to row-major order: no reader sees other
-//! strides than in a plain run.
+//! strides than in an eager run.
 
 use super::ir::{BufferId, Load};
 use super::lower::{Known, Placed};

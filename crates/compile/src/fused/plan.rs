@@ -1,4 +1,4 @@
-//! A plan: the steps of one graph for inputs of one geometry, and what happens to memory between them.
+//! A plan: the steps of one graph for inputs of one geometry, and the memory allocated and freed between them.
 //!
 //! A buffer is allocated by the step that writes it and let go after its last reader, so memory is what lives at once; the
 //! caching allocator hands the same blocks out again at the next call. A kernel writes over an operand that dies with it if

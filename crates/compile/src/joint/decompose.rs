@@ -1,4 +1,4 @@
-//! Decompositions: a traced graph with normalisations, softmax and activation derivatives decomposed into ops that a back
+//! Decompositions: a traced graph with normalizations, softmax and activation derivatives decomposed into ops that a back
 //! end can fuse.
 //!
 //! The graph runs once more on meta tensors, with these ops computed by others; everything else is copied. Decomposed
@@ -206,7 +206,7 @@ struct Normalised<'a> {
 }
 
 impl Normalised<'_> {
-    /// With x^ the normalised input, n its inner size and h = g w: rstd / n (n h - sum h - x^ sum(h x^)).
+    /// With x^ the normalized input, n its inner size and h = g w: rstd / n (n h - sum h - x^ sum(h x^)).
     fn backward(
         &self,
         dims: usize,

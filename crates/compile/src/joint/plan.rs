@@ -1,7 +1,7 @@
 //! A plan: everything one captured graph needs to run at given sizes, forward and backward.
 //!
 //! Made from metadata alone. Backward graphs are made per set of gradients that arrive: an output nobody differentiates
-//! has no gradient, and what a plain run would not execute is not in the graph. The forward and what it keeps are the same
+//! has no gradient, and what an eager run would not execute is not in the graph. The forward and what it keeps are the same
 //! for all of them.
 
 use super::AotOptions;
@@ -103,7 +103,7 @@ pub(crate) struct Plan {
     pub(crate) is_random: bool,
     /// Positions of tensors among all inputs.
     pub(crate) tensors: Vec<usize>,
-    /// Tensor inputs in the order in which a plain run reaches them: gradients leave the compiled node in it.
+    /// Tensor inputs in the order in which an eager run reaches them: gradients leave the compiled node in it.
     pub(crate) order: Vec<usize>,
     /// Whether gradients may be wanted.
     pub(crate) differentiable: bool,
@@ -142,7 +142,7 @@ fn typed(graph: &GraphModule, inputs: &[Input]) -> GraphModule {
 
 /// Hook nodes whose tensor is returned and used for nothing else: the hook then belongs on what the caller gets, where it
 /// runs before hooks the caller adds. Later results first, as the engine runs them. If some hook is on an inner value, all
-/// stay inside, so that their order is that of a plain run.
+/// stay inside, so that their order is that of an eager run.
 fn output_hooks(graph: &GraphModule, returned: &[Argument], on_inputs: &[(NodeId, usize)]) -> Vec<(NodeId, NodeId)> {
     let g = &graph.graph;
     let is_hook = |n: NodeId| is_hook(graph, n);

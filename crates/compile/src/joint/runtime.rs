@@ -139,7 +139,7 @@ impl CompiledFunction {
 
     fn first_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
-        // In the last run they are ours alone, but for what others hold: the back end may write over them.
+        // In the last run they are ours alone, but for what others hold: the backend may write over them.
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
         if !defined.contains(&true) {
             return Ok(vec![None; plan.tensors.len()]);

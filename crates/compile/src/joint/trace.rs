@@ -2,7 +2,7 @@
 //!
 //! The graph runs once on meta tensors, then the engine runs from its results; what reaches the kernels is
 //! recorded. So hooks run on accumulated gradients, undefined gradients stay undefined, and the order of sums is that
-//! of a plain run. Tracing happens in a state of its own ([`ThreadState::isolated`]): nothing the caller has switched on
+//! of an eager run. Tracing happens in a state of its own ([`ThreadState::isolated`]): nothing the caller has switched on
 //! (capture, saved-tensor hooks, autocast, anomaly mode) takes part.
 
 use super::cond::Conditionals;
@@ -39,7 +39,7 @@ pub(crate) struct Request {
     pub(crate) deferred: HashSet<NodeId>,
     /// Hook nodes on inputs, which belong on the caller's tensors.
     pub(crate) on_inputs: HashSet<NodeId>,
-    /// Whether to decompose ops that a back end could fuse.
+    /// Whether to decompose ops that a backend could fuse.
     pub(crate) decompose: bool,
     /// For each output that wants one, whether it has a gradient; none: all have.
     pub(crate) defined: Option<Vec<bool>>,

@@ -1,4 +1,4 @@
-//! Pieces of graphs as graphs of their own, and the values that flow between them.
+//! Parts of graphs as separate graphs, and the values that flow between them.
 
 use crate::backend::{ExampleInput, ExampleValue, Value};
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use firebrand_graph::interpret::{Call, NodeRunner, run_call, run_module};
 use firebrand_graph::ir::{Argument, Graph, GraphModule, Kind, NodeId, TensorMeta};
 use std::collections::{HashMap, HashSet};
 
-/// The value of every node of a plain run.
+/// The value of every node of an eager run.
 pub(super) fn node_values(module: &GraphModule, inputs: &[Value]) -> Result<HashMap<NodeId, Value>> {
     struct Watch(HashMap<NodeId, Value>, usize);
     impl NodeRunner for Watch {
@@ -111,7 +111,7 @@ pub(super) fn returned(module: &GraphModule) -> Vec<NodeId> {
     nodes
 }
 
-/// What a back end is told of these inputs.
+/// What a backend is told of these inputs.
 pub(super) fn examples(inputs: &[Value]) -> Result<Vec<ExampleInput>> {
     let example = |v: &Value| {
         let value = match v {

@@ -1,6 +1,6 @@
 //! When attention is one op, computed by blocks of queries, and when it is products and softmax.
 //!
-//! `_attention` keeps queries, keys and values only; the weights, quadratic in the length of the sequence, are computed again
+//! `_attention` keeps queries, keys and values only; the weights, quadratic in the length of the sequence, are recomputed
 //! by its derivative. Whoever looks at single ops (layers, transforms, tangents) sees products and softmax, which have rules
 //! of their own, unless it asks for the whole op ([`keep_whole`]).
 //! What the kernel does not know (masks, dropout, half precision, broadcast heads) stays with `composite::attention`.

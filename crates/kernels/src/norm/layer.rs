@@ -7,7 +7,7 @@ use crate::real::{Ptr, Scratch, with_real};
 use crate::reduce::around_rounded_mean;
 use crate::{Element, View, ViewMut, parallel};
 
-/// Normalises rows of `n` elements: `(x - mean) * rstd * weight + bias`. `mean` and `rstd` have one element a row.
+/// Normalizes rows of `n` elements: `(x - mean) * rstd * weight + bias`. `mean` and `rstd` have one element a row.
 pub fn layer_norm(
     input: View,
     n: usize,

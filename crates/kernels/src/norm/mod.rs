@@ -1,4 +1,4 @@
-//! Normalisation: layer norm over trailing elements, group norm and batch norm over channels; values and derivatives.
+//! Normalization: layer norm over trailing elements, group norm and batch norm over channels; values and derivatives.
 //!
 //! Inputs are contiguous; half types are computed in f32 and rounded once; statistics and sums over rows or samples are
 //! joined in f64. Work is cut by sizes and joined in order, so results do not depend on the number of threads.

@@ -1,7 +1,7 @@
 //! Reductions over any set of dimensions of any strided view.
 //!
 //! Dimensions are sorted by stride and merged first, so only two loops remain: along memory for each output (`rows`), or
-//! for a stretch of neighbouring outputs at once (`columns`). Floats are merged a few at a time and then joined in f64, so
+//! for a stretch of neighboring outputs at once (`columns`). Floats are merged a few at a time and then joined in f64, so
 //! a sum is about as good as its last rounding; integers use i64 and wrap.
 //! Work is cut by sizes only and joined in order: results do not depend on the number of threads.
 //! Reducing no elements gives the identity; whether that is an error is the caller's question.
@@ -165,7 +165,7 @@ fn simplify(dims: &mut Dims) {
     merge(dims)
 }
 
-/// Merges neighbours that are one dimension in memory; at least one dimension is left.
+/// Merges neighbors that are one dimension in memory; at least one dimension is left.
 fn merge(dims: &mut Dims) {
     let mut kept = 0;
     for i in 1..dims.len() {

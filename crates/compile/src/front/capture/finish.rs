@@ -157,7 +157,7 @@ impl Session {
         Ok((inputs, examples))
     }
 
-    /// What a back end is told of an input.
+    /// What a backend is told of an input.
     fn example(&self, source: &Source, real: Option<&Tensor>, number: Option<Scalar>) -> ExampleInput {
         let value = match (source, real, number) {
             (Source::Symbol(s), ..) => ExampleValue::Int(self.plan.hint(*s).unwrap_or_default()),

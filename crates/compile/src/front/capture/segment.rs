@@ -47,7 +47,7 @@ pub(super) fn used_placeholders(graph: &mut GraphModule) -> Vec<NodeId> {
     all.into_iter().filter(|&n| graph.graph[n].num_users() > 0 || !matches!(graph.graph.erase(n), Ok(true))).collect()
 }
 
-/// What a back end is told of a value.
+/// What a backend is told of a value.
 fn example(value: &Value) -> ExampleInput {
     let value = match value {
         Value::Tensor(t) => ExampleValue::Tensor(TensorMeta::of(t)),

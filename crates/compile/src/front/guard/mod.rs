@@ -1,4 +1,4 @@
-//! Guards: when a compiled graph may be used again.
+//! Guards: when a compiled graph may be reused.
 //!
 //! Checked in order of cost: the state of the thread, tensors (kind, then sizes and strides), which arguments are one
 //! object, host values, captured tensors and cells, modules, relations between sizes. A check allocates nothing and

@@ -41,7 +41,7 @@ pub(super) fn is_recomputable(node: &Node) -> bool {
     }
 }
 
-/// Whether it shares a loop with neighbours that do.
+/// Whether it shares a loop with neighbors that do.
 pub(super) fn is_fusible(node: &Node) -> bool {
     is_recomputable(node) || (op(node).is_some() && is_random(node))
 }
