@@ -34,7 +34,7 @@ impl Stage {
             Stage::Joint => "joint graph",
             Stage::Partition => "partition",
             Stage::Fuse => "fusion",
-"back end", =>             Stage::Backend => "backend", => "back end",
+            Stage::Backend => "backend",
         }
     }
 }
