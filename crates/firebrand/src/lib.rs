@@ -67,7 +67,7 @@ pub mod guide;
 #[cfg(all(feature = "graph", feature = "nn"))]
 pub mod language_model;
 
-/// What most programs need: tensors, gradients, and the traits of models, losses and optimizers.
+/// Common imports: tensors, gradients, and the traits of models, losses and optimizers.
 pub mod prelude {
     pub use firebrand_core::autograd::{
         BackwardOptions, Function, GradOptions, backward, enable_grad, grad, inference_mode, no_grad,

@@ -1,6 +1,6 @@
 //! Named tensors in one `.safetensors` file.
 //!
-//! A file is memory-mapped and its tensors lie in it: nothing is copied until it is written (and then by the system, a page at
+//! A file is memory-mapped and its tensors point into it: nothing is copied until it is written (and then by the system, a page at
 //! a time, in memory of this process only); see [`Memory`]. The header is copied first and checked by the `safetensors`
 //! crate: offsets lie inside the file, follow each other without gaps and agree with shapes and dtypes.
 
@@ -23,7 +23,7 @@ const HEADER_LIMIT: u64 = 100_000_000;
 /// What a tensor costs besides its elements.
 const TENSOR: u64 = 1 << 10;
 
-/// Reads every tensor of a `.safetensors` file, in place.
+/// Reads every tensor of a `.safetensors` file, memory-mapped.
 pub fn read_safetensors(path: impl AsRef<Path>) -> Result<Tensors> {
     read_safetensors_with(path, Memory::Mapped)
 }

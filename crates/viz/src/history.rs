@@ -8,7 +8,7 @@ use crate::page;
 use firebrand_core::autograd::{GraphView, Node as Recorded, Saved};
 use std::collections::{HashMap, HashSet};
 
-/// A page that shows the graph behind tensors, with the memory that each node keeps; the title is text, not markup.
+/// A page that shows the graph behind tensors, with the bytes that each node saves; the title is text, not markup.
 ///
 /// ```
 /// use firebrand_core::Tensor;

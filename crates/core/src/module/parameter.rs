@@ -21,7 +21,7 @@ impl Parameter {
         Parameter::try_new(t).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Like [`Parameter::new`].
+    /// Like [`Parameter::new`], but returns an error.
     pub fn try_new(t: Tensor) -> Result<Parameter> {
         let p = Parameter::frozen(t);
         p.try_set_requires_grad(true)?;

@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) crc: u32,
     /// Bytes of its content.
     pub(crate) size: u64,
-    /// Where its stored bytes lie in the archive.
+    /// The range of its stored bytes in the archive.
     pub(crate) data: Range<usize>,
 }
 

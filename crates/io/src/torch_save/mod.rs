@@ -1,8 +1,8 @@
 //! Files written by `torch.save`: tensors, numbers, text and plain containers of them.
 //!
 //! The pickle inside is read as data: nothing is imported or executed, whatever it says (see `pickle.rs`). Tensors that
-//! share a storage in the file share it here; a storage is of one element type, as PyTorch's writer sees to. Everything
-//! else, such as whole modules, is refused by name.
+//! share a storage in the file share it here; a storage has one element type, as PyTorch's writer ensures. Everything
+//! else, such as whole modules, is an error that names it.
 
 mod pickle;
 mod write;

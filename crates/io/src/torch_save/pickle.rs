@@ -1,4 +1,4 @@
-//! A pickle machine that can only build plain data: nothing is imported, nothing is called.
+//! A pickle interpreter that can only build plain data: nothing is imported, nothing is called.
 //!
 //! It understands what `torch.save` writes for tensors, numbers, text and containers of them. A global is only a name;
 //! the few that may be "called" (rebuilding a tensor, making an `OrderedDict`) are functions of [`Builder`]. Values live
