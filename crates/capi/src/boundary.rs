@@ -82,17 +82,17 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Answer<&'a 
 /// The object behind a pointer, mutable.
 ///
 /// # Safety
-/// `pointer` is null, or points to a `T` that lives and nobody else uses during the call.
+/// `pointer` is null, or points to a `T` that lives and nothing else uses during the call.
 pub(crate) unsafe fn borrow_mut<'a, T>(pointer: *mut T, what: &str) -> Answer<&'a mut T> {
     check_pointer(pointer, what)?;
-    // SAFETY: it is neither null nor misaligned, and points to a `T` that lives and nobody else uses, says the caller.
+    // SAFETY: it is neither null nor misaligned, and points to a `T` that lives and nothing else uses, says the caller.
     Ok(unsafe { &mut *pointer })
 }
 
 /// Writes a value for the caller; null is ignored.
 ///
 /// # Safety
-/// `pointer` is null, or points to memory for a `T` that nobody else uses during the call.
+/// `pointer` is null, or points to memory for a `T` that nothing else uses during the call.
 pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &str) -> Answer<()> {
     if !pointer.is_null() {
         check_pointer(pointer, what)?;
@@ -118,7 +118,7 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize, what: &str) -
 /// Memory for the elements of an array, to write. C need not have initialized it, so nothing of it can be read.
 ///
 /// # Safety
-/// `pointer` is null, or points to memory for `count` elements that lives and nobody else uses during the call.
+/// `pointer` is null, or points to memory for `count` elements that lives and nothing else uses during the call.
 pub(crate) unsafe fn array_out<'a, T>(pointer: *mut T, count: usize, what: &str) -> Answer<&'a mut [MaybeUninit<T>]> {
     if count == 0 {
         return Ok(&mut []);

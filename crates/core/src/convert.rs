@@ -84,7 +84,7 @@ impl Tensor {
     /// seen by any check.
     pub fn data(&self) -> Tensor {
         if capture::is_capturing() {
-            return self.detach(); // the alias becomes a node; its version is the graph's own business
+            return self.detach(); // the alias becomes a node; the graph handles its version
         }
         if let Some(real) = capture::stands_for(self) {
             return real.data();

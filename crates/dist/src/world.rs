@@ -175,7 +175,7 @@ impl World {
         {
             // A thread that has ended drops the job, and `wait` says so.
             let _ = jobs.send(Box::new(move |link| {
-                let _ = answer.send(work(link)); // nobody may be waiting any more
+                let _ = answer.send(work(link)); // the receiver may be gone
             }));
         }
         Pending(receiver)
@@ -247,7 +247,7 @@ impl World {
             link.fail(&reason);
             Ok(())
         });
-        let _ = told.wait(); // there is nobody left to tell
+        let _ = told.wait(); // no rank is left to tell
     }
 
     /// A copy as one row, long enough to be cut into equal parts.

@@ -529,7 +529,7 @@ impl Trace {
 /// A meta tensor like `t`, without history; it requires grad if `t` does.
 pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
-    // The flag of an outline is no act of the function whose capture may run here.
+    // Setting the flag of an outline is not an action of the function being captured.
     capture::suspended(|| Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad()))
 }
 

@@ -143,7 +143,7 @@ struct Region {
 impl Spilled for Region {
     fn get(&self) -> firebrand_core::Result<Storage> {
         let file = self.file.lock().file.try_clone().map_err(Error::user)?;
-        // The region is this object's as long as it lives, so nobody writes or cuts it while it is mapped.
+        // The region is this object's as long as it lives, so nothing writes or cuts it while it is mapped.
         let mapped = MappedFile::new(file).map_err(Error::user)?;
         let (start, end) = (self.range.start as usize, self.range.end as usize);
         let bytes = mapped.bytes().get(start..end).ok_or_else(|| Error::user("the spill file was truncated"))?;

@@ -198,7 +198,7 @@ impl<T: Real + Compute> Heads<T> {
         });
     }
 
-    /// Nobody sees keys past the last query: their gradients are zero.
+    /// Nothing sees keys past the last query: their gradients are zero.
     ///
     /// # Safety
     /// The head's gradients belong to the caller alone.

@@ -31,7 +31,7 @@ enum Content {
 impl MappedFile {
     /// Maps the whole file. It must not be rewritten in place or truncated while it is mapped; see the head of this module.
     pub fn new(file: File) -> io::Result<MappedFile> {
-        // SAFETY: the mapping is only read; that nobody changes the file meanwhile is the caller's part (see the head).
+        // SAFETY: the mapping is only read; that nothing changes the file meanwhile is the caller's part (see the head).
         let read = unsafe { Mmap::map(&file)? };
         Ok(MappedFile(Content::Mapped { file: Arc::new(file), read }))
     }
@@ -92,7 +92,7 @@ struct MappedPages {
 
 impl MappedPages {
     fn new(file: &Arc<File>, length: usize) -> io::Result<MappedPages> {
-        // SAFETY: private pages are nobody else's; truncation is the caller's part (see the head).
+        // SAFETY: private pages are nothing else's; truncation is the caller's part (see the head).
         let pages = unsafe { MmapOptions::new().len(length).map_copy(&**file)? };
         Ok(MappedPages { file: file.clone(), pages: Arc::new(pages.into()) })
     }

@@ -7,7 +7,7 @@
 //! What is kept is bounded. A thread's list holds about a megabyte per size; what is more goes to the shared list, half
 //! of it at a time, and a thread that finds its list empty takes some from there, so one thread may allocate for ever what
 //! another frees. The shared list keeps at most twice what was ever in use at once ([`kept_at_most`]). A thread that ends
-//! hands over everything. If the system refuses memory, what is kept is given back to it before the error is told.
+//! hands over everything. If an allocation fails, cached memory is returned to the system before the error is reported.
 //! [`memory_stats`] counts live, peak and cached bytes.
 //!
 //! No address comes from here but through one gate ([`Storage::view`], [`Storage::view_mut`], [`Flat`]) that checks in
@@ -136,7 +136,7 @@ static RESERVED: AtomicI64 = AtomicI64::new(0);
 
 /// Free blocks any thread may take: all large ones, and small ones that threads had too many of or left.
 struct SharedList([*mut Block; CLASSES]);
-// SAFETY: the blocks in the list belong to nobody; the mutex around it orders access.
+// SAFETY: the blocks in the list belong to nothing; the mutex around it orders access.
 unsafe impl Send for SharedList {}
 static SHARED: Mutex<SharedList> = Mutex::new(SharedList([null_mut(); CLASSES]));
 
@@ -154,7 +154,7 @@ impl SharedList {
     /// are freed are the ones in use.
     ///
     /// # Safety
-    /// They are blocks of this class that nobody uses, each but the last with its `next` set.
+    /// They are blocks of this class that nothing uses, each but the last with its `next` set.
     unsafe fn give(&mut self, class: usize, first: *mut Block, last: *mut Block, count: usize) {
         // SAFETY: the caller's promise.
         unsafe { (*last).next.set(self.0[class]) };
@@ -260,7 +260,7 @@ impl Local {
     /// Puts an unused block into a list that has room.
     #[inline]
     fn push(&self, p: NonNull<Block>, list: &List) {
-        // SAFETY: nobody uses the block, so it is ours to write.
+        // SAFETY: nothing uses the block, so it is ours to write.
         unsafe { p.as_ref() }.next.set(list.head.replace(p.as_ptr()));
         list.left.set(list.left.get() - 1);
     }
@@ -646,7 +646,7 @@ fn fresh(local: &Local, class: u32, nbytes: usize) -> Option<NonNull<Block>> {
 
 fn from_system(class: u32) -> Option<NonNull<Block>> {
     let layout = layout_of(class);
-    // SAFETY: the size is not zero; zeroed so that nobody ever sees uninitialised memory.
+    // SAFETY: the size is not zero; zeroed so that nothing ever sees uninitialised memory.
     let p: NonNull<Block> = NonNull::new(unsafe { alloc_zeroed(layout) }.cast())?;
     RESERVED.fetch_add(class_bytes(class) as i64, Relaxed);
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -673,7 +673,7 @@ impl Clone for Storage {
 impl Drop for Storage {
     #[inline]
     fn drop(&mut self) {
-        // A sole owner needs no atomic subtraction: nobody else can add a reference.
+        // A sole owner needs no atomic subtraction: nothing else can add a reference.
         if self.block().refs.load(Acquire) != 1 {
             if self.block().refs.fetch_sub(1, Release) != 1 {
                 return;

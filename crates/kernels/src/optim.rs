@@ -11,7 +11,7 @@ use crate::{View, ViewMut, parallel};
 /// Elements per task: enough work to be worth a thread, little enough that five streams stay in the nearest caches.
 const GRAIN: usize = 1 << 14;
 
-/// The numbers of one Adam or AdamW step.
+/// The scalars of one Adam or AdamW step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamStep {
     /// Learning rate.
@@ -32,7 +32,7 @@ pub struct AdamStep {
     pub maximize: bool,
 }
 
-/// The numbers of one SGD step.
+/// The scalars of one SGD step.
 #[derive(Clone, Copy, Debug)]
 pub struct SgdStep {
     /// Learning rate.
@@ -51,7 +51,7 @@ pub struct SgdStep {
     pub first: bool,
 }
 
-/// The numbers of one Adagrad step.
+/// The scalars of one Adagrad step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdagradStep {
     /// Learning rate after its own decay.

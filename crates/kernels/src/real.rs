@@ -122,7 +122,7 @@ impl<T> Ptr<T> {
     }
 
     /// # Safety
-    /// The range lies in the slice this was made of, and nobody else uses it while the result lives.
+    /// The range lies in the slice this was made of, and nothing else uses it while the result lives.
     #[inline(always)]
     pub(crate) unsafe fn slice<'a>(self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
@@ -177,7 +177,7 @@ impl<T: Element> DerefMut for Scratch<T> {
     }
 }
 
-/// Numbers of a contiguous float view as `T`: borrowed, or widened from a half type.
+/// Values of a contiguous float view as `T`: borrowed, or widened from a half type.
 pub(crate) enum Reals<'a, T> {
     Borrowed(&'a [T]),
     Widened(Scratch<T>),

@@ -1,6 +1,6 @@
 //! A counted pointer with one difference from std's `Arc`: the sole owner drops it without an atomic read-modify-write.
 //!
-//! Both counts share one word, so a single load can tell "one owner, no weak handle": then nobody else can make
+//! Both counts share one word, so a single load can tell "one owner, no weak handle": then nothing else can make
 //! another, and plain code may free it. std keeps two words and must subtract from each. A read-modify-write costs
 //! about 8 ns and most tensors and nodes die with one owner, so this is worth a fifth of an eager op.
 //! The memory comes from the thread's lists of small objects. What it leaves out: unsizing and `make_mut`.
@@ -158,7 +158,7 @@ impl<T> Drop for Arc<T> {
     #[inline]
     fn drop(&mut self) {
         if self.counts().load(Acquire) == SOLE {
-            // SAFETY: nobody else has or can get a handle.
+            // SAFETY: nothing else has or can get a handle.
             return unsafe {
                 drop_in_place(&raw mut (*self.0.as_ptr()).value);
                 small::give(self.0.cast(), Layout::new::<Cell<T>>());

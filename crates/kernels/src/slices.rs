@@ -3,7 +3,7 @@
 
 use crate::{Element, View, ViewMut, copy};
 
-/// Fills `dst`, row by row, with the numbers of a slice.
+/// Fills `dst`, row by row, with the values of a slice.
 ///
 /// # Panics
 /// If the number of elements differs.

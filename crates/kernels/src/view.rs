@@ -114,7 +114,7 @@ impl<'a> View<'a> {
 
     /// All elements as a slice, if they are contiguous and of this type; never of `bool`, which not every byte is.
     ///
-    /// Not for other crates: whoever holds the storage may write while the slice lives. A kernel holds it for one call.
+    /// Not for other crates: a holder of the storage may write while the slice lives. A kernel holds it for one call.
     #[inline]
     pub(crate) fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
         if T::DTYPE != self.dtype || !T::ANY_BYTES || !self.is_contiguous() {

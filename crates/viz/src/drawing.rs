@@ -63,7 +63,7 @@ pub(crate) struct Drawing {
     pub(crate) groups: Vec<Group>,
 }
 
-/// Memory in words: `640 B`, `1.5 KiB`.
+/// Memory sizes as text: `640 B`, `1.5 KiB`.
 pub(crate) fn in_bytes(n: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = (n.max(1).ilog2() / 10).min(4);

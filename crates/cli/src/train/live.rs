@@ -120,7 +120,7 @@ pub(crate) fn curve(values: &[f64], width: usize) -> Vec<String> {
 }
 
 impl Live {
-    /// For a run of so many steps and epochs; `quiet` shows nothing.
+    /// For a run of this many steps and epochs; `quiet` shows nothing.
     pub(crate) fn new(quiet: bool, steps: u64, epochs: usize, batch: usize, accumulate: usize, samples: usize) -> Live {
         let terminal = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
         let shown = match (quiet, terminal) {

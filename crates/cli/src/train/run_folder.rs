@@ -33,7 +33,7 @@ pub(crate) struct Facts {
     /// Number of elements of all parameters, and of the trainable ones.
     pub(crate) parameters: usize,
     pub(crate) trainable: usize,
-    /// Parameter groups of the optimizer, in words.
+    /// A description of the optimizer's parameter groups.
     pub(crate) groups: Vec<String>,
     pub(crate) threads: usize,
     pub(crate) cpu: String,

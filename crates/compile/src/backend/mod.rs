@@ -36,7 +36,7 @@ pub trait Executable: Send + Sync {
     /// Runs it: takes one value per placeholder and returns one per element of the output tuple.
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>>;
 
-    /// Runs it on inputs passed by value: it may free each after its last use, and overwrite those that nobody else
+    /// Runs it on inputs passed by value: it may free each after its last use, and overwrite those that nothing else
     /// holds.
     fn run_owned(&self, inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
         self.run(&inputs, call)
@@ -149,7 +149,7 @@ impl Call {
             .ok_or_else(|| Error::internal("the graph calls host code, but the call provides none"))?;
         let results = host_results(&args, Device::Cpu)?;
         let slot = usize::try_from(args[1].scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
-        // Moved, not copied: a gradient that nobody else holds may become that of a leaf.
+        // Moved, not copied: a gradient that nothing else holds may become that of a leaf.
         let Value::List(values) = std::mem::replace(&mut args[2], Value::NONE) else { return Err(not_a_host_call()) };
         let values = values.into_iter().map(optional_tensor).collect::<Result<_>>()?;
         let results = host.call(slot, values, &results)?;
@@ -187,7 +187,7 @@ impl Call {
 /// The kind of a `call_host` node that adds to the gradient of a leaf and calls no hook.
 pub(crate) const ACCUMULATE: &str = "accumulate_grad";
 
-/// Whether a graph is a backward pass with calls of a host in it. Such a graph is pure but for these calls, and nobody
+/// Whether a graph is a backward pass with calls of a host in it. Such a graph is pure but for these calls, and nothing
 /// differentiates it.
 pub fn calls_host(graph: &GraphModule) -> bool {
     let g = &graph.graph;

@@ -26,7 +26,7 @@ pub(crate) enum HostKind {
     PreHooks,
     /// Hooks after it: outgoing gradients, then as many incoming ones as there are.
     PostHooks { outgoing: usize },
-    /// A formula; the bits say which gradients nobody wants.
+    /// A formula; the bits say which gradients are not needed.
     Formula { unwanted: u64 },
     /// Reads a packed tensor: the one at this place among those the node keeps.
     Unpack { place: usize },

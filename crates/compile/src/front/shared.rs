@@ -12,7 +12,7 @@ use firebrand_core::{Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Set where a cell is used, for whoever watches.
+/// Set where a cell is used, for observers.
 static USED: Slot<Option<Arc<AtomicBool>>> = Slot::new(|| None);
 
 fn note_use() {

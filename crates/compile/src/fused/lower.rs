@@ -2,7 +2,7 @@
 //!
 //! The graph is run once on meta tensors, which gives every value its sizes and strides. An op that is pointwise
 //! becomes a loop by recording its eager kernel; reductions, norms and softmax become loops by the rules of `rules`; a view is
-//! only a layout; whatever is left stays a call. Values that are no tensors and differ from call to call stay late.
+//! only a layout; whatever is left stays a call. Values that are not tensors and differ from call to call stay late.
 
 use super::ir::*;
 use super::join::Joins;

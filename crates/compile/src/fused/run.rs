@@ -110,7 +110,7 @@ impl Frame<'_> {
         })
     }
 
-    /// Runs a call; `dead` is what nobody reads after it.
+    /// Runs a call; `dead` is what nothing reads after it.
     fn run_call(&mut self, o: &Opaque, dead: &[BufferId]) -> Result<()> {
         let args: Vec<Value> = o.args.iter().map(|a| self.value(a)).collect::<Result<_>>()?;
         let kwargs: Vec<(Name, Value)> =

@@ -278,7 +278,7 @@ fn to_copy(traced: &[JointTrace; 2]) -> Result<Vec<usize>> {
             let contiguous = outline(&meta)?.layout().same_geometry(&Layout::contiguous(&known(&meta))?);
             let schema = graph[n].target().and_then(Target::overload).and_then(OpOverload::schema);
             let is_item = graph[n].target().is_some_and(|t| t.is_function(&Builtin::GetItem));
-            // Parts of a view, such as those of split, are told by what they are parts of.
+            // Parts of a view, such as those of split, are identified by what they are parts of.
             let of = graph[n].args().first().and_then(Argument::node).filter(|_| is_item);
             let whole = of.and_then(|n| graph[n].target()?.overload()?.schema());
             let is_view = schema.or(whole).is_some_and(Schema::is_view);

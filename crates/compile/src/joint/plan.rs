@@ -1,6 +1,6 @@
 //! A plan: everything one captured graph needs to run at given sizes, forward and backward.
 //!
-//! Made from metadata alone. Backward graphs are made per set of gradients that arrive: an output nobody differentiates
+//! Made from metadata alone. Backward graphs are made per set of gradients that arrive: an output that is not differentiated
 //! has no gradient, and what an eager run would not execute is not in the graph. The forward and what it keeps are the same
 //! for all of them.
 
@@ -451,7 +451,7 @@ impl Plan {
         let run: Arc<dyn Executable> = match hooks.is_empty() {
             true => {
                 let examples = examples(&graph, &vec![false; inputs.len()]);
-                // Nobody sees into it: it needs no stages.
+                // The caller cannot see into it: it needs no stages.
                 Arc::new(super::Aot::new(self.options.clone()).compile_graph(&graph, &examples)?)
             }
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),

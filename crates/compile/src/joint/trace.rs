@@ -218,7 +218,7 @@ fn assemble(mut module: GraphModule, outputs: usize, is_static: Vec<bool>, creat
     Ok(Joint { module, primals, is_static, tangents, outputs, grads })
 }
 
-/// Nobody differentiates the graph any more, so aliases are their values.
+/// The graph is not differentiated any more, so aliases are their values.
 fn drop_aliases(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let order: Vec<NodeId> = graph.nodes().collect();

@@ -111,7 +111,7 @@ pub(super) fn returned(module: &GraphModule) -> Vec<NodeId> {
     nodes
 }
 
-/// What a backend is told of these inputs.
+/// The description of these inputs for a backend.
 pub(super) fn examples(inputs: &[Value]) -> Result<Vec<ExampleInput>> {
     let example = |v: &Value| {
         let value = match v {

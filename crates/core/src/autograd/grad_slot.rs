@@ -103,7 +103,7 @@ impl<T: Clone> GradSlot<T> {
     }
 
     /// Adds `g`, by code that user code may watch, and that may therefore come back here. `in_place` says whether `add`
-    /// would write what is there if it may. `unseen` is the same addition where nobody sees it: each gradient is shown once,
+    /// would write what is there if it may. `unseen` is the same addition where nothing sees it: each gradient is shown once,
     /// so user code that adds to what it watches comes to an end.
     pub(crate) fn add_watched<E>(
         &self,

@@ -155,7 +155,7 @@ fn count(t: &Tensor) -> usize {
     t.numel() * if t.is_complex() { 2 } else { 1 }
 }
 
-/// The real numbers of a tensor, parts of a complex one side by side.
+/// The real values of a tensor, with the parts of complex elements side by side.
 fn reals(t: &Tensor) -> Result<Vec<f64>> {
     if !t.is_complex() {
         return t.try_to_vec();
@@ -163,7 +163,7 @@ fn reals(t: &Tensor) -> Result<Vec<f64>> {
     Ok(t.try_to_vec::<Complex<f64>>()?.into_iter().flat_map(|z| [z.re, z.im]).collect())
 }
 
-/// Overwrites the real numbers of a tensor.
+/// Overwrites the real values of a tensor.
 fn write_reals(numbers: &[f64], t: &Tensor) -> Result<()> {
     crate::races::op!("gradcheck", t);
     if t.is_complex() {

@@ -2,7 +2,7 @@
 //!
 //! Running holds the list for reading, which costs two atomic operations however many hooks there are. A change waits
 //! in a queue and is applied as soon as no hook of the table runs, so a change made by a hook takes effect from the next time
-//! and a hook that was removed is dropped then. Nobody ever waits to write, so a hook may run its own table again (a
+//! and a hook that was removed is dropped then. Nothing ever waits to write, so a hook may run its own table again (a
 //! backward inside a hook). Handles are weak: they never keep a tensor or node alive.
 
 use crate::sync::{AtomicBool, Mutex, Ordering::*, RwLock};

@@ -205,7 +205,7 @@ pub fn hook_counts(node: &Node, mut pure: impl FnMut(u64)) -> HookCounts {
     counts
 }
 
-/// The pure hooks of a node: whoever keeps them keeps what identifies them from being used again.
+/// The pure hooks of a node: while they are held, their identities cannot be reused.
 pub fn pure_hooks(node: &Node) -> Vec<crate::capture::TensorHookFn> {
     let leaf = node.variable().and_then(Tensor::extras_if_any).and_then(|l| l.hooks.get());
     let own = node.extras_if_any().and_then(|e| e.hooks.tensor.get());

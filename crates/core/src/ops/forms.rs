@@ -143,7 +143,7 @@ fn short(info: &'static OpInfo) -> &'static str {
     name.split_once('.').map_or(name, |(base, _)| base)
 }
 
-/// The op for each position; what is no list serves all of them.
+/// The op for each position; an argument that is not a list is used for all of them.
 fn foreach(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
     let args = Args::new(info.name, values);
     let (mut lists, mut lengths) = (Vec::with_capacity(values.len()), Vec::new());

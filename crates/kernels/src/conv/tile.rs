@@ -198,7 +198,7 @@ pub(super) fn run(tc: &TapConv, groups: usize, x: &[f32], w: &[f32], bias: Optio
 }
 
 /// # Safety
-/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nobody else writes these panels
+/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nothing else writes these panels
 /// and channels.
 #[target_feature(enable = "avx512f")]
 unsafe fn range(

@@ -45,7 +45,7 @@ impl std::error::Error for IndexOutOfRange {}
 /// Elements that one thread handles at once. Chunks depend on sizes only.
 const GRAIN: usize = if cfg!(miri) { 64 } else { 1 << 14 };
 
-/// Runs `$body` with `$t` standing for an unsigned integer of so many bytes.
+/// Runs `$body` with `$t` standing for an unsigned integer of this many bytes.
 macro_rules! with_bytes {
     ($bytes:expr, $t:ident => $body:expr) => {
         match $bytes {

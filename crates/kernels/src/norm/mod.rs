@@ -2,7 +2,7 @@
 //!
 //! Inputs are contiguous; half types are computed in f32 and rounded once; statistics and sums over rows or samples are
 //! joined in f64. Work is cut by sizes and joined in order, so results do not depend on the number of threads.
-//! Running averages, momentum and training mode are the caller's business.
+//! Running averages, momentum and training mode are up to the caller.
 #![allow(unsafe_code)]
 
 mod channel;

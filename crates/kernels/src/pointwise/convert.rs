@@ -3,7 +3,7 @@
 //! Narrow floats load as f32, narrow integers as i64; a cast between types goes from register to register, so there is
 //! no pair of storage dtypes. Casts are PyTorch's: floats truncate to integers, integers wrap, bool is `!= 0`, a complex
 //! number becomes its real part. A bool is any byte; registers that come from one hold 0 or 1, except where memory serves as
-//! the register, and whoever reads that asks for `!= 0`.
+//! the register, and readers test for `!= 0`.
 #![allow(unsafe_code)]
 
 use super::loops::{Arg, map1};

@@ -107,7 +107,7 @@ impl Generator {
         }
         let (from, to) = (from as f32, to as f32);
         let unit = from == 0.0 && to == 1.0;
-        // A fused step is a call where the instruction set at hand lacks it; on [0, 1) it would change nothing.
+        // A fused multiply-add is a function call if the instruction set lacks it; on [0, 1) it would change nothing.
         let mut draw = || if unit { self.uniform_f32() } else { self.uniform_f32().mul_add(to - from, from) };
         match out.dtype() {
             DType::F32 => fill(out, || below(draw(), from, to)),

@@ -109,7 +109,7 @@ fn half_blocks<T: Element>(g: &mut Generator, out: &ViewMut, mean: f32, std: f32
 /// The elements of a view that the caller knows to have no gaps.
 fn contiguous<'a, T: Element>(out: &ViewMut<'a>) -> &'a mut [T] {
     assert!(out.is_contiguous() && out.dtype() == T::DTYPE);
-    // SAFETY: contiguous elements of this type, which nobody else touches while a kernel writes them.
+    // SAFETY: contiguous elements of this type, which nothing else touches while a kernel writes them.
     unsafe { std::slice::from_raw_parts_mut(out.ptr::<T>(), out.numel()) }
 }
 

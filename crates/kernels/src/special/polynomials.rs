@@ -12,7 +12,7 @@ fn sign(n: i64) -> f64 {
     if n % 2 == 0 { 1.0 } else { -1.0 }
 }
 
-/// `p(n)` of `p(0) = 1`, `p(1)`, `p(k + 1) = step(k, p(k), p(k - 1))`; ends early when it is no number any more.
+/// `p(n)` of `p(0) = 1`, `p(1)`, `p(k + 1) = step(k, p(k), p(k - 1))`; ends early when it becomes NaN.
 fn recurrence(n: i64, first: f64, step: impl Fn(f64, f64, f64) -> f64) -> f64 {
     if n == 0 {
         return 1.0;

@@ -120,7 +120,7 @@ impl<D: Dataset> DataLoader<D> {
             let work = move || {
                 for (seed, batch) in part {
                     let made = with_generator(Generator::new(seed), || dataset.batch(&batch));
-                    // Nobody listens any more when the pass was left early.
+                    // The receiver is gone if the pass was left early.
                     if sender.send(made).is_err() {
                         return;
                     }

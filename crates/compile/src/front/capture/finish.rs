@@ -1,7 +1,7 @@
 //! A session without breaks, as something that can be replayed.
 //!
 //! Results and effects say which tensors they need (`places`). What else the function made is needed only if one of its
-//! closures holds it: the capture lets go of all it has, and what is alive then is bound at every call. Nobody counts
+//! closures holds it: the capture lets go of all it has, and what is alive then is bound at every call. Nothing counts
 //! handles, so a clone more or less changes nothing.
 
 use super::dynamic::Varying;
@@ -157,7 +157,7 @@ impl Session {
         Ok((inputs, examples))
     }
 
-    /// What a backend is told of an input.
+    /// The description of an input for a backend.
     fn example(&self, source: &Source, real: Option<&Tensor>, number: Option<Scalar>) -> ExampleInput {
         let value = match (source, real, number) {
             (Source::Symbol(s), ..) => ExampleValue::Int(self.plan.hint(*s).unwrap_or_default()),

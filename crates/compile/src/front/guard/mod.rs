@@ -2,7 +2,7 @@
 //!
 //! Checked in order of cost: the state of the thread, tensors (kind, then sizes and strides), which arguments are one
 //! object, host values, captured tensors and cells, modules, relations between sizes. A check allocates nothing and
-//! stops at the first difference; only then is the difference put in words.
+//! stops at the first difference; only then is the message built.
 
 mod ambient;
 mod size;
@@ -177,7 +177,7 @@ impl Guards {
         self.relations.iter().position(|r| !r.holds(symbols)).map(Failure::Relation)
     }
 
-    /// A failure in words.
+    /// A failure as text.
     pub(crate) fn describe(&self, failure: Failure, leaves: &Leaves<'_>, ambient: &Ambient) -> String {
         match failure {
             Failure::Ambient => self.ambient.difference(ambient),
@@ -218,7 +218,7 @@ impl Guards {
         }
     }
 
-    /// Every guard in words.
+    /// Every guard as text.
     pub(crate) fn list(&self) -> Vec<String> {
         let mut list = vec![self.ambient.to_string()];
         list.extend(self.tensors.iter().enumerate().map(|(i, g)| format!("argument {i}: {g}")));

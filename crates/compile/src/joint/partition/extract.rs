@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use firebrand_graph::ir::{Argument, GraphModule, NodeId};
 use std::collections::{HashMap, HashSet};
 
-/// A graph that computes `outputs` of `module` from `inputs`. What `kept` names runs too, though nobody may read it.
+/// A graph that computes `outputs` of `module` from `inputs`. What `kept` names runs too, even if nothing reads it.
 ///
 /// # Errors
 /// If an input of the whole graph is needed that is not among `inputs`.

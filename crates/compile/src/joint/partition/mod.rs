@@ -89,13 +89,13 @@ fn ancestors(graph: &Graph, from: Vec<NodeId>) -> HashSet<NodeId> {
 }
 
 impl Joint {
-    /// What must run in the backward although nobody may read it.
+    /// What must run in the backward aleven if nothing reads it.
     pub(crate) fn hooks(&self) -> Vec<NodeId> {
         let graph = &self.module.graph;
         graph.nodes().filter(|&n| ops::is_hook(&graph[n])).collect()
     }
 
-    /// What must run in the forward although nobody may read it: the generator moves on as in an eager run.
+    /// What must run in the forward even if nothing reads it: the generator advances as in an eager run.
     pub(crate) fn draws(&self) -> Vec<NodeId> {
         let graph = &self.module.graph;
         graph.nodes().filter(|&n| ops::is_random(&graph[n])).collect()

@@ -384,7 +384,7 @@ pub(crate) fn embedding_bag_weights_backward(
 
 // ---- lists
 
-/// The numbers of a tensor, one for each of `n` positions.
+/// The values of a tensor, one for each of `n` positions.
 fn numbers(op: &'static str, t: &Tensor, n: usize) -> Result<Vec<Scalar>> {
     if t.ndim() != 1 || t.numel() != n {
         return Err(Error::argument(op, format!("expected a vector of {n} numbers, found shape {:?}", t.shape())));

@@ -408,7 +408,7 @@ pub(crate) fn triu_indices(
     triangle(OP, cells, dtype, device, 0..if col == 0 { 0 } else { last }, |r| start(r)..col)
 }
 
-// ---- numbers of a tensor
+// ---- values of a tensor
 
 pub(crate) fn item(self_: &Tensor) -> Result<Scalar> {
     self_.need_data("item")?;

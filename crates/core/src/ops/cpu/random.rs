@@ -322,7 +322,7 @@ pub(crate) fn standard_gamma(self_: &Tensor) -> Result<Tensor> {
     drawn_each(self_, self_.shape(), |g| shapes.iter().map(|&s| g.gamma(s, single).max(least)).collect())
 }
 
-/// `binomial`: successes among so many trials.
+/// `binomial`: successes among this many trials.
 pub(crate) fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
     const OP: &str = "binomial";
     need_float(OP, count.dtype())?;

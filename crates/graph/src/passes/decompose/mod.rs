@@ -129,7 +129,7 @@ fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
         graph.nodes().filter(|&n| !graph[n].is_placeholder() && names.contains(graph[n].name())).collect();
     for n in others {
         let name = graph[n].name().clone();
-        // Its own name is taken, by itself: this gives the next free one. The empty one is nobody's.
+        // Its own name is taken, by itself: this gives the next free one. The empty one is nothing's.
         graph.rename(n, "");
         graph.rename(n, &name);
     }

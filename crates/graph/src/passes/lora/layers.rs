@@ -16,7 +16,7 @@ pub(super) enum LayerKind {
     Linear,
     /// `x @ weight`, as GPT-2 has it.
     Conv1D,
-    /// A convolution over so many dimensions.
+    /// A convolution over this many dimensions.
     Conv { dims: usize, groups: usize },
 }
 

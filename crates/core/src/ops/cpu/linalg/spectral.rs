@@ -20,7 +20,7 @@ pub(crate) fn qr(a: &Tensor, _mode: &str, q: &Tensor, r: &Tensor) -> Result<()> 
             kernel::qr(a, m, n, q, r, rows);
             0
         });
-        // Mode "r" has no Q: one of no elements, which is no matrix.
+        // Mode "r" has no Q: it is a tensor of no elements, which is not a matrix.
         if q.numel() > 0 {
             write_columns(&to_q, q)?;
         }

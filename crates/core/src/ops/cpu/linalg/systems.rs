@@ -267,7 +267,7 @@ pub(crate) fn ldl_factor_ex(
         let (mut to, mut order) = (columns::<T>(a)?, zeros::<i32>(count * n)?);
         let found = batched(count, [], [(&mut to, n * n)], [(&mut order, n)], |_, [], [a], [pivots]| {
             let info = kernel::ldl(a, n, hermitian, pivots);
-            // What is above the diagonal is no part of the result.
+            // What is above the diagonal is not part of the result.
             (1..n).for_each(|j| a[j * n..j * n + j].fill(T::ZERO));
             info
         });
