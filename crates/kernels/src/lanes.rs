@@ -1,8 +1,8 @@
-//! What the row kernels (reductions, scans, softmax, norms) share: one dispatch over instruction sets, the three
+//! Shared parts of the row kernels (reductions, scans, softmax, norms): one dispatch over instruction sets, the three
 //! compute types, and loads and stores that convert between them and any dtype.
 //!
 //! Guarantees: a [`Kernel`] body is compiled once per instruction set and sees `FMA` as a constant; loads of the compute
-//! type itself at stride 1 copy nothing; stores round once. It knows no op and no shape.
+//! type itself at stride 1 copy nothing; stores round once. It knows nothing of ops and shapes.
 #![allow(unsafe_code)]
 
 use crate::cpu::{Isa, isa};
@@ -74,7 +74,7 @@ pub(crate) trait Compute: Element + PartialOrd {
     fn max(self, o: Self) -> Self {
         if self > o || self.is_nan() { self } else { o }
     }
-    /// An integer that orders numbers as they are: a largest one is found faster among those, because the compiler may take
+    /// An integer with the same order as the float: a maximum is found faster among those, because the compiler may take
     /// integers in any order. NaN is beyond both infinities, by its sign.
     type Rank: Ord + Copy;
     fn rank(self) -> Self::Rank;

@@ -67,7 +67,7 @@ fn pool() -> &'static Pool {
     })
 }
 
-/// How many threads kernels use: `FIREBRAND_NUM_THREADS`, or the cores of the machine, or what was set.
+/// The number of threads kernels use: `FIREBRAND_NUM_THREADS`, or the number of cores, unless set with [`set_num_threads`].
 #[inline]
 pub fn num_threads() -> usize {
     match THREADS.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! What float kernels share: the two types they compute in, widening of half types, scratch memory, instruction sets.
+//! Shared parts of float kernels: the two types they compute in, widening of half types, scratch memory, instruction sets.
 //!
 //! A kernel is written once over [`Real`] (f32 and f64). Half types are widened to f32 as a whole, computed, and
 //! rounded once at the end: [`reals`] and [`RealsMut`] do that, so no kernel is compiled for them.

@@ -8,7 +8,7 @@
 use crate::real::{Ptr, Real, RealsMut, Scratch, per_isa, reals, with_real};
 use crate::{View, ViewMut, parallel, scratch};
 
-/// How values between pixels are found.
+/// The interpolation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The pixel at `floor(dst * scale)`.

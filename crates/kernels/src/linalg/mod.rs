@@ -1,4 +1,4 @@
-//! Decompositions of matrices, and what is computed from them.
+//! Matrix decompositions, and what is computed from them.
 //!
 //! One function handles one column-major matrix; [`batched`] runs one over many, in parallel by matrix. Large matrices go
 //! to `firebrand-linalg` (if the build has it); small ones, those of LAPACK's special cases (singular, not definite, without full rank) and

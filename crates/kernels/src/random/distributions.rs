@@ -1,6 +1,6 @@
 //! Filling memory from a [`Generator`], in logical (row-major) order whatever the strides.
 //!
-//! Parameters are the caller's to check (`from <= to`, `0 <= p <= 1`, positive rates). What PyTorch computes in double
+//! The caller checks parameters (`from <= to`, `0 <= p <= 1`, positive rates). What PyTorch computes in double
 //! and then stores narrower is computed in double here too.
 #![allow(unsafe_code)]
 
@@ -203,7 +203,7 @@ impl Generator {
         }
     }
 
-    /// Waiting times at rate `lambda`, as `exponential_`.
+    /// Exponentially distributed with rate `lambda`, as `exponential_`.
     pub fn exponential(&mut self, out: &ViewMut, lambda: f64) {
         fill_floats(out, || -1.0 / lambda * (-self.uniform_f64()).ln_1p())
     }
@@ -218,7 +218,7 @@ impl Generator {
         fill_floats(out, || median + sigma * (std::f64::consts::PI * (self.uniform_f64() - 0.5)).tan())
     }
 
-    /// Rows of category numbers drawn with replacement, as `multinomial(weights, n, replacement=True)`.
+    /// Rows of category indices drawn with replacement, as `multinomial(weights, n, replacement=True)`.
     ///
     /// `weights` is rows by categories (floating point, finite, not negative, each row with a positive sum), `out` is
     /// i64, rows by n. Without replacement PyTorch takes the largest of `weights / exponential`, which callers compose.

@@ -55,7 +55,7 @@ impl Tiling {
         }
     }
 
-    /// The convolution that takes the gradient of the output to that of the input, with weights turned by half a circle.
+    /// The convolution that maps the gradient of the output to that of the input, with weights rotated by 180 degrees.
     pub(super) fn transposed(s: &ConvShape) -> Tiling {
         let t = Tiling::new(s);
         Tiling {
