@@ -1,4 +1,4 @@
-//! A counted pointer with one difference from std's `Arc`: the sole owner drops it without an atomic read-modify-write.
+//! A reference-counted pointer with one difference from std's `Arc`: the sole owner drops it without an atomic read-modify-write.
 //!
 //! Both counts share one word, so a single load can tell "one owner, no weak handle": then nothing else can make
 //! another, and plain code may free it. std keeps two words and must subtract from each. A read-modify-write costs

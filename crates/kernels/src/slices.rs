@@ -1,4 +1,4 @@
-//! Between slices of Rust numbers and strided memory, with a cast.
+//! Conversions between slices of Rust values and strided memory, with a cast.
 #![allow(unsafe_code)]
 
 use crate::{Element, View, ViewMut, copy};

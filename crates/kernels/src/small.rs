@@ -1,4 +1,4 @@
-//! Small objects: where the descriptions of tensors and nodes live.
+//! Allocation of small objects: the descriptions of tensors and nodes.
 //!
 //! An eager op makes two or three objects of 100 to 300 bytes and frees as many a moment or a whole backward pass later.
 //! The system's allocator caches only a handful of each size; past that, allocating and freeing one costs more than

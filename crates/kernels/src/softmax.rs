@@ -44,7 +44,7 @@ pub(crate) fn line<X: Compute>(op: Op, xs: &[X], ys: &[X], out: &mut [X]) {
     dispatch(Line { op, xs, ys, out })
 }
 
-/// Elements worth a thread's while.
+/// Elements that are worth a thread.
 const GRAIN: usize = 1 << 14;
 /// Elements whose exponentials are summed before the sum is added to the total.
 const BLOCK: usize = 2048;

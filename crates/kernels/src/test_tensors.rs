@@ -4,7 +4,7 @@ use crate::random::Generator;
 use crate::walk::for_runs;
 use crate::{DType, Element, Storage, View, ViewMut, with_element};
 
-/// How a test tensor lies in memory.
+/// The memory layout of a test tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lie {
     /// Row-major without gaps.

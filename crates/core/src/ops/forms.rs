@@ -1,9 +1,9 @@
-//! Forms and second names that are only data: `cos.out`, `multiply_`, `special_expit`.
+//! Variants and aliases that are only data: `cos.out`, `multiply_`, `special_expit`.
 //!
-//! The generator writes one row for each: its schema as text and the op it is made from. A row has no function of its
-//! own; it is called with boxed arguments, by name or id, and runs its op. Records are made of rows when one is first
-//! asked for. Guarantees what forms with functions of their own do: nothing is written before all is computed, results
-//! must fit their targets, `out=` forms refuse to lose a gradient. Knows nothing of particular ops.
+//! The generator writes one row for each: its schema as text and the op it is derived from. A row has no function of its
+//! own; it is called with boxed arguments, by name or id, and runs its op. Records are created from rows on first
+//! use. It guarantees the same as variants with their own functions: nothing is written before everything is computed, results
+//! must match their targets, `out=` variants never lose a gradient. It knows nothing of particular ops.
 
 use crate::autograd::NoGrad;
 use crate::dispatch::{self, Args, Outputs, Value};

@@ -1,6 +1,6 @@
-//! What in-place and `out=` forms share: checks before anything is written, and the write itself.
+//! Shared parts of in-place and `out=` variants: checks before anything is written, and the write itself.
 //!
-//! A kernel writes its output while it reads its inputs, so a target that overlaps an input other than exactly gets
+//! A kernel writes its output while it reads its inputs, so a target that partially overlaps an input gets
 //! the result through a temporary. The version is counted after the write.
 
 use crate::dtype::can_cast;

@@ -1,5 +1,5 @@
-//! In-place ops that give a tensor other memory or another size (`resize_`, `set_`). They keep no history, so a tensor
-//! that requires grad is refused unless nothing changes.
+//! In-place ops that replace a tensor's memory or size (`resize_`, `set_`). They keep no history, so a tensor
+//! that requires grad is an error unless nothing changes.
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Layout;

@@ -17,7 +17,7 @@ use crate::lanes::{Compute, apart, load, load_into, store};
 use crate::real::{Reals, Scratch};
 use crate::{View, ViewMut};
 
-/// Elements worth a thread's while.
+/// Elements that are worth a thread.
 const GRAIN: usize = 1 << 14;
 /// Elements summed in the compute type before their sum is added to an f64 total.
 const BLOCK: usize = 2048;

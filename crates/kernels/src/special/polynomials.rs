@@ -1,8 +1,8 @@
-//! Orthogonal polynomials of a place and an order.
+//! Orthogonal polynomials of an argument and an order.
 //!
 //! Orders below zero give zero. Inside the interval, high orders of Chebyshev's are computed by their angles.
 
-/// Orders beyond it would take longer than anybody waits: NaN.
+/// Orders beyond it would take too long: NaN.
 const LONGEST: i64 = 10_000_000;
 
 /// Hermite's polynomials of higher order overflow anywhere.

@@ -1,4 +1,4 @@
-//! Activations that are others with fixed numbers, or a preparation before one kernel.
+//! Activations that are special cases of others, or that preprocess their arguments for one kernel.
 
 use crate::autograd::NoGrad;
 use crate::sym::SymInts;

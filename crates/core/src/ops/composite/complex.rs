@@ -1,5 +1,5 @@
 //! Complex numbers and their parts. `conj` computes: there is no lazy conjugate bit, so nothing needs resolving, and a
-//! conjugate does not share memory with what it was made of.
+//! conjugate does not share memory with its input.
 
 use crate::ops::{self};
 use crate::{Error, Result, Tensor};

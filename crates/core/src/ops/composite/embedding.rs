@@ -1,6 +1,6 @@
-//! Bags of embeddings: rows of a weight, added up, averaged or maximised per bag.
+//! Bags of embeddings: rows of a weight, reduced by sum, mean or maximum per bag.
 //!
-//! Built of `embedding` and sums by index, so gradients of any order follow. The second to fourth results say which
+//! Composed of `embedding` and sums by index, so gradients of any order follow. The second to fourth results say which
 //! bag each index belongs to, how many indices each bag has, and (empty here) where maxima came from.
 
 use crate::ops::arith;

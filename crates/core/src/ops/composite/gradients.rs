@@ -1,4 +1,4 @@
-//! Gradients that PyTorch has as ops of their own. They are built of other ops, so they can be differentiated again.
+//! Gradients that are separate ops in PyTorch. They are composed of other ops, so they can be differentiated again.
 
 use crate::ops::arith::{add, div, mul, neg, sub};
 use crate::ops::formulas::{self, sym, zero_where};

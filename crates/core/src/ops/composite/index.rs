@@ -1,4 +1,4 @@
-//! Indexing built of other indexing.
+//! Indexing ops composed of other indexing ops.
 
 use crate::ops::formulas::sym;
 use crate::ops::shape::{self, wrap_dim};

@@ -1,4 +1,4 @@
-//! Products of any ranks, built of products of vectors, matrices and batches of matrices.
+//! Products of any ranks, composed of products of vectors, matrices and batches of matrices.
 //!
 //! Operands are folded by views where memory allows; the kernels take any strides, so nothing is copied to transpose it.
 

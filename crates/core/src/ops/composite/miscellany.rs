@@ -1,4 +1,4 @@
-//! Ops of one line or two: second names with other arguments, and parts of larger ops that programs call by themselves.
+//! Ops of one line or two: aliases with other arguments, and parts of larger ops that programs call directly.
 
 use crate::ops::arith::{add, mul};
 use crate::ops::formulas::{self, sym, zero_where};

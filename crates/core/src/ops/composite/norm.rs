@@ -1,4 +1,4 @@
-//! Normalization as users call it, built of the native ops.
+//! Normalization as users call it, composed of the native ops.
 
 use crate::autograd::NoGrad;
 use crate::ops::formulas::{cast, sym};

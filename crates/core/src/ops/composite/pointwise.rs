@@ -1,4 +1,4 @@
-//! Pointwise ops that are others by another name, or a short combination of them.
+//! Pointwise ops that are aliases or short combinations of others.
 
 use crate::ops;
 use crate::{DType, Error, ErrorKind, Result, Scalar, SymInt, Tensor};

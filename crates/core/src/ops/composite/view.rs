@@ -1,4 +1,4 @@
-//! Views made of views, and copies of views.
+//! Views composed of views, and copies of views.
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;

@@ -1,4 +1,4 @@
-//! Making tensors: constants, ranges, copies.
+//! Creating tensors: constants, ranges, copies.
 
 use super::copy_into;
 use crate::dispatch::MemoryFormat;

@@ -1,8 +1,8 @@
-//! Moving elements by index or by mask. Numbers are checked before anything is written, so an error leaves the output
-//! as it was.
+//! Moving elements by index or by mask. Indices are checked before anything is written, so an error leaves the output
+//! unchanged.
 //!
-//! In the in-place forms the output is `self_` itself; a source that overlaps it is copied first, an index that does
-//! is refused, because its meaning would change while it is read.
+//! In the in-place variants the output is `self_` itself; a source that overlaps it is copied first, an index that does
+//! is an error, because it would change while it is read.
 
 use super::{copy_into, expand, out_of_range, zero_into};
 use crate::layout::{Dims, Layout};

@@ -1,4 +1,4 @@
-//! Functions of whole numbers and of the bits of floats: divisors, neighbors, mantissa and exponent.
+//! Functions of integers and of the bits of floats: divisors, neighbors, mantissa and exponent.
 //!
 //! They are rare, so they go element by element through lists of a wide type.
 

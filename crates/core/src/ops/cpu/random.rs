@@ -1,4 +1,4 @@
-//! Random numbers, from the generator that the thread uses now, in PyTorch's order.
+//! Random numbers, from the thread's current generator, in PyTorch's order.
 
 use super::{copy_into, expand, zero_into};
 use crate::dispatch::MemoryFormat;

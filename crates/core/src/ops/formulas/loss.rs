@@ -1,4 +1,4 @@
-//! Gradients of losses: slope and curvature of each element, and the share of its reduction.
+//! Gradients of losses: first and second derivative of each element, and the factor of its reduction.
 
 use super::base::cast;
 use super::reduce::zero_where;

@@ -1,4 +1,4 @@
-//! Shapes of joining, repeating, turning and padding.
+//! Shapes of concatenating, repeating, flipping and padding.
 
 use super::{wrap_dim, wrap_dims};
 use crate::dtype::Promotion;

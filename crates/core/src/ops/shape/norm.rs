@@ -1,6 +1,6 @@
 //! Shape functions of normalization layers and of their derivatives.
 //!
-//! A gradient that is not wanted is a tensor without elements.
+//! A gradient that is not needed is a tensor without elements.
 
 use super::need_float;
 use crate::layout::Dims;

@@ -1,7 +1,7 @@
 //! Shape functions of pointwise ops: broadcasting, type promotion, memory order of the result.
 //!
-//! They also refuse dtypes that an op is not defined for, so that kernels never see them. Those of ops that mostly serve
-//! networks are in `activations`.
+//! They also reject dtypes that an op is not defined for, so that kernels never see them. Those of ops mainly used in
+//! neural networks are in `activations`.
 
 use super::{broadcast, device, need_float};
 use crate::dtype::{Promotion, result_type, to_float};

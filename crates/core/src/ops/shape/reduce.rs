@@ -1,4 +1,4 @@
-//! Shape functions of reductions and scans: which dimensions go, what dtype the result has, what cannot be reduced.
+//! Shape functions of reductions and scans: which dimensions are reduced, what dtype the result has, what cannot be reduced.
 
 use super::{need_float, need_float_or_complex, wrap_dim, wrap_dims};
 use crate::dtype::{promote, to_float};

@@ -1,4 +1,4 @@
-//! Layouts of views: which elements of the same memory a view shows.
+//! Layouts of views: which elements of the same memory a view refers to.
 
 use super::{is_expandable_to, wrap_dim, wrap_dims};
 use crate::layout::{Dims, Layout};

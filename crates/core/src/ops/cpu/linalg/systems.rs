@@ -1,4 +1,4 @@
-//! Factors of square matrices, and systems, inverses and determinants from them.
+//! Factorizations of square matrices, and linear systems, inverses and determinants from them.
 
 use super::*;
 use crate::ops::shape::linalg::is_vector;
