@@ -89,7 +89,7 @@ fn ancestors(graph: &Graph, from: Vec<NodeId>) -> HashSet<NodeId> {
 }
 
 impl Joint {
-    /// What must run in the backward aleven if nothing reads it.
+    /// What must run in the backward even if nothing reads it.
     pub(crate) fn hooks(&self) -> Vec<NodeId> {
         let graph = &self.module.graph;
         graph.nodes().filter(|&n| ops::is_hook(&graph[n])).collect()
