@@ -125,7 +125,7 @@ impl PassOptions {
         self.adapters.apply(program)
     }
 
-    /// Stages the adapter's files, if they are asked for.
+    /// Stages the adapter's files, if they are requested.
     pub(crate) fn stage(&self, program: &ExportedProgram) -> Done<Vec<Output>> {
         self.save_adapter.as_deref().map_or(Ok(Vec::new()), |folder| self.files.stage(program, folder))
     }

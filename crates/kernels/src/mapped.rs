@@ -131,7 +131,7 @@ pub struct Fork {
 }
 
 impl Fork {
-    /// The fork of a storage; the same one whenever it is asked for.
+    /// The fork of a storage; the same one whenever it is requested.
     pub fn storage(&mut self, original: &Storage) -> Result<Storage, OutOfMemory> {
         if let Some((_, fork)) = self.storages.get(&original.addr()) {
             return Ok(fork.clone());

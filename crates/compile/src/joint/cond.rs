@@ -30,7 +30,7 @@ type Sides = [Arc<GraphModule>; 2];
 pub(super) struct Conditionals {
     /// Where their nodes go.
     pub(super) tracer: InnerTrace,
-    /// Whether derivatives of the gradients are wanted.
+    /// Whether derivatives of the gradients are needed.
     pub(super) create_graph: bool,
     /// Whether to decompose ops.
     pub(super) decompose: bool,

@@ -43,7 +43,7 @@ pub(crate) struct Request {
     pub(crate) decompose: bool,
     /// For each output that wants one, whether it has a gradient; none: all have.
     pub(crate) defined: Option<Vec<bool>>,
-    /// Whether derivatives of the gradients are wanted.
+    /// Whether derivatives of the gradients are needed.
     pub(crate) create_graph: bool,
     /// Whether anything is recorded at all.
     pub(crate) recording: bool,
@@ -279,7 +279,7 @@ fn keep_constants(module: &mut GraphModule) -> Result<()> {
 /// Runs the nodes of a captured graph on meta tensors.
 #[derive(Clone)]
 struct Runner {
-    /// Also says where nodes go, and whether derivatives of the gradients are wanted.
+    /// Also says where nodes go, and whether derivatives of the gradients are needed.
     conditionals: Conditionals,
     deferred: HashSet<NodeId>,
     on_inputs: HashSet<NodeId>,

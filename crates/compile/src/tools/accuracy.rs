@@ -80,7 +80,7 @@ fn plain(graph: &GraphModule, inputs: &[Value]) -> Result<Vec<Value>> {
     }
 }
 
-/// Copies, so that a graph which writes its inputs can be run again; floats as f64 if asked for.
+/// Copies, so that a graph which writes its inputs can be run again; floats as f64 if requested.
 fn copies(inputs: &[Value], wide: bool) -> Result<Vec<Value>> {
     let copy = |v: &Value| match v {
         Value::Tensor(t) if wide && t.is_floating_point() => Ok(Value::Tensor(t.detach().try_to_dtype(DType::F64)?)),

@@ -455,7 +455,7 @@ impl Backward for CopySlices {
         let (base, region) = self.lens.layouts(&self.base.layout, &self.region)?;
         let (whole, slice) = ops::formulas::cut_region(&self.lens.enter(&g)?, &base, &region)?;
         let slice = self.lens.show(slice)?;
-        // The inner node's first edge may be none (the view had no history of its own), yet its gradient is wanted here.
+        // The inner node's first edge may be none (the view had no history of its own), yet its gradient is needed here.
         let mut edges = self.inner.edges().clone();
         if needs.get(0)
             && let Some(first) = edges.first_mut()

@@ -32,7 +32,7 @@ pub fn batch_norm(input: View, mean: View, invstd: View, weight: Option<View>, b
     })
 }
 
-/// The gradients that are wanted. In training the statistics came from this input; otherwise they are constants.
+/// The gradients that are needed. In training the statistics came from this input; otherwise they are constants.
 pub fn batch_norm_backward(
     grad: View,
     input: View,
@@ -107,7 +107,7 @@ pub fn group_norm(
     })
 }
 
-/// The gradients that are wanted, from what [`group_norm`] saw and found.
+/// The gradients that are needed, from what [`group_norm`] saw and found.
 pub fn group_norm_backward(
     grad: View,
     input: View,

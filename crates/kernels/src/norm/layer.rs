@@ -102,7 +102,7 @@ impl<X: Compute> Kernel for Normalised<'_, X> {
     }
 }
 
-/// The gradients that are wanted, from the output's gradient and what [`layer_norm`] saw and found.
+/// The gradients that are needed, from the output's gradient and what [`layer_norm`] saw and found.
 pub fn layer_norm_backward(
     grad: View,
     input: View,
@@ -172,7 +172,7 @@ pub(crate) struct RowGrad<'a, X> {
     pub(crate) rstd: X,
     pub(crate) gw: &'a mut [X],
     pub(crate) gb: &'a mut [X],
-    /// Empty if not wanted.
+    /// Empty if not needed.
     pub(crate) out: &'a mut [X],
 }
 

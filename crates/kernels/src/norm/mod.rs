@@ -83,7 +83,7 @@ impl<X: Compute> Stretch<X> {
     }
 }
 
-/// Writes a whole contiguous view, if it is wanted.
+/// Writes a whole contiguous view, if it is needed.
 fn put<X: Compute>(v: Option<ViewMut>, values: &[X]) {
     if let Some(v) = v {
         assert!(v.is_contiguous() && v.numel() == values.len(), "one place for each value");

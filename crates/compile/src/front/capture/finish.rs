@@ -58,7 +58,7 @@ pub(crate) struct Recording {
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) modules: Vec<ModuleGuard>,
     pub(crate) relations: Vec<SizeGuard>,
-    /// Numbers that are inputs but were asked for their value: these are tied to it.
+    /// Numbers that are inputs but had their value read: these are tied to it.
     pub(crate) fixed_numbers: Vec<(usize, Scalar)>,
     pub(crate) grad_after: Option<bool>,
 }
@@ -181,7 +181,7 @@ fn number_hooks(state: &mut State) -> Vec<HookTemplate> {
     hooks.into_iter().map(|h| HookTemplate { hook: h.hook, handle: h.handle }).collect()
 }
 
-/// Number arguments that are inputs and were asked for their value.
+/// Number arguments that are inputs and had their value read.
 fn fixed_numbers(state: &State) -> Vec<(usize, Scalar)> {
     let read = state.numbers.iter().filter(|(t, ..)| state.numbers_read.contains(&t.id()));
     read.filter_map(|(_, v, s)| if let Source::Number(i) = s { Some((*i, *v)) } else { None }).collect()

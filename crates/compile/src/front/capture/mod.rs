@@ -124,7 +124,7 @@ pub(crate) struct State {
     /// Numbers that are inputs: outline, value, placeholder.
     pub(crate) numbers: Vec<(Tensor, Scalar, Source)>,
     pub(crate) numbers_read: Vec<usize>,
-    /// Sizes of intermediates that were asked for: symbol number, node, dimension.
+    /// Sizes of intermediates that were requested: symbol number, node, dimension.
     pub(crate) derived: Vec<(u32, NodeId, usize)>,
     /// Hooks whose body is in the graph, by their handles.
     pub(crate) pure_hooks: Vec<(u64, NodeId)>,

@@ -22,7 +22,7 @@ pub(crate) fn conj(t: &Tensor) -> Result<Tensor> {
     ops::formulas::conj(t)
 }
 
-/// The tensor itself: conjugates are computed when they are asked for.
+/// The tensor itself: conjugates are computed when they are requested.
 pub(crate) fn resolve_conj(t: &Tensor) -> Result<Tensor> {
     Ok(t.clone())
 }

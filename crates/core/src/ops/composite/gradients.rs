@@ -404,7 +404,7 @@ pub(crate) fn batch_norm_backward(
     )
 }
 
-/// What an op returns where nothing was asked for.
+/// What an op returns where nothing was requested.
 fn undefined(like: &Tensor) -> Result<Tensor> {
     ops::new_zeros(like, &[0.into()], None, None)
 }

@@ -305,7 +305,7 @@ pub(crate) fn nonzero(self_: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// `nonzero_static`: as many rows as asked for, cut off or filled up.
+/// `nonzero_static`: as many rows as requested, cut off or filled up.
 pub(crate) fn nonzero_static(self_: &Tensor, size: SymInt, fill_value: i64) -> Result<Tensor> {
     let Some(rows) = size.to_usize() else {
         return Err(Error::argument("nonzero_static", format!("the size must not be negative, found {size}")));

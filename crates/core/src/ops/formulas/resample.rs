@@ -95,7 +95,7 @@ fn none(input: &Tensor) -> Vec<i64> {
     vec![0; input.ndim() - 2]
 }
 
-/// Gradients of images and points, as far as they are wanted.
+/// Gradients of images and points, as far as they are needed.
 pub(crate) fn grid_sampler_grads(
     grad: &Tensor,
     input: &Tensor,

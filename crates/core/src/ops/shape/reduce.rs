@@ -16,7 +16,7 @@ fn over(op: &'static str, t: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype:
     Spec::new(&reduced_sizes(t.shape(), &dims, keepdim), dtype, t.device())
 }
 
-/// The dtype of a sum: the one asked for, else integers and bools add up in i64.
+/// The dtype of a sum: the requested one, else integers and bools add up in i64.
 fn sum_type(t: &Tensor, dtype: Option<DType>) -> DType {
     dtype.unwrap_or(if t.dtype().is_differentiable() { t.dtype() } else { DType::I64 })
 }
