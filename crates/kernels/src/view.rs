@@ -62,7 +62,7 @@ macro_rules! questions {
         pub fn numel(&self) -> usize {
             self.sizes.iter().product()
         }
-        /// Whether the elements lie in row-major order without gaps.
+        /// Whether the elements are contiguous in row-major order.
         #[inline]
         pub fn is_contiguous(&self) -> bool {
             is_contiguous(self.sizes, self.strides)

@@ -221,7 +221,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         entries.iter().enumerate().filter_map(reason).collect()
     }
 
-    /// What happens when compiling again is not needed; none if it is.
+    /// What to do when recompiling is forbidden; `None` if it is allowed.
     fn forbidden(&self, input: &I, entries: &[Arc<Entry<O>>], reasons: Vec<String>) -> Result<Option<O>> {
         let compiler = &self.inner.compiler;
         let function = compiler.name.clone();

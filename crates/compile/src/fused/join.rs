@@ -1,5 +1,5 @@
-//! Joining that costs nothing: results of one call that lie beside each other in memory, stacked and turned to the order in
-//! which they lie, are that memory.
+//! Concatenation that costs nothing: results of one call that are adjacent in memory, stacked and permuted to the order in
+//! which they are stored, are that memory.
 //!
 //! The gradients of queries, keys and values are such results where one projection made all three. Only parts that nothing
 //! else reads are joined so, and only where the next thing that happens is a copy to row-major order: no reader sees other

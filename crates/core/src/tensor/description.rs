@@ -119,7 +119,7 @@ impl Tensor {
         self.flags() & device_bit(Device::Meta) != 0
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are contiguous in row-major order.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.observe_strides();

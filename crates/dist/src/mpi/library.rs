@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 /// A handle of the library: a pointer, or an integer in its low half.
 type Handle = *mut c_void;
 
-/// What MPI_Init_thread is requested: only the thread that calls it will call MPI.
+/// The thread level requested from MPI_Init_thread: only the thread that calls it will call MPI.
 const FUNNELED: c_int = 1;
 const FUNNELED_STANDARD: c_int = 1024;
 /// More than any implementation writes.

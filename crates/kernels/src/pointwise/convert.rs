@@ -10,7 +10,7 @@ use super::loops::{Arg, map1};
 use crate::vmath::{from_bf16, from_f16, to_bf16, to_f16};
 use crate::{Complex, DType};
 
-/// Whether elements of `dtype` lie in memory as they lie in a register.
+/// Whether elements of `dtype` have the same representation in memory and in a register.
 #[inline]
 pub(super) const fn is_native(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::Bool | DType::C64 | DType::C128)

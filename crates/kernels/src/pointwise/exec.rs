@@ -304,7 +304,7 @@ impl Job<'_> {
                 unsafe { splat(base.add(self.constants + SPLAT * k), value, dtype, CHUNK) }
             }
         }
-        // What is requested ahead of this tile, and what is written out behind it.
+        // What is prefetched ahead of this tile, and what is written out behind it.
         let (mut ahead, mut behind) = (Spread::default(), Spread::default());
         for (turn, t) in range.enumerate() {
             let tile = self.tiles.tile(t);

@@ -93,7 +93,7 @@ pub struct Functional {
     pub module: GraphModule,
     /// Inputs that were changed, in order; only those with `data` have a leading result.
     pub mutations: Vec<Mutation>,
-    /// For each result that is a tensor, how it lies in memory.
+    /// For each result that is a tensor, where it is in memory.
     pub origins: Vec<Option<Origin>>,
     /// Memory made inside that several results share; its values are returned last, in this order.
     pub bases: Vec<usize>,
