@@ -261,7 +261,7 @@ fn resuming_takes_the_same_settings() {
         (vec!["--epochs", "2"], "--epochs was 3 in the resumed run and is 2 now; epochs may only be increased"),
         (vec!["--clip", "1"], "--clip was not set in the resumed run and is 1 now"),
         (vec!["--batch-size", "8"], "--batch-size was not set"),
-        (vec!["--lr", "head.*=1"], "--lr was 1e-3 in the run"),
+        (vec!["--lr", "head.*=1"], "--lr was 1e-3 in the resumed run"),
         (vec!["--ema", "0.9"], "--ema was not set"),
         (vec!["--bf16"], "--bf16 was not set"),
     ] {
@@ -426,7 +426,7 @@ fn wrong_input_is_named() {
             "--freeze tail.*: no parameter matches; there are body.0.weight",
         ),
         (golden("classes.npz"), vec!["--freeze", "*"], "nothing is left to train"),
-        (golden("classes.npz"), vec!["--lr", "tail=1"], "--lr tail: no parameter has such a name"),
+        (golden("classes.npz"), vec!["--lr", "tail=1"], "--lr tail: no parameter matches"),
         (
             golden("classes.npz"),
             vec!["--loss-output", "logits"],
@@ -459,7 +459,7 @@ fn wrong_input_is_named() {
         );
     }
     for (arguments, reason) in [
-        (vec!["train", "--data", "x.npz"], "--data is for exported programs"),
+        (vec!["train", "--data", "x.npz"], "--data needs an exported program"),
         (vec!["train", &model], "--data is missing"),
         (vec!["train", &model, "--data", "x.npz"], "--loss is missing"),
         (vec!["train", &model, "--data", "x.npz", "--loss", "mse"], "-o OUT.pt2 or --out DIR is missing"),
