@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask <chore>`. Every chore is one subcommand and one module.
+//! Maintenance tasks: `cargo xtask <task>`. Every task is one subcommand and one module.
 
 mod c_example;
 mod check;
@@ -11,7 +11,7 @@ mod sizes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a chore says: done, or why not.
+/// The outcome of a task: a message, or an error.
 type Outcome = Result<String, String>;
 
 /// The workspace.
@@ -20,17 +20,17 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "\
-usage: cargo xtask <chore>
+usage: cargo xtask <task>
 
-chores:
-  check             everything that must hold before a change lands
-  codegen           write crates/core/src/ops/generated/ from schema/
-  codegen --check   fail if that folder is not what schema/ says
-  modules           modules that depend on each other in circles; part of check
-  deny              licences, advisories and versions of dependencies (deny.toml); needs cargo-deny
-  conformance ...   proofs against torchgen and in a scratch copy; alone it lists them
-  sizes [--fresh]   generated lines and sizes of the built files; with --fresh how long fresh builds take
-  bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
+tasks:
+  check             run everything that CI runs
+  codegen           generate crates/core/src/ops/generated/ from schema/
+  codegen --check   fail if that folder is out of date
+  modules           check for cyclic dependencies between modules; part of check
+  deny              check licenses, advisories and versions of dependencies (deny.toml); needs cargo-deny
+  conformance ...   conformance checks against PyTorch and other tools; without arguments, lists them
+  sizes [--fresh]   print generated lines and sizes of the built files; with --fresh, also times of fresh builds
+  bench [...]       run benchmarks against PyTorch and JAX (bench/compare.py); needs Python
   golden            regenerate the reference data in golden/; needs Python with PyTorch
 ";
 

@@ -1,21 +1,22 @@
 /* firebrand: load, run, differentiate, train and save programs that torch.export wrote (.pt2).
  *
- * Objects are opaque; what a function with "new" or "load" in its name, fb_program_run, fb_program_parameter,
- * fb_program_gradient or fb_loss gives belongs to the caller and is freed with the function of its type. Freeing null is
- * fine. Every other pointer that a function gives lives as long as the object it was asked of.
+ * Objects are opaque. The caller owns what a function with "new" or "load" in its name, fb_program_run,
+ * fb_program_parameter, fb_program_gradient or fb_loss returns, and frees it with the free function of its type. Freeing
+ * null is fine. Every other pointer that a function returns is valid as long as the object it was obtained from.
  *
- * A function that gives an object gives null on failure, one that gives a status gives 0 on success and -1 on failure;
- * fb_last_error() then says why. Wrong arguments and damaged files are refused that way: pointers that are null or not
- * aligned, numbers that name nothing, memory that is not there. Nothing is thrown through C, and an error inside the
- * library becomes a failure too. What a library cannot check is up to the caller: pointers lead to what they should, and a
- * loaded file is not changed or truncated in place while its program lives (replacing it by a rename is fine).
+ * A function that returns an object returns null on failure, one that returns a status returns 0 on success and -1 on
+ * failure; fb_last_error() then says why. This covers invalid arguments (pointers that are null or misaligned, unknown
+ * enum values, indices out of range), damaged files, and memory that cannot be allocated. No panic or exception crosses
+ * into C; an internal error of the library is reported as a failure too. What the library cannot check is up to the
+ * caller: pointers must be valid, and a loaded file must not be changed or truncated in place while its program lives
+ * (replacing it by a rename is fine).
  *
  * Memory that a function only writes need not be initialized.
  *
  * Different objects may be used on different threads at once; one object by one thread at a time. These count as one
- * object: a program, its optimizers, the results of running it, the losses of those, and the tensors that
- * fb_program_parameter and fb_program_gradient gave, which are the program's own memory. Tensors of fb_tensor_new are
- * objects of their own until a program runs on them; fb_last_error is each thread's own. */
+ * object: a program, its optimizers, the results of running it, the losses of those, and the tensors returned by
+ * fb_program_parameter and fb_program_gradient, which share the program's memory. Tensors of fb_tensor_new are
+ * separate objects until a program runs on them; fb_last_error is per thread. */
 #ifndef FIREBRAND_H
 #define FIREBRAND_H
 
@@ -61,13 +62,13 @@ int32_t fb_program_save(const fb_program *program, const char *path);
 size_t fb_program_input_count(const fb_program *program);
 const char *fb_program_input_name(const fb_program *program, size_t index);
 int32_t fb_program_input_dtype(const fb_program *program, size_t index);
-/* Number of dimensions; `sizes`, unless null, gets up to `capacity` of them, -1 for a dynamic one. */
+/* Number of dimensions; `sizes`, unless null, receives up to `capacity` of them, -1 for a dynamic one. */
 int32_t fb_program_input_sizes(const fb_program *program, size_t index, int64_t *sizes, size_t capacity);
 
 /* 1: training mode; 0: evaluation mode. Until called, the program is in the mode it was exported in. */
 int32_t fb_program_train(fb_program *program, int32_t on);
 /* Runs on `count` tensors in the program's order. Its tensor results are new objects in `outputs`, which has room for
- * `capacity`; `outputs_count`, unless null, gets their number, also if they did not fit (then none is given). */
+ * `capacity`; `outputs_count`, unless null, receives their number, even if they did not fit (then none is returned). */
 int32_t fb_program_run(const fb_program *program, const fb_tensor *const *inputs, size_t count,
                        fb_tensor **outputs, size_t capacity, size_t *outputs_count);
 
@@ -78,7 +79,7 @@ typedef enum { FB_MSE = 0, FB_CROSS_ENTROPY = 1 } fb_loss_kind;
 typedef enum { FB_SGD = 0, FB_ADAM = 1, FB_ADAMW = 2 } fb_optimizer_kind;
 
 fb_tensor *fb_loss(int32_t kind, const fb_tensor *output, const fb_tensor *target);
-/* Adds the gradients of a loss of one element to those of the parameters it was computed from. */
+/* Accumulates the gradients of a loss of one element into those of the parameters it was computed from. */
 int32_t fb_backward(const fb_tensor *loss);
 
 size_t fb_program_parameter_count(const fb_program *program);

@@ -1,11 +1,11 @@
-//! Where C becomes Rust: pointers are checked, panics are caught, and errors become messages of the calling thread.
+//! The boundary between C and Rust: pointers are checked, panics are caught, and errors become messages of the calling thread.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a function of the interface refuses, as text.
+/// Why a function of the interface failed, as text.
 pub(crate) struct Refusal(String);
 
 impl Refusal {
@@ -14,7 +14,7 @@ impl Refusal {
     }
 }
 
-/// Whatever the crates above say is what the caller reads.
+/// The caller reads the error text of the other crates unchanged.
 impl<E: std::error::Error> From<E> for Refusal {
     fn from(e: E) -> Refusal {
         Refusal(e.to_string())
@@ -27,7 +27,7 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a function of the interface: its answer, or none and a message for `fb_last_error`.
+/// Runs a function of the interface: returns its result, or `None` and a message for `fb_last_error`.
 pub(crate) fn guard<T>(f: impl FnOnce() -> Answer<T>) -> Option<T> {
     // Nothing that a panic could leave half-done is looked at again: the caller is told to free its objects.
     let message = match catch_unwind(AssertUnwindSafe(f)) {
@@ -44,17 +44,17 @@ pub(crate) fn guard<T>(f: impl FnOnce() -> Answer<T>) -> Option<T> {
     None
 }
 
-/// As [`guard`], for functions that answer 0 or -1.
+/// Like [`guard`], for functions that return 0 or -1.
 pub(crate) fn status(f: impl FnOnce() -> Answer<()>) -> i32 {
     guard(f).map_or(-1, |()| 0)
 }
 
-/// As [`guard`], for functions that answer a new object or null.
+/// Like [`guard`], for functions that return a new object or null.
 pub(crate) fn object<T>(f: impl FnOnce() -> Answer<T>) -> *mut T {
     guard(f).map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)))
 }
 
-/// Drops an object that [`object`] gave; null is nothing.
+/// Drops an object that [`object`] returned; null is ignored.
 ///
 /// # Safety
 /// `pointer` is null, or came from [`object`] and was not freed.
@@ -79,20 +79,20 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Answer<&'a 
     Ok(unsafe { &*pointer })
 }
 
-/// The object behind a pointer, to change.
+/// The object behind a pointer, mutable.
 ///
 /// # Safety
-/// `pointer` is null, or points to a `T` that lives and nobody else uses during the call.
+/// `pointer` is null, or points to a `T` that lives and nothing else uses during the call.
 pub(crate) unsafe fn borrow_mut<'a, T>(pointer: *mut T, what: &str) -> Answer<&'a mut T> {
     check_pointer(pointer, what)?;
-    // SAFETY: it is neither null nor misaligned, and points to a `T` that lives and nobody else uses, says the caller.
+    // SAFETY: it is neither null nor misaligned, and points to a `T` that lives and nothing else uses, says the caller.
     Ok(unsafe { &mut *pointer })
 }
 
-/// Writes a value for the caller; to null, nothing.
+/// Writes a value for the caller; null is ignored.
 ///
 /// # Safety
-/// `pointer` is null, or points to memory for a `T` that nobody else uses during the call.
+/// `pointer` is null, or points to memory for a `T` that nothing else uses during the call.
 pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &str) -> Answer<()> {
     if !pointer.is_null() {
         check_pointer(pointer, what)?;
@@ -118,7 +118,7 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize, what: &str) -
 /// Memory for the elements of an array, to write. C need not have initialized it, so nothing of it can be read.
 ///
 /// # Safety
-/// `pointer` is null, or points to memory for `count` elements that lives and nobody else uses during the call.
+/// `pointer` is null, or points to memory for `count` elements that lives and nothing else uses during the call.
 pub(crate) unsafe fn array_out<'a, T>(pointer: *mut T, count: usize, what: &str) -> Answer<&'a mut [MaybeUninit<T>]> {
     if count == 0 {
         return Ok(&mut []);
@@ -160,7 +160,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Answer<&'a 
     text.to_str().map_err(|_| Refusal::because(format!("{what} is not UTF-8")))
 }
 
-/// Why the last call of this thread that failed did so; empty if none did. Valid until the next one fails.
+/// The message of the last failed call of this thread; empty if none failed. Valid until the next failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fb_last_error() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())

@@ -30,7 +30,7 @@ pub unsafe extern "C" fn fb_optimizer_new(program: *const Program, kind: i32, lr
     })
 }
 
-/// Frees an optimizer; null is nothing.
+/// Frees an optimizer; null is ignored.
 ///
 /// # Safety
 /// `optimizer` is null, or came from this library and was not freed.
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn fb_optimizer_free(optimizer: *mut COptimizer) {
     unsafe { free(optimizer) }
 }
 
-/// One step from the gradients that are there.
+/// Takes one step with the current gradients.
 ///
 /// # Safety
 /// `optimizer` is null or an optimizer of this library.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn fb_optimizer_step(optimizer: *mut COptimizer) -> i32 {
     })
 }
 
-/// Forgets all gradients.
+/// Clears all gradients.
 ///
 /// # Safety
 /// `optimizer` is null or an optimizer of this library.

@@ -9,10 +9,10 @@ use firebrand::prelude::{BackwardOptions, Module};
 use firebrand::{DType, Tensor, ops};
 use std::ffi::{CString, c_char};
 
-/// A program with a state of its own.
+/// A program with its own state.
 pub struct Program {
     pub(crate) module: ProgramModule,
-    /// Names of inputs and of parameters, as C reads them.
+    /// Names of inputs and parameters, as C strings.
     inputs: Vec<CString>,
     parameters: Vec<CString>,
 }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn fb_program_load(path: *const c_char) -> *mut Program {
     })
 }
 
-/// Frees a program; null is nothing.
+/// Frees a program; null is ignored.
 ///
 /// # Safety
 /// `program` is null, or came from this library and was not freed.
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn fb_program_free(program: *mut Program) {
     unsafe { free(program) }
 }
 
-/// Writes the program with the state it has now, whole or not at all.
+/// Writes the program with its current state, atomically.
 ///
 /// # Safety
 /// `program` is null or a program of this library, `path` null or text that ends with a zero byte.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn fb_program_save(program: *const Program, path: *const c
     })
 }
 
-/// How many tensors the program takes.
+/// The number of input tensors.
 ///
 /// # Safety
 /// `program` is null or a program of this library.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn fb_program_input_count(program: *const Program) -> usiz
     guard(|| Ok(unsafe { borrow(program, "program") }?.inputs.len())).unwrap_or(0)
 }
 
-/// The name of an input; null if there is no such. It lives as long as the program.
+/// The name of an input; null if there is no such input. It lives as long as the program.
 ///
 /// # Safety
 /// `program` is null or a program of this library.
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn fb_program_input_dtype(program: *const Program, index: 
     code.unwrap_or(-1)
 }
 
-/// How many dimensions an input has; `sizes`, unless null, gets the first `capacity` of them, -1 for one that may vary.
+/// The number of dimensions of an input; `sizes`, unless null, receives the first `capacity` of them, -1 for a dynamic one.
 /// -1 if there is no such input.
 ///
 /// # Safety
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn fb_program_input_sizes(
     ndim.unwrap_or(-1)
 }
 
-/// Turns dropout and batch norm to training (1) or evaluation (0).
+/// Sets training (1) or evaluation (0) mode.
 ///
 /// # Safety
 /// `program` is null or a program of this library.
@@ -159,8 +159,8 @@ pub unsafe extern "C" fn fb_program_train(program: *mut Program, on: i32) -> i32
     })
 }
 
-/// Runs the program on `count` tensors in its order, and puts its tensor results into `outputs`: new objects, of which
-/// `capacity` fit. `outputs_count`, unless null, gets how many there are. If they do not fit, none is given.
+/// Runs the program on `count` tensors in its order, and stores its tensor results in `outputs`: new objects, of which
+/// `capacity` fit. `outputs_count`, unless null, receives their number. If they do not fit, none is returned.
 ///
 /// # Safety
 /// `program` and every input are null or of this library; `outputs` has room for `capacity` pointers; `outputs_count` is
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn fb_loss(kind: i32, output: *const Tensor, target: *cons
     })
 }
 
-/// Computes the gradients of a loss of one element, added to those that are there.
+/// Computes the gradients of a loss of one element and accumulates them.
 ///
 /// # Safety
 /// `loss` is null or a tensor of this library.
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn fb_backward(loss: *const Tensor) -> i32 {
     })
 }
 
-/// How many parameters the program has; names of one tensor are one parameter.
+/// The number of parameters; several names of one tensor are one parameter.
 ///
 /// # Safety
 /// `program` is null or a program of this library.
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn fb_program_parameter_count(program: *const Program) -> 
     guard(|| Ok(unsafe { borrow(program, "program") }?.parameters.len())).unwrap_or(0)
 }
 
-/// The name of a parameter; null if there is no such. It lives as long as the program.
+/// The name of a parameter; null if there is no such parameter. It lives as long as the program.
 ///
 /// # Safety
 /// `program` is null or a program of this library.

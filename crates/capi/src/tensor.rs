@@ -69,7 +69,7 @@ fn checked(sizes: &[i64]) -> Answer<(Vec<usize>, usize)> {
     Ok((sizes, count))
 }
 
-/// Frees a tensor; null is nothing.
+/// Frees a tensor; null is ignored.
 ///
 /// # Safety
 /// `tensor` is null, or came from this library and was not freed.
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn fb_tensor_dtype(tensor: *const Tensor) -> i32 {
     guard(|| Ok(dtype_code(unsafe { borrow(tensor, "tensor") }?.dtype()))).unwrap_or(-1)
 }
 
-/// How many dimensions a tensor has.
+/// The number of dimensions of a tensor.
 ///
 /// # Safety
 /// `tensor` is null, or a tensor of this library.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn fb_tensor_ndim(tensor: *const Tensor) -> usize {
     guard(|| Ok(unsafe { borrow(tensor, "tensor") }?.ndim())).unwrap_or(0)
 }
 
-/// The size of one dimension; -1 if there is no such.
+/// The size of one dimension; -1 if there is no such dimension.
 ///
 /// # Safety
 /// `tensor` is null, or a tensor of this library.
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn fb_tensor_size(tensor: *const Tensor, dim: usize) -> i6
     size.map_or(-1, |n| n as i64)
 }
 
-/// How many elements a tensor has.
+/// The number of elements of a tensor.
 ///
 /// # Safety
 /// `tensor` is null, or a tensor of this library.

@@ -94,7 +94,7 @@ fn wrong_pointers_are_refused() {
             fb_tensor_free(batch[0].cast_mut());
         }
     }
-    // Null where it means "not wanted" is fine; misaligned is not.
+    // Null where it means "not needed" is fine; misaligned is not.
     // SAFETY: misaligned pointers are refused before they are followed.
     unsafe {
         assert!(put(null_mut::<usize>(), 3, "count").is_ok());

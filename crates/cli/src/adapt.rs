@@ -1,5 +1,5 @@
-//! What `train` does to a program before it trains it: weights from elsewhere, adapters, frozen weights of few bits, blocks that are
-//! computed again, saved tensors kept elsewhere.
+//! What `train` does to a program before training: loads other weights, adds adapters, quantizes frozen weights, enables recomputation
+//! of blocks, and compresses or offloads saved tensors.
 
 use crate::convert::read_state;
 use crate::lora::AdapterOptions;
@@ -12,14 +12,14 @@ use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
 use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks};
 use std::path::{Path, PathBuf};
 
-/// What is computed again in the backward pass.
+/// What is recomputed in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Recompute {
-    /// Every numbered module (layers.0, layers.1, …), which keeps only what enters it
+    /// Every numbered module (layers.0, layers.1, …); only its inputs are saved
     Blocks,
 }
 
-/// Where tensors that the backward pass needs are kept.
+/// How tensors saved for backward are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Saved {
     /// In memory, in bfloat16
@@ -28,7 +28,7 @@ enum Saved {
     Disk,
 }
 
-/// Options of `train` about the program and its memory.
+/// Options of `train` that change the program and its memory use.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Adapters, weights and memory")]
 pub(crate) struct AdaptOptions {
@@ -37,19 +37,19 @@ pub(crate) struct AdaptOptions {
     lora: bool,
     #[command(flatten)]
     adapters: AdapterOptions,
-    /// Begin with the adapter of this folder, as PEFT writes it
+    /// Start from the adapter in this directory, in PEFT's format
     #[arg(long, value_name = "DIR", conflicts_with = "lora")]
     adapter: Option<PathBuf>,
-    /// Take the weights from this file: .safetensors, the index of its shards, .npz, torch.save or another program
+    /// Load the weights from this file: .safetensors, the index of its shards, .npz, torch.save or another program
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Keep frozen weights of linear layers in so many bits: 8 or 4
+    /// Quantize the frozen weights of linear layers to this many bits: 8 or 4
     #[arg(long, value_name = "BITS", value_parser = ["8", "4"])]
     quantize: Option<String>,
-    /// Compute this again in the backward pass instead of keeping what it needs
+    /// Recompute this in the backward pass instead of saving its activations
     #[arg(long, value_name = "WHAT", conflicts_with = "compile")]
     recompute: Option<Recompute>,
-    /// Keep what the backward pass needs in bfloat16 or on disk
+    /// Store tensors saved for backward in bfloat16 or on disk
     #[arg(long, value_name = "HOW", conflicts_with = "compile")]
     saved: Option<Saved>,
 }
@@ -66,10 +66,10 @@ impl AdaptOptions {
             || self.saved.is_some()
     }
 
-    /// Loads a program and makes of it what is asked for.
+    /// Loads a program and applies the options to it.
     pub(crate) fn load(&self, path: &Path, memory: WeightOptions) -> Done<ProgramModule> {
         if self.adapters.is_any() && !self.lora {
-            return Err(Refusal::because("--rank, --alpha, --targets and their like are options of --lora: add it"));
+            return Err(Refusal::because("--rank, --alpha, --targets and the other adapter options need --lora"));
         }
         let options = LoadOptions { memory: memory.memory(), ..LoadOptions::default() };
         let mut program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;

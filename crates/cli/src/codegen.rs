@@ -1,4 +1,4 @@
-//! `firebrand codegen`: the derivative code generator, on PyTorch's declaration files and on ours.
+//! `firebrand codegen`: the derivative code generator, for PyTorch's declaration files and for ours.
 
 use crate::refusal::{Done, Refusal, put, say};
 use clap::{Args, Subcommand, ValueEnum};
@@ -16,7 +16,7 @@ pub(crate) enum Command {
     Emit(Ours),
     /// Check that the generated files are up to date (requires the feature `dev`)
     Check(Ours),
-    /// Find formulas that do not mean what they seem to
+    /// Find derivative formulas that are misleading or suspicious
     Lint(Lint),
     /// Compare PyTorch's operators with firebrand's
     Coverage(Scope),
@@ -33,12 +33,12 @@ pub(crate) struct Files {
     derivatives: PathBuf,
 }
 
-/// PyTorch's files, and what of them is not aimed at.
+/// PyTorch's files, and the list of operators that are out of scope.
 #[derive(Args)]
 pub(crate) struct Scope {
     #[command(flatten)]
     files: Files,
-    /// Operators that are out of scope, with reasons; firebrand's own list if not given
+    /// Operators that are out of scope, with reasons [default: firebrand's own list]
     #[arg(long, value_name = "FILE")]
     out_of_scope: Option<PathBuf>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Dump {
     json: bool,
 }
 
-/// Where our own declarations and the files made of them are.
+/// Where our own declarations and the files generated from them are.
 #[derive(Args)]
 pub(crate) struct Ours {
     /// Op declarations
@@ -174,7 +174,7 @@ pub(crate) fn run(command: &Command) -> Done {
     }
 }
 
-/// What writes Rust files.
+/// Commands that generate Rust files.
 #[cfg(feature = "dev")]
 mod ours {
     use super::{Ours, read};
@@ -197,7 +197,7 @@ mod ours {
     pub(super) fn emit(ours: &Ours) -> Done {
         let files = generated(ours)?;
         std::fs::create_dir_all(&ours.out).map_err(|e| Refusal::because(format!("{}: {e}", ours.out.display())))?;
-        // All of them or none: a folder half new would not compile.
+        // All of them or none: a folder that is half new would not compile.
         let write =
             |f: &GeneratedFile| Output::write(ours.out.join(f.name), |out| Ok(out.write_all(f.text.as_bytes())?));
         Output::commit_all(files.iter().map(write).collect::<Result<Vec<_>, _>>()?)?;
@@ -215,7 +215,7 @@ mod ours {
     }
 }
 
-/// A build without it says so.
+/// Without the feature, they return an error.
 #[cfg(not(feature = "dev"))]
 mod ours {
     use super::Ours;
@@ -224,7 +224,7 @@ mod ours {
     fn missing(command: &str, ours: &Ours) -> Done {
         let out = ours.out.display();
         Err(Refusal::because(format!(
-            "`codegen {command}` is not in this build, so {out} was not looked at; build with `--features dev`, or run `cargo xtask codegen`"
+            "`codegen {command}` is not included in this build, so {out} was not checked; build with `--features dev`, or run `cargo xtask codegen`"
         )))
     }
 

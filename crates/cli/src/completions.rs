@@ -1,5 +1,5 @@
-//! `firebrand completions SHELL` and `firebrand man`: what shells and `man` know of the command line, made from the same
-//! declarations that parse it.
+//! `firebrand completions SHELL` and `firebrand man DIR`: completion scripts and man pages, generated from the clap definitions
+//! that parse the command line.
 
 use crate::refusal::{Done, Refusal};
 use clap::Command;
@@ -22,7 +22,7 @@ pub(crate) fn man(folder: &Path, command: Command) -> Done {
 
 fn pages(folder: &Path, command: Command, name: &str) -> Done {
     let mut page = Vec::new();
-    // A page is named as it is called: the command within a command has both names.
+    // The page of a subcommand has the full name, such as `firebrand-runs-list`.
     clap_mangen::Man::new(command.clone().display_name(name)).title(name).render(&mut page)?;
     write_atomic(folder.join(format!("{name}.1")), |out| Ok(out.write_all(&page)?))?;
     command.get_subcommands().try_for_each(|c| pages(folder, c.clone(), &format!("{name}-{}", c.get_name())))

@@ -1,4 +1,4 @@
-//! `firebrand convert`: the state of a model from one file format to another.
+//! `firebrand convert`: converts the state of a model from one file format to another.
 
 use crate::program::WeightOptions;
 use crate::refusal::{Done, Refusal, say};
@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 enum Format {
     /// A .safetensors file
     Safetensors,
-    /// NumPy's archive of arrays
+    /// A NumPy .npz archive
     Npz,
-    /// A file of torch.save
+    /// A file written by torch.save
     Torch,
     /// An exported program
     Pt2,
@@ -48,29 +48,29 @@ impl Precision {
 /// Arguments of `firebrand convert`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A .pt2 program, .safetensors (or the index of shards), .npz, or a file of torch.save
+    /// Input: a .pt2 program, .safetensors (or the index of its shards), .npz, or a torch.save file
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// Where to write; its extension says the format: .safetensors, .npz, .pt, .pth, .bin or .pt2
+    /// Output; the format is taken from the extension: .safetensors, .npz, .pt, .pth, .bin or .pt2
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// Format of OUT, whatever its extension
+    /// Format of OUT, regardless of its extension
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The program that gets the weights, for an OUT that is a program
+    /// Load the weights into this program and write it to OUT (.pt2)
     #[arg(long, value_name = "MODEL.pt2")]
     into: Option<PathBuf>,
-    /// Write a program even if weights are missing or of other sizes; these stay as they are
+    /// Write the program even if some weights are missing or have different shapes; those keep their old values
     #[arg(long, requires = "into")]
     partial: bool,
-    /// Cast floating-point tensors to this type (not for programs, whose types are part of their graph)
+    /// Cast floating-point tensors to this dtype (not for programs, whose dtypes are part of their graph)
     #[arg(long, value_name = "TYPE", conflicts_with = "into")]
     dtype: Option<Precision>,
     #[command(flatten)]
     weights: WeightOptions,
 }
 
-/// The format that an output's name says.
+/// The format implied by an output's extension.
 fn format_of(path: &Path) -> Done<Format> {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {
@@ -79,7 +79,7 @@ fn format_of(path: &Path) -> Done<Format> {
         "pt" | "pth" | "bin" | "ckpt" => Ok(Format::Torch),
         "pt2" => Ok(Format::Pt2),
         _ => Err(Refusal::because(format!(
-            "{}: the extension says no format; expected .safetensors, .npz, .pt, .pth, .bin or .pt2, or give --format",
+            "{}: unknown extension; expected .safetensors, .npz, .pt, .pth, .bin or .pt2, or use --format",
             plain(&path.display().to_string())
         ))),
     }
@@ -92,7 +92,7 @@ fn is_program(path: &Path) -> Done<bool> {
     if file.read_exact(&mut first).is_err() || &first != b"PK" {
         return Ok(false);
     }
-    // An npz is an archive too, of another dialect: what cannot be listed here is not a program.
+    // An npz is a zip archive too: what does not open as one of PyTorch's archives is not a program.
     Ok(Archive::open(path).is_ok_and(|a| a.names().any(|n| n.ends_with("archive_format"))))
 }
 
@@ -117,8 +117,8 @@ pub(crate) fn run(options: &Options) -> Done {
     let format = options.format.map_or_else(|| format_of(&options.output), Ok)?;
     if (format == Format::Pt2) != options.into.is_some() {
         return Err(Refusal::because(match format {
-            Format::Pt2 => "weights alone are no program: name the program they belong to with --into MODEL.pt2",
-            _ => "--into is for an OUT that is a program (.pt2)",
+            Format::Pt2 => "weights alone are not a program: name the program they belong to with --into MODEL.pt2",
+            _ => "--into needs an OUT that is a program (.pt2)",
         }));
     }
     check_outputs([&options.output])?;

@@ -11,10 +11,10 @@ use std::time::Instant;
 /// Arguments of `firebrand generate`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// An exported language model: token ids in, logits out
+    /// Exported language model: takes token ids, returns logits
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
-    /// The tokenizer of the model, a tokenizer.json
+    /// Tokenizer of the model (tokenizer.json)
     #[cfg(feature = "text")]
     #[arg(long, value_name = "FILE", required_unless_present = "ids")]
     tokenizer: Option<PathBuf>,
@@ -22,38 +22,38 @@ pub(crate) struct Options {
     #[cfg(feature = "text")]
     #[arg(long, value_name = "TEXT", required_unless_present = "ids")]
     prompt: Option<String>,
-    /// Template around the prompt, in which `{prompt}` stands for it
+    /// Template for the prompt; `{prompt}` is replaced by it
     #[cfg(feature = "text")]
     #[arg(long, value_name = "TEXT", requires = "prompt")]
     template: Option<String>,
-    /// Token ids to continue instead of text, separated by commas; prints ids
+    /// Continue these token ids, separated by commas, instead of a text, and print ids
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',', required = cfg!(not(feature = "text")))]
     ids: Option<Vec<i64>>,
-    /// How many tokens at most
+    /// Maximum number of tokens to generate
     #[arg(short = 'n', long, value_name = "N", default_value_t = 64)]
     max_new_tokens: usize,
-    /// Token ids that end the text, separated by commas [default: the tokenizer's usual ones]
+    /// Token ids that end the text, separated by commas [default: the tokenizer's end-of-text tokens]
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',')]
     stop: Option<Vec<i64>>,
-    /// Draw tokens, with logits divided by this; without it and top-k and top-p, the most likely token is taken
+    /// Sample with this temperature; decoding is greedy unless --temperature, --top-k or --top-p is given
     #[arg(long, value_name = "T")]
     temperature: Option<f64>,
-    /// Draw among so many of the most likely tokens
+    /// Sample from the K most likely tokens
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
-    /// Draw among the most likely tokens that together have this probability
+    /// Sample from the smallest set of most likely tokens whose probabilities add up to P
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
-    /// Make tokens that occurred less likely (above 1) or more likely (below 1)
+    /// Penalize tokens that already occurred (above 1) or favor them (below 1)
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     repetition_penalty: f64,
-    /// Seed of the draws
+    /// Random seed for sampling
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Compile the program
     #[arg(long)]
     compile: bool,
-    /// Print one JSON object at the end instead of text as it is made
+    /// Print one JSON object at the end instead of streaming the text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -97,10 +97,9 @@ impl Options {
 
     #[cfg(not(feature = "text"))]
     fn prompt(&self) -> Done<(Vec<i64>, Words)> {
-        let ids = self
-            .ids
-            .clone()
-            .ok_or_else(|| Refusal::because("give --ids; text needs a build with the feature `text`"))?;
+        let ids = self.ids.clone().ok_or_else(|| {
+            Refusal::because("--ids is missing; prompts as text need a build with the feature `text`")
+        })?;
         Ok((ids, Words::Ids))
     }
 }
@@ -135,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Done {
     })?;
     printed?;
     let seconds = began.elapsed().as_secs_f64();
-    // The first token is that of the whole prompt.
+    // The time to the first token is that of processing the whole prompt.
     let prefill = first.map_or(seconds, |f| f.as_secs_f64());
     let rate = if made.len() > 1 { (made.len() - 1) as f64 / (seconds - prefill).max(1e-9) } else { 0.0 };
     if options.json {
@@ -153,12 +152,12 @@ pub(crate) fn run(options: &Options) -> Done {
         say!("{report}")?;
     } else {
         say!("")?;
-        eprintln!("{} tokens, {rate:.1} tokens/s after {prefill:.2} s for {} of the prompt", made.len(), prompt.len());
+        eprintln!("{} tokens at {rate:.1} tokens/s; prompt of {} tokens in {prefill:.2} s", made.len(), prompt.len());
     }
     Ok(())
 }
 
-/// Prints tokens as they come.
+/// Prints tokens as they are generated.
 struct Shown<'a> {
     words: &'a Words,
     #[cfg(feature = "text")]
@@ -191,7 +190,7 @@ impl<'a> Shown<'a> {
             Words::Text(tokenizer) => {
                 self.tokens.push(token);
                 let text = tokenizer.decode(&self.tokens)?;
-                // A letter of several tokens is shown when it is whole.
+                // A character that spans several tokens is printed once it is complete.
                 if !text.ends_with('\u{fffd}') && text.starts_with(&self.text) {
                     put(&text[self.text.len()..])?;
                     self.text = text;

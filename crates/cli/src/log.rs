@@ -1,5 +1,5 @@
-//! What the libraries report (`tracing` events) on standard error: warnings by default, more with `--verbose` or `RUST_LOG`,
-//! nothing but errors with `--quiet`.
+//! Prints the libraries' `tracing` events to standard error: warnings by default, more with `--verbose` or `RUST_LOG`,
+//! only errors with `--quiet`.
 
 use crate::refusal::printable;
 use std::fmt::Write;
@@ -9,13 +9,13 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Levels by the beginning of a target; the longest that fits decides.
+/// Levels by target prefix; the longest matching prefix wins.
 struct Log {
     levels: Vec<(String, LevelFilter)>,
     spans: AtomicU64,
 }
 
-/// Reads `RUST_LOG`: `debug`, or `warn,firebrand::compile=debug`. What cannot be read is left out.
+/// Parses `RUST_LOG`: `debug`, or `warn,firebrand::compile=debug`. Invalid directives are ignored.
 fn parse(text: &str) -> Vec<(String, LevelFilter)> {
     let one = |part: &str| {
         let part = part.trim();
@@ -38,7 +38,7 @@ impl Log {
     }
 }
 
-/// Begins to report. `RUST_LOG` wins over the two flags.
+/// Installs the subscriber. `RUST_LOG` takes precedence over the two flags.
 pub(crate) fn start(quiet: bool, verbose: u8) {
     let level = match (quiet, verbose) {
         (true, _) => LevelFilter::ERROR,
@@ -49,7 +49,7 @@ pub(crate) fn start(quiet: bool, verbose: u8) {
     };
     let mut levels = vec![(String::new(), level)];
     levels.extend(std::env::var("RUST_LOG").map(|text| parse(&text)).unwrap_or_default());
-    // The first one set stays; nobody else sets one here.
+    // This only fails if a subscriber is already installed; nothing else in this program installs one.
     let _ = tracing::subscriber::set_global_default(Log { levels, spans: AtomicU64::new(1) });
 }
 

@@ -1,4 +1,4 @@
-//! Options of `firebrand pass lora`, and what they do to a program.
+//! Options of `firebrand pass lora`, and how they are applied to a program.
 
 use crate::refusal::{Done, Refusal};
 use firebrand::graph::ExportedProgram;
@@ -7,22 +7,22 @@ use firebrand::io::Output;
 use firebrand::prelude::manual_seed;
 use std::path::{Path, PathBuf};
 
-/// Adapters in, out, or merged.
+/// Options for adding, saving and merging adapters.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "LoRA")]
 pub(crate) struct PassOptions {
     #[command(flatten)]
     adapters: AdapterOptions,
-    /// Seed of the adapters' initial values
+    /// Random seed for the adapters' initial values
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Multiply the program's adapters into its weights and remove them
+    /// Merge the program's adapters into its weights
     #[arg(long, conflicts_with_all = ["rank", "alpha", "targets", "rslora", "lora_dropout", "modules_to_save", "adapter"])]
     merge: bool,
-    /// Add the adapter of this folder, as PEFT writes it (adapter_model.safetensors, adapter_config.json)
+    /// Add the adapter in this directory, in PEFT's format (adapter_model.safetensors, adapter_config.json)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rank", "alpha", "targets", "rslora", "lora_dropout", "modules_to_save"])]
     adapter: Option<PathBuf>,
-    /// Write the program's adapter to this folder, as PEFT reads it
+    /// Write the program's adapter to this directory, in PEFT's format
     #[arg(long, value_name = "DIR", conflicts_with = "merge")]
     save_adapter: Option<PathBuf>,
     #[command(flatten)]
@@ -35,19 +35,19 @@ pub(crate) struct AdapterOptions {
     /// Rank of the adapters [default: 8]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=65536))]
     rank: Option<u32>,
-    /// Adapters count alpha / rank times [default: twice the rank]
+    /// Scale adapters by alpha / rank [default: twice the rank]
     #[arg(long, value_name = "A")]
     alpha: Option<f64>,
-    /// Layers that get adapters, by the end of their module path [default: every linear layer with a weight of its own]
+    /// Layers that get adapters, by the last components of their module path [default: every linear layer whose weight is not shared]
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',')]
     targets: Option<Vec<String>>,
-    /// Adapters count alpha / sqrt(rank) times
+    /// Scale adapters by alpha / sqrt(rank) instead (rank-stabilized LoRA)
     #[arg(long)]
     rslora: bool,
-    /// Dropout before the adapters while training
+    /// Dropout probability on the adapters' inputs while training
     #[arg(long, value_name = "P")]
     lora_dropout: Option<f64>,
-    /// Modules that train as a whole and are stored with the adapter, by the end of their path
+    /// Modules to train in full and save with the adapter, by the last components of their path
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',')]
     modules_to_save: Option<Vec<String>>,
 }
@@ -55,10 +55,10 @@ pub(crate) struct AdapterOptions {
 /// How adapters are named in files.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct FileOptions {
-    /// Beginning of module paths that the model in Python does not have, such as `model.` of an exported wrapper
+    /// Prefix to strip from module paths, if the Python model does not have it, such as `model.` of an exported wrapper
     #[arg(long, value_name = "PREFIX", default_value = "")]
     strip_prefix: String,
-    /// Name of the model the adapter belongs to, noted in its configuration
+    /// Name of the base model, recorded in adapter_config.json
     #[arg(long, value_name = "NAME")]
     base_model: Option<String>,
 }
@@ -90,7 +90,7 @@ impl AdapterOptions {
 }
 
 impl FileOptions {
-    /// Stages the adapter of a program in a folder, which is made.
+    /// Stages the adapter of a program in a folder, which is created if missing.
     pub(crate) fn stage(&self, program: &ExportedProgram, folder: &Path) -> Done<Vec<Output>> {
         let files = AdapterFiles { strip_prefix: self.strip_prefix.clone(), base_model: self.base_model.clone() };
         std::fs::create_dir_all(folder).map_err(|e| Refusal::because(format!("{}: {e}", folder.display())))?;
@@ -125,7 +125,7 @@ impl PassOptions {
         self.adapters.apply(program)
     }
 
-    /// Stages the adapter's files, if they are asked for.
+    /// Stages the adapter's files, if they are requested.
     pub(crate) fn stage(&self, program: &ExportedProgram) -> Done<Vec<Output>> {
         self.save_adapter.as_deref().map_or(Ok(Vec::new()), |folder| self.files.stage(program, folder))
     }

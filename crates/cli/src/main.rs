@@ -38,7 +38,7 @@ struct Cli {
     /// Print results and errors only: no progress, notes or warnings
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Show what the libraries report; twice for details. RUST_LOG chooses by target
+    /// Print log messages of the libraries; repeat for more detail. RUST_LOG sets levels per target
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -47,7 +47,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train the built-in model on the embedded digits and write a report, or fine-tune an exported program
+    /// Train the built-in model on the bundled digits and write a report, or fine-tune an exported program
     Train(Box<train::Options>),
     /// Compute the metrics of an exported program on data
     Eval(program::eval::Options),
@@ -68,7 +68,7 @@ enum Command {
     Bench(bench::Options),
     /// Continue a prompt with an exported language model
     Generate(generate::Options),
-    /// Convert the state of a model between file formats, or put weights into a program
+    /// Convert model weights between file formats, or load weights into a program
     Convert(convert::Options),
     /// Run graph passes on a program and print or write the result
     Pass(pass::Options),
@@ -77,11 +77,11 @@ enum Command {
     Codegen(codegen::Command),
     /// Print a completion script for a shell
     Completions {
-        /// Shell
+        /// Shell to generate the script for
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Write manual pages, one for each command
+    /// Write man pages, one for each command
     Man {
         /// Directory to write them to
         #[arg(value_name = "DIR")]
@@ -89,12 +89,12 @@ enum Command {
     },
 }
 
-/// How `train` is called, for what reads and writes its settings.
+/// The `train` subcommand, for code that reads and writes its settings.
 pub(crate) fn train_command() -> clap::Command {
     Cli::command().find_subcommand("train").expect("there is such a command").clone()
 }
 
-/// The arguments as clap reads them, with settings from files put in.
+/// The parsed arguments, with settings from files merged in.
 fn parse() -> Result<(Cli, ArgMatches), Refusal> {
     let arguments = train::config::expand(std::env::args_os().collect(), &Cli::command())?;
     // Built, so that derived names and global options are in their places.

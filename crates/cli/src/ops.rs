@@ -1,4 +1,4 @@
-//! `firebrand ops`: every op of the table, the columns of its record, and which checks the op table runs on it.
+//! `firebrand ops`: lists every op with the columns of its record and the checks that the op table runs on it.
 
 use crate::refusal::{Done, Refusal, say};
 use firebrand::dispatch::{Autocast, Cost, Decomposition, Derivative, Kind, Op};
@@ -37,7 +37,7 @@ fn derivative(op: Op) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// The columns of an op's record, each a word.
+/// The columns of an op's record, one word each.
 fn columns(op: Op) -> [(&'static str, &'static str); 6] {
     let info = op.info();
     let form = match info.kind {
@@ -135,7 +135,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let coverage = options.coverage.then(firebrand_opinfo::recorded_coverage);
     let mut unchecked = Vec::new();
     for op in Op::all() {
-        // A second name, and the forms of one, are checked with the rows of the op they stand for.
+        // Aliases and their variants are checked with the rows of the op they stand for.
         let second = op.info().alias.or_else(|| op.info().functional.and_then(|f| f.info().alias));
         let rows = second.unwrap_or(op).name();
         let checks = coverage.as_ref().map(|c| c.get(rows));

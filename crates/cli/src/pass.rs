@@ -30,13 +30,13 @@ pub(crate) struct Options {
     /// Write the result to this file
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Print the result even if it is written to a file
+    /// Print the result even if --output is given
     #[arg(long)]
     print: bool,
     /// Also print types, attributes and metadata
     #[arg(long)]
     long: bool,
-    /// Grad mode to assume at the call
+    /// Grad mode to assume when the program is called
     #[arg(long, value_name = "MODE", default_value = "on")]
     ambient_grad: Mode,
     /// Reproduce PyTorch's quirks
@@ -60,14 +60,14 @@ struct QuantizeOptions {
     /// Bits of a quantized weight: 8 or 4
     #[arg(long, value_name = "N", default_value_t = 8)]
     bits: u8,
-    /// Columns of a weight that share a scale
+    /// Number of weight columns that share a scale
     #[arg(long, value_name = "N", default_value_t = 64)]
     group: usize,
 }
 
 /// Passes that take options of their own: name and summary.
 const WITH_OPTIONS: [(&str, &str); 2] = [
-    ("lora", "adds low-rank adapters and freezes the rest; --merge multiplies them in"),
+    ("lora", "adds low-rank adapters and freezes the rest; --merge folds them into the weights"),
     ("quantize", "stores frozen weights of linear layers in 8 or 4 bits"),
 ];
 
@@ -86,7 +86,7 @@ fn step(name: &str) -> firebrand::graph::Result<Step> {
     })
 }
 
-/// Every name in the list must be that of a pass.
+/// Checks that every name in the list is a pass.
 fn known(names: &str) -> Result<String, String> {
     match names.split(',').map(step).find_map(Result::err) {
         Some(error) => Err(error.to_string()),
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let names = options.names.as_deref().unwrap_or_default().split(',');
     let steps: Vec<Step> = names.map(step).collect::<Result<_, _>>().map_err(Refusal::because)?;
     if options.lora.is_any() && !steps.iter().any(|s| matches!(s, Step::Lora)) {
-        return Err(Refusal::because("--rank, --targets, --merge and their like are options of the pass `lora`"));
+        return Err(Refusal::because("--rank, --targets, --merge and similar options need the pass `lora`"));
     }
     let mut result = program;
     for step in &steps {

@@ -1,4 +1,4 @@
-//! Program files: `.pt2` archives and graphs in text form (`.fb`), told apart by their first bytes.
+//! Program files: `.pt2` archives and graphs in text format (`.fb`), distinguished by their first bytes.
 
 use crate::refusal::{Done, Refusal};
 use firebrand::graph::text::{Form, parse, print};
@@ -25,7 +25,7 @@ pub(crate) fn read(path: &Path, options: &LoadOptions) -> Done<(ExportedProgram,
     let archive = std::io::Read::read_exact(&mut file, &mut first).is_ok() && &first == b"PK";
     if archive {
         let program = ExportedProgram::load_with(path, options).map_err(|e| match e {
-            // It names the file itself.
+            // The error already names the file.
             e @ firebrand::graph::Error::Io(_) => Refusal::because(e),
             e => named(&e),
         })?;

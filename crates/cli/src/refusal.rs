@@ -11,11 +11,11 @@ pub(crate) type Done<T = ()> = Result<T, Refusal>;
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The input is invalid; the reason, for people.
+    /// The input is invalid, with the reason to print.
     Because(String),
-    /// The arguments do not go together; the reason, for people.
+    /// The arguments cannot be combined, with the reason to print.
     Usage(String),
-    /// A signal stopped the work, and what was done is kept; what to do next.
+    /// A signal stopped the work and the progress is saved, with advice on what to do next.
     Stopped(String),
     /// Standard output was closed by its reader (`| head`), which is not an error.
     ReaderGone,
@@ -37,7 +37,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Through a closure of the library and back.
+/// Carries a refusal through a closure that the library calls, and back.
 impl From<Refusal> for firebrand::Error {
     fn from(refusal: Refusal) -> firebrand::Error {
         firebrand::Error::user(refusal.to_string())

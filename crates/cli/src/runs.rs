@@ -32,7 +32,7 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "OUT.html")]
         output: PathBuf,
     },
-    /// Show in which settings, facts and results two runs differ
+    /// Show the settings, environment and results in which two runs differ
     Diff {
         /// The first run
         #[arg(value_name = "RUN")]
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     },
 }
 
-/// A run as its folder tells it.
+/// A run, read from its folder.
 struct Run {
     name: String,
     settings: Settings,
@@ -59,8 +59,7 @@ impl Run {
     fn read(path: &Path) -> Done<Run> {
         let folder = RunFolder::at(path);
         if !folder.file("run.toml").is_file() {
-            let message =
-                format!("{}: not the directory of a run (run.toml is missing)", plain(&path.display().to_string()));
+            let message = format!("{}: not a run directory (run.toml is missing)", plain(&path.display().to_string()));
             return Err(Refusal::because(message));
         }
         Ok(Run {
@@ -89,10 +88,7 @@ pub(crate) fn run(command: &Command) -> Done {
 
 fn list(folder: &Path, as_json: bool) -> Done {
     let entries = std::fs::read_dir(folder).map_err(|e| {
-        Refusal::because(format!(
-            "{}: {e}; name the directory that holds the runs",
-            plain(&folder.display().to_string())
-        ))
+        Refusal::because(format!("{}: {e}; expected a directory of runs", plain(&folder.display().to_string())))
     })?;
     let mut paths: Vec<PathBuf> =
         entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.join("run.toml").is_file()).collect();
@@ -161,7 +157,8 @@ fn compare(paths: &[PathBuf], output: &Path) -> Done {
     let mut main = format!("<h1>{} runs</h1>", runs.len());
     main += &format!("<section class='row'>{}</section>", page::metric_charts(&histories));
     main += &page::section("Metrics of the last epoch", "", &page::table(&head, &rows, true));
-    let lead = if settings.is_empty() { "The runs have the same settings." } else { "Where the runs differ." };
+    let lead =
+        if settings.is_empty() { "The runs have the same settings." } else { "Options that differ between the runs." };
     let body = if settings.is_empty() { String::new() } else { page::table(&settings_head, &settings, false) };
     main += &page::section("Settings", lead, &body);
     write_text(output, &page::page(&format!("firebrand: {} runs", runs.len()), &main))?;
@@ -206,7 +203,7 @@ fn diff(first: &Path, second: &Path, as_json: bool) -> Done {
         say!("{name}: {} -> {}", text(p), text(q))?;
     }
     if settings.is_empty() && facts.is_empty() && results.is_empty() {
-        say!("the runs are the same")?;
+        say!("the runs are identical")?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(crate) fn stop_on_interrupt() -> Arc<AtomicBool> {
     STOP.get_or_init(Arc::default).clone()
 }
 
-/// The exit code of a run that a signal stopped: 128 and its number, as shells count.
+/// The exit code of a run that a signal stopped: 128 plus its number, the shells' convention.
 pub(crate) fn exit_code() -> u8 {
     match SIGNAL.load(SeqCst) {
         0 => 130,
@@ -23,7 +23,7 @@ pub(crate) fn exit_code() -> u8 {
     }
 }
 
-/// Begins to watch for signals.
+/// Starts watching for signals.
 #[cfg(unix)]
 pub(crate) fn watch() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -45,6 +45,6 @@ pub(crate) fn watch() {
     let _ = std::thread::Builder::new().name("signals".into()).stack_size(1 << 16).spawn(watch);
 }
 
-/// Other systems end programs in their own ways.
+/// Other systems keep their default handling.
 #[cfg(not(unix))]
 pub(crate) fn watch() {}

@@ -1,4 +1,4 @@
-//! Texts as tokens: the tokenizers of Hugging Face (`tokenizer.json`), and templates in which names stand for texts.
+//! Tokenization with Hugging Face tokenizers (`tokenizer.json`), and templates with named placeholders.
 
 use crate::refusal::{Done, Refusal};
 use firebrand::io::{plain, read_regular};
@@ -15,7 +15,7 @@ impl Tokenizer {
         tokenizers::Tokenizer::from_bytes(bytes).map(Tokenizer).map_err(refuse)
     }
 
-    /// The tokens of a text; `special` adds those that the tokenizer puts around every text.
+    /// The tokens of a text; `special` adds the special tokens that the tokenizer puts around every text.
     pub(crate) fn encode(&self, text: &str, special: bool) -> Done<Vec<i64>> {
         let encoding = self.0.encode_fast(text, special).map_err(Refusal::because)?;
         Ok(encoding.get_ids().iter().map(|&id| id.into()).collect())
@@ -33,7 +33,7 @@ impl Tokenizer {
         self.0.token_to_id(token).map(i64::from)
     }
 
-    /// Tokens that usually end a text, as far as this tokenizer has them.
+    /// The common end-of-text tokens that this tokenizer has.
     pub(crate) fn ends(&self) -> Vec<i64> {
         const USUAL: [&str; 7] =
             ["</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<eos>", "<end_of_turn>"];
@@ -56,11 +56,12 @@ pub(crate) fn filled(template: &str, texts: &[(&str, &str)]) -> Done<String> {
         }
         let name = (brace == "{").then(|| rest.find('}').map(|end| (&rest[..end], &rest[end + 1..]))).flatten();
         let Some((name, after)) = name else {
-            return Err(Refusal::because("the template has a single brace; write {{ or }} for one"));
+            return Err(Refusal::because("the template has an unmatched brace; write {{ or }} for a literal brace"));
         };
         let Some((_, text)) = texts.iter().find(|(known, _)| *known == name) else {
             let known: Vec<&str> = texts.iter().map(|(k, _)| *k).collect();
-            let message = format!("the template names {{{}}}; known are {}", plain(name), known.join(", "));
+            let message =
+                format!("the template uses the unknown name {{{}}}; expected one of {}", plain(name), known.join(", "));
             return Err(Refusal::because(message));
         };
         out.push_str(text);

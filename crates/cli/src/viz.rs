@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Arguments of `firebrand viz`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Exported program, or a graph in text form
+    /// Exported program, or a graph in text format
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
     /// Write the page to this file

@@ -217,7 +217,7 @@ fn commands_that_are_not_in_this_build_say_so() {
     let folder = tempfile::tempdir().expect("a folder");
     for command in ["emit", "check"] {
         let answer = firebrand(&["codegen", command], folder.path());
-        refused(&answer, &format!("`codegen {command}` is not in this build"));
+        refused(&answer, &format!("`codegen {command}` is not included in this build"));
         refused(&answer, "--features dev");
     }
 }

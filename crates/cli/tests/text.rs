@@ -56,5 +56,5 @@ fn a_prompt_is_continued_as_text() {
     assert_eq!(serde_json::from_str::<Value>(&done(at, &template)).unwrap()["prompt_tokens"], 2);
     std::fs::write(at.join("bad.json"), "{}").unwrap();
     refused(at, &["generate", model, "--tokenizer", "bad.json", "--prompt", "w3"], "bad.json");
-    refused(at, &[&template[..template.len() - 1], &["{other}"]].concat(), "names {other}");
+    refused(at, &[&template[..template.len() - 1], &["{other}"]].concat(), "unknown name {other}");
 }

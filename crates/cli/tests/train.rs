@@ -111,7 +111,7 @@ fn training_is_pytorchs() {
     let own = ["train", &model, "--data", &data, "--loss", "output", "--batch-size", "8", "-o", "own.pt2"];
     let output = firebrand(dir.path(), &[&own[..], &sgd].concat());
     done(&output);
-    assert!(errors(&output).contains("the loss reads output 0 (loss)"), "{}", errors(&output));
+    assert!(errors(&output).contains("the loss is computed from output 0 (loss)"), "{}", errors(&output));
     same_weights(&at("own.pt2"), "own_loss_trained.npz");
     done(&firebrand(dir.path(), &[&own[..], &sgd, &["--loss-output", "loss"]].concat()));
     same_weights(&at("own.pt2"), "own_loss_trained.npz");
@@ -226,7 +226,7 @@ fn signals_save_and_stop() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(rest.contains("nothing was kept") && !dir.path().join("out.pt2").exists(), "{rest}");
+    assert!(rest.contains("nothing was saved") && !dir.path().join("out.pt2").exists(), "{rest}");
 }
 
 /// The same command again, or a shorter one; any other difference is refused by name.
@@ -252,16 +252,16 @@ fn resuming_takes_the_same_settings() {
     let with = |more: &[&str]| firebrand(dir.path(), &[&all[..], more].concat());
     refused(&with(&["--epochs", "2", "--resume"]), 3, "there is no run to resume here");
     done(&with(&["--epochs", "2"]));
-    refused(&with(&["--epochs", "2"]), 3, "holds a run already");
+    refused(&with(&["--epochs", "2"]), 3, "already holds a run");
     done(&with(&["--epochs", "2", "--resume"]));
     done(&with(&["--epochs", "3", "--resume"]));
     done(&firebrand(dir.path(), &["train", "--resume", "--out", "run"]));
     assert_eq!(std::fs::read_to_string(dir.path().join("run/metrics.csv")).unwrap().lines().count(), 4);
     for (more, reason) in [
-        (vec!["--epochs", "2"], "--epochs was 3 in the run that is resumed, and is 2 now; epochs may only grow"),
-        (vec!["--clip", "1"], "--clip was not set in the run that is resumed, and is 1 now"),
+        (vec!["--epochs", "2"], "--epochs was 3 in the resumed run and is 2 now; epochs may only be increased"),
+        (vec!["--clip", "1"], "--clip was not set in the resumed run and is 1 now"),
         (vec!["--batch-size", "8"], "--batch-size was not set"),
-        (vec!["--lr", "head.*=1"], "--lr was 1e-3 in the run"),
+        (vec!["--lr", "head.*=1"], "--lr was 1e-3 in the resumed run"),
         (vec!["--ema", "0.9"], "--ema was not set"),
         (vec!["--bf16"], "--bf16 was not set"),
     ] {
@@ -274,7 +274,7 @@ fn resuming_takes_the_same_settings() {
     let mut arrays = read_npz(&data).unwrap();
     arrays["input"] = &arrays["input"] * 2.0;
     write_npz(&data, &arrays).unwrap();
-    refused(&with(&["--resume"]), 3, "the data has changed since the run began");
+    refused(&with(&["--resume"]), 3, "the data has changed since the run started");
 }
 
 /// Every option is a key of `--config`; the folder of a run has such a file; the command line wins.
@@ -353,8 +353,8 @@ fn runs_are_listed_and_compared() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("http"), "it loads nothing");
-    assert!(done(&firebrand(dir.path(), &["runs", "diff", "runs/a", "runs/a"])).contains("the runs are the same"));
-    refused(&firebrand(dir.path(), &["runs", "diff", "runs/a", "."]), 3, "not the directory of a run");
+    assert!(done(&firebrand(dir.path(), &["runs", "diff", "runs/a", "runs/a"])).contains("the runs are identical"));
+    refused(&firebrand(dir.path(), &["runs", "diff", "runs/a", "."]), 3, "not a run directory");
     refused(&firebrand(dir.path(), &["runs", "list", "nowhere"]), 3, "nowhere");
     refused(
         &firebrand(dir.path(), &["runs", "compare", "runs/a", "runs/b", "-o", "none/page.html"]),
@@ -418,15 +418,15 @@ fn wrong_input_is_named() {
         (
             golden("classes.npz"),
             vec!["--class-weights", "1,2"],
-            "--class-weights has 2 numbers, the program's output has 4 classes",
+            "--class-weights has 2 weights, the program's output has 4 classes",
         ),
         (
             golden("classes.npz"),
             vec!["--freeze", "tail.*"],
-            "--freeze tail.*: no parameter has such a name; there are body.0.weight",
+            "--freeze tail.*: no parameter matches; there are body.0.weight",
         ),
         (golden("classes.npz"), vec!["--freeze", "*"], "nothing is left to train"),
-        (golden("classes.npz"), vec!["--lr", "tail=1"], "--lr tail: no parameter has such a name"),
+        (golden("classes.npz"), vec!["--lr", "tail=1"], "--lr tail: no parameter matches"),
         (
             golden("classes.npz"),
             vec!["--loss-output", "logits"],
@@ -450,7 +450,7 @@ fn wrong_input_is_named() {
     let data = golden("classes.npz");
     let saved = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/nn/torch_state.pt");
     for (model, kind) in
-        [(data.as_str(), "an archive of arrays (.npz)"), (saved.to_str().unwrap(), "a file of torch.save")]
+        [(data.as_str(), "an archive of arrays (.npz)"), (saved.to_str().unwrap(), "a torch.save file")]
     {
         refused(
             &firebrand(dir.path(), &["eval", model, "--data", &data, "--loss", "mse"]),
@@ -459,7 +459,7 @@ fn wrong_input_is_named() {
         );
     }
     for (arguments, reason) in [
-        (vec!["train", "--data", "x.npz"], "--data is for exported programs"),
+        (vec!["train", "--data", "x.npz"], "--data needs an exported program"),
         (vec!["train", &model], "--data is missing"),
         (vec!["train", &model, "--data", "x.npz"], "--loss is missing"),
         (vec!["train", &model, "--data", "x.npz", "--loss", "mse"], "-o OUT.pt2 or --out DIR is missing"),
@@ -701,16 +701,12 @@ fn the_readme_trains_on_images() {
                 .concat(),
         )
     };
-    refused(
-        &with(&["--transform", "resize=9x9"]),
-        3,
-        "the image is [1, 9, 9] after its transforms, the program takes [64]",
-    );
+    refused(&with(&["--transform", "resize=9x9"]), 3, "the image is [1, 9, 9] after the transforms, expected [64]");
     done(&with(&["--transform", "random_crop=8:1", "--transform", "normalize=0.3/0.4"]));
     refused(&with(&["--transform", "spin"]), 2, "unknown transform `spin`");
     let bad = dir.path().join("bad");
     std::fs::create_dir_all(bad.join("a")).unwrap();
-    std::fs::write(bad.join("a/x.png"), "no image").unwrap();
+    std::fs::write(bad.join("a/x.png"), "not an image").unwrap();
     let bad = bad.to_str().unwrap();
     let fixed = ["train", model, "--data", bad, "--loss", "cross_entropy", "--dry-run"];
     refused(&firebrand(&root, &fixed), 3, "x.png");

@@ -72,7 +72,7 @@ pub fn replace_ident(formula: &str, name: &str, with: &str) -> String {
     out
 }
 
-/// Replaces whole words, neighbours not being part of the match.
+/// Replaces whole words, neighbors not being part of the match.
 fn replace_word(formula: &str, name: &str, with: &str) -> String {
     let mut out = String::with_capacity(formula.len() + with.len());
     let mut copied = 0;

@@ -36,7 +36,7 @@ pub enum Value {
     Map(Vec<(Node, Node)>),
 }
 
-// Lines are no part of a value: two nodes are equal when they say the same.
+// Line numbers are not part of a value: two nodes are equal when their content is.
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value

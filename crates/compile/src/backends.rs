@@ -1,4 +1,4 @@
-//! The list of back ends by name: the one place that knows all of them.
+//! The list of backends by name: the only place that knows all of them.
 
 pub use crate::backend::{Counter, EagerRunner, Interpret, Recorded, Recorder, counter, eager, record};
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 type Make = fn() -> Arc<dyn Backend>;
 
-/// Every back end with a name.
+/// Every named backend.
 const BACKENDS: &[(&str, Make)] = &[
     ("eager", eager),
     ("aot_eager", || Arc::new(joint::aot_eager())),
@@ -18,17 +18,17 @@ const BACKENDS: &[(&str, Make)] = &[
     ("firebrand", firebrand),
 ];
 
-/// The optimising back end with its usual options.
+/// The optimizing backend with its usual options.
 pub fn firebrand() -> Arc<dyn Backend> {
     Arc::new(joint::firebrand(FusedOptions::default()))
 }
 
-/// The names of the back ends.
+/// The names of the backends.
 pub fn list_backends() -> Vec<&'static str> {
     BACKENDS.iter().map(|(name, _)| *name).collect()
 }
 
-/// The back end of this name.
+/// The backend of this name.
 pub fn backend(name: &str) -> Result<Arc<dyn Backend>> {
     match BACKENDS.iter().find(|(known, _)| *known == name) {
         Some((_, make)) => Ok(make()),

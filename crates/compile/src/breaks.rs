@@ -1,4 +1,4 @@
-//! Graph breaks: why a function cannot be one graph, said so that a user can act on it.
+//! Graph breaks: why a function cannot be one graph, in terms that a user can act on.
 
 use std::fmt;
 use std::panic::Location;
@@ -28,58 +28,58 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A branch on the numbers of a tensor.
+    /// A branch on the value of a tensor.
     DataDependentBranch = "data-dependent branching",
-        "host code asked for the truth of a tensor, which is known only when the graph runs",
-        "use where_ or a cond op so that both sides are part of the graph, or drop fullgraph";
-    /// A number of a tensor was read.
+        "host code branched on the value of a tensor, which is only known when the graph runs",
+        "use where_ or a cond op so that both branches are part of the graph, or drop fullgraph";
+    /// A scalar was read from a tensor.
     ScalarRead = "scalar read",
-        "a number of a tensor was converted to a host value, which is known only when the graph runs",
-        "keep it as a tensor of no dimensions, or drop fullgraph";
+        "a tensor was converted to a host value, which is only known when the graph runs",
+        "keep it as a zero-dimensional tensor, or drop fullgraph";
     /// Tensor data was copied to the host.
     DataRead = "data read",
-        "the numbers of a tensor were copied to the host, and they are known only when the graph runs",
-        "move the read behind the compiled function, use effects::record, or drop fullgraph";
-    /// An op whose result's size depends on numbers.
+        "the values of a tensor were copied to the host, and they are only known when the graph runs",
+        "read them after the compiled function has returned, use effects::record, or drop fullgraph";
+    /// An op whose result's size depends on values.
     DynamicShape = "data-dependent output shape",
-        "the size of this op's result depends on the numbers in its input",
-        "use a masked form of fixed size (where_), move the op out of the function, or drop fullgraph";
-    /// Asked for.
+        "the size of this op's result depends on the values of its input",
+        "use a masked variant with a fixed size (where_), move the op out of the function, or drop fullgraph";
+    /// Requested with `graph_break()`.
     Explicit = "explicit graph break",
         "graph_break() was called",
         "remove the call, or drop fullgraph";
-    /// A function that is not to be compiled.
+    /// A function that must not be compiled.
     Disabled = "disabled function",
         "a function marked with disable() was called",
         "remove the mark, or drop fullgraph";
     /// `backward` or `grad` inside the function.
     Backward = "backward inside the region",
-        "gradients were asked for inside the function, which needs what the graph computes",
+        "gradients were computed inside the function, which needs the graph's results",
         "call backward on what the function returns, or drop fullgraph";
-    /// An op or call this build cannot put in a graph.
+    /// An op or call that cannot be part of a graph.
     Unsupported = "unsupported call",
-        "this call cannot be written down",
+        "this call cannot be recorded in a graph",
         "move it out of the function, or drop fullgraph";
-    /// Something that is about tensors themselves, or about how ops run.
+    /// Something that concerns tensor objects themselves, or how ops are executed; the rest of the call runs eagerly.
     Plain = "left to a plain run",
-        "this is about a tensor's history, flags or version, about a hook of another call, or changes how ops run; none of it is in a graph, so the rest of the function runs op by op",
+        "this concerns a tensor's history, flags or version, a hook of another call, or how ops are executed; none of that is part of a graph, so the rest of the function runs op by op",
         "do it around the compiled function, or drop fullgraph";
-    /// A side of a conditional that does more than compute.
+    /// A branch of a conditional with side effects.
     ImpureBranch = "a side of cond with effects",
-        "the sides of a cond op are part of the graph and may only compute with tensors",
-        "move the effect out of the side, or return what it needs from it";
+        "the branches of a cond op are part of the graph and may only compute with tensors",
+        "move the effect out of the branch, or return what it needs from the branch";
     /// A hook that was declared pure and is not.
     ImpureHook = "unsafe side effect in a pure hook",
-        "a hook that was declared pure did something that is no computation on tensors",
+        "a hook that was declared pure did something other than compute with tensors",
         "register it with register_hook: it is then called with real gradients at every backward";
-    /// Saved-tensor hooks that the function switches on itself.
+    /// Saved-tensor hooks that the function enables itself.
     SavedHooks = "saved-tensor hooks inside the region",
-        "hooks that pack what derivatives keep are host code; ops inside their scope run one by one, with the hooks",
-        "switch the hooks on around the call of the compiled function, or drop fullgraph";
-    /// The number of a handle that exists only when the graph runs.
+        "saved-tensor hooks are host code; ops inside their scope run one by one, with the hooks",
+        "enable the hooks around the call of the compiled function, or drop fullgraph";
+    /// The id of a handle that exists only when the graph runs.
     HandleId = "id of a handle born in this capture",
-        "the number of a handle was read that every call makes anew",
-        "read it behind the compiled function, or drop fullgraph";
+        "the id of a handle was read, but every call creates a new handle",
+        "read it after the compiled function has returned, or drop fullgraph";
 }
 
 /// One break: its kind, what exactly happened, and where.
@@ -89,17 +89,17 @@ pub struct GraphBreak {
     pub kind: BreakKind,
     /// What was called.
     pub what: String,
-    /// Where in the user's source, if known.
+    /// The location in the user's source, if known.
     pub location: Option<&'static Location<'static>>,
 }
 
 impl GraphBreak {
-    /// What the kind means.
+    /// An explanation of the kind.
     pub fn explanation(&self) -> &'static str {
         self.kind.explanation()
     }
 
-    /// What to do about it.
+    /// A hint on how to avoid it.
     pub fn hint(&self) -> &'static str {
         self.kind.hint()
     }

@@ -1,4 +1,4 @@
-//! Types that print only their name, and options, which name their back end.
+//! Types that print only their name, and options, which name their backend.
 
 use std::fmt::{Debug, Formatter, Result};
 

@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, as one enum with fields. Kinds are the contract, wording may improve.
+//! The errors of this crate, as one enum with fields. Kinds are the contract, wording may improve.
 
 use crate::breaks::GraphBreak;
 use thiserror::Error;
@@ -11,35 +11,35 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[allow(missing_docs)] // fields are named after what the message says of them
 pub enum Error {
-    /// `fullgraph` was asked for, and the function cannot be one graph.
+    /// `fullgraph` is set, and the function cannot be one graph.
     #[error("fullgraph: {0}")]
     GraphBreak(GraphBreak),
-    /// A call would compile again although that is forbidden.
-    #[error("recompiling {function} is forbidden ({why}), and no compiled entry fits this call:\n{}", .reasons.join("\n"))]
+    /// A call would recompile although that is forbidden.
+    #[error("recompiling {function} is forbidden ({why}), and no compiled entry matches this call:\n{}", .reasons.join("\n"))]
     Recompile { function: String, why: &'static str, reasons: Vec<String> },
-    /// A dimension that was marked dynamic has to have one value.
+    /// A dimension that was marked dynamic is specialized to one value.
     #[error(
         "constraint violation: {argument}, dimension {dim} was marked dynamic, but it must be {value}: {reason}. Either \
          drop the mark (mark_static, maybe_mark_dynamic), or change the function so that it works for every size"
     )]
     ConstraintViolation { argument: String, dim: usize, value: i64, reason: String },
-    /// `fullgraph` was asked for, and the function has as many entries as it may have.
+    /// `fullgraph` is set, and the function has reached its limit of graphs.
     #[error(
         "fullgraph: {function} was compiled {limit} times, which is the limit; raise cache_limit, or mark what varies as \
-         dynamic. No entry fits this call:\n{}", .reasons.join("\n")
+         dynamic. No entry matches this call:\n{}", .reasons.join("\n")
     )]
     CacheLimit { function: String, limit: usize, reasons: Vec<String> },
-    /// A back end failed.
-    #[error("back end {backend:?} failed to {stage} a graph of {function}: {source}")]
+    /// A backend failed.
+    #[error("backend {backend:?} failed to {stage} a graph of {function}: {source}")]
     Backend { backend: String, stage: &'static str, function: String, source: Box<Error> },
-    /// There is no back end of this name.
-    #[error("there is no back end {name:?}; firebrand_compile::list_backends() lists them: {known}")]
+    /// There is no backend with this name.
+    #[error("unknown backend {name:?}; firebrand_compile::list_backends() lists them: {known}")]
     UnknownBackend { name: String, known: String },
     /// An accuracy check found a difference.
-    #[error("accuracy check of back end {backend:?}: its numbers are not those of the plain run\n{report}")]
+    #[error("accuracy check of backend {backend:?}: its results differ from those of eager execution\n{report}")]
     Accuracy { backend: String, report: String },
-    /// A promise of this crate to itself is broken.
-    #[error("internal error of the compiler: {0}; please report it")]
+    /// An invariant of this crate is violated.
+    #[error("internal compiler error: {0}; please report it")]
     Internal(String),
     #[error(transparent)]
     Graph(#[from] firebrand_graph::Error),
@@ -48,7 +48,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A broken promise of this crate to itself.
+    /// A violated invariant of this crate.
     #[cold]
     pub fn internal(message: impl Into<String>) -> Error {
         Error::Internal(message.into())
@@ -56,7 +56,7 @@ impl Error {
 }
 
 impl Error {
-    /// What an op, a hook or a custom function failed with, as it is: that a graph ran it is nobody's business.
+    /// The error of an op, a hook or a custom function, unchanged: that a graph ran it does not matter to the caller.
     pub(crate) fn of_the_program(self) -> Error {
         fn cause(e: firebrand_graph::Error) -> Result<firebrand_core::Error, firebrand_graph::Error> {
             match e {

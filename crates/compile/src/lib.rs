@@ -1,11 +1,11 @@
 //! Compiling functions of tensors.
 //!
-//! [`compile`] takes a closure and gives back one that is called the same way. Its first call runs the closure on meta
-//! tensors, records what it does as a graph (`front`) and hands that to a [`Backend`]; later calls whose arguments fit the
-//! guards run the compiled graph and repeat the closure's recorded [`effects`]. What cannot be in a graph ends it, and the
-//! closure goes on (`breaks`), or is an error if one graph was asked for.
+//! [`compile`] takes a closure and returns a function that is called the same way. Its first call runs the closure on meta
+//! tensors, records what it does as a graph (`front`) and passes that to a [`Backend`]; later calls whose arguments match the
+//! guards run the compiled graph and replay the closure's recorded [`effects`]. What cannot be in a graph breaks it, and the
+//! closure continues (`breaks`); with `fullgraph` that is an error.
 //!
-//! This crate knows tensors, graphs and kernels; it knows no layers, no files and no terminal.
+//! This crate deals with tensors, graphs and kernels; it knows nothing of layers, files and terminals.
 #![forbid(unsafe_code)]
 
 pub mod backend;

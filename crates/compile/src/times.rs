@@ -1,6 +1,6 @@
-//! Where compile time goes: one clock per stage, over the process.
+//! Compile time: one clock per stage, process-wide.
 //!
-//! Stages nest (a joint-graph back end traces, cuts and has its parts fused); each counts only the time in which no inner
+//! Stages nest (a joint-graph backend traces, cuts and has its parts fused); each counts only the time in which no inner
 //! stage ran, so that the stages add up to the whole. Calls of compiled functions that compile nothing are not counted.
 
 use firebrand_core::state::Slot;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A part of compiling.
+/// A stage of compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Running the function on meta tensors, and making its guards.
     Capture,
-    /// Tracing forward and backward as one pure graph.
+    /// Tracing forward and backward as one functional graph.
     Joint,
-    /// Deciding what the backward keeps, and cutting the graph in two.
+    /// Deciding what is saved for the backward, and partitioning the graph.
     Partition,
-    /// Fusing, planning memory and making programs.
+    /// Fusing, planning memory and generating programs.
     Fuse,
-    /// What else a back end does.
+    /// Everything else a backend does.
     Backend,
 }
 
@@ -34,7 +34,7 @@ impl Stage {
             Stage::Joint => "joint graph",
             Stage::Partition => "partition",
             Stage::Fuse => "fusion",
-            Stage::Backend => "back end",
+            Stage::Backend => "backend",
         }
     }
 }
@@ -67,12 +67,12 @@ pub(crate) fn timed<T>(stage: Stage, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// How often a stage ran, and how long in all.
+/// How often a stage ran, and its total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTime {
     /// How often.
     pub runs: u64,
-    /// How long, without the stages inside it.
+    /// Total time, excluding inner stages.
     pub time: Duration,
 }
 
@@ -91,7 +91,7 @@ impl CompileTimes {
         self.0.iter().map(|s| s.time).sum()
     }
 
-    /// What came after an earlier reading.
+    /// The difference from an earlier reading.
     pub fn since(&self, earlier: &CompileTimes) -> CompileTimes {
         CompileTimes(std::array::from_fn(|i| StageTime {
             runs: self.0[i].runs.saturating_sub(earlier.0[i].runs),
@@ -110,7 +110,7 @@ impl fmt::Display for CompileTimes {
     }
 }
 
-/// Where compile time has gone so far, over the process.
+/// Compile time so far, process-wide, by stage.
 ///
 /// ```
 /// use firebrand_compile::{Stage, compile, compile_times};

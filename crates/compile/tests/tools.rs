@@ -75,7 +75,7 @@ fn minifier_keeps_only_what_fails() {
     // A wrong number as predicate: what is left is the op that the back end gets wrong.
     let mut wrong = |g: &GraphModule, i: &[Value]| !check_accuracy(&faulty, g, i, 1e-3).unwrap().is_accurate();
     assert_eq!(calls(&minify(&module, &inputs, &mut wrong).unwrap().graph), ["aten.relu.default"]);
-    expect!["internal error of the compiler: there is nothing to minify: the predicate does not hold for the whole graph; please report it"].assert_eq(&minify(&module, &inputs, &mut |_, _| false).unwrap_err().to_string());
+    expect!["internal compiler error: there is nothing to minify: the predicate does not hold for the whole graph; please report it"].assert_eq(&minify(&module, &inputs, &mut |_, _| false).unwrap_err().to_string());
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What methods take where PyTorch takes several things: dimensions, another tensor or a number, an optional number.
+//! Argument types for methods whose PyTorch counterparts accept several types: dimensions, a tensor or a number, an optional number.
 //!
-//! Conversions only; what an argument means is the op's business. The functions of `ops` take plain types.
+//! Conversions only; the op decides what an argument means. The functions of `ops` take plain types.
 
 use crate::{Scalar, Tensor};
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ pub trait IntoDims {
     fn into_dims(self) -> Ints;
 }
 
-/// Dimensions that may be left out: whatever [`IntoDims`] takes, or `..` for all of them, or an `Option`.
+/// Optional dimensions: anything that converts [`IntoDims`], `..` for all of them, or an `Option`.
 pub trait IntoOptionalDims {
     /// The list; `None` for all dimensions.
     fn into_optional_dims(self) -> Option<Ints>;
@@ -93,7 +93,7 @@ impl<'a> From<&'a Tensor> for Operand<'a> {
         Operand::Tensor(t)
     }
 }
-/// Parameters and whatever else is a tensor underneath.
+/// Parameters and anything else that dereferences to a tensor.
 impl<'a, T: Deref<Target = Tensor>> From<&'a T> for Operand<'a> {
     #[inline]
     fn from(t: &'a T) -> Operand<'a> {
@@ -101,7 +101,7 @@ impl<'a, T: Deref<Target = Tensor>> From<&'a T> for Operand<'a> {
     }
 }
 
-/// A number that may be left out: the number itself, or an `Option` of a [`Scalar`].
+/// An optional number: the number itself, or an `Option` of a [`Scalar`].
 pub trait IntoOptionalScalar {
     /// The number, if there is one.
     fn into_optional_scalar(self) -> Option<Scalar>;

@@ -1,12 +1,12 @@
-//! Capture of functions: what happens where a function under capture does something that is not an op.
+//! Capture of functions: what happens when a function under capture does something that is not an op.
 //!
 //! A compiler runs a function once on meta tensors. Ops reach it through [`dispatch`]; reads of
-//! values, hooks, gradients, cells and custom functions reach it here. Without a tracer nothing is asked: the test is the
+//! values, hooks, gradients, cells and custom functions reach it here. Without a tracer this costs nothing: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
 //!
-//! What a graph cannot hold ends the capture ([`leave`]): there is no other way, so nothing can be left out by accident. The
-//! code that goes on then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
-//! are about the tensors of the call, in ops and in methods.
+//! What a graph cannot represent ends the capture ([`leave`]): there is no other way, so nothing can be dropped by accident. The
+//! code that continues then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
+//! refer to the tensors of the call, in ops and in methods.
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
 use crate::dispatch::{self, Interpreter, LayerGuard};
@@ -34,11 +34,11 @@ pub enum Read {
     Data,
     /// For a gradient.
     Backward,
-    /// For a function that is not to be captured.
+    /// For a function that must not be captured.
     Disabled,
 }
 
-/// A place that holds a tensor and may be given another one.
+/// A cell that holds a tensor which can be replaced.
 pub trait TensorCell: Send + Sync {
     /// Its tensor.
     fn load(&self) -> Tensor;
@@ -46,9 +46,9 @@ pub trait TensorCell: Send + Sync {
     fn store(&self, t: Tensor);
 }
 
-/// What a capture does beside recording ops and conditionals, which reach it as they reach every layer.
+/// What a capture does besides recording ops and conditionals, which reach it as they reach every layer.
 pub trait Tracer: Interpreter {
-    /// Itself, for the code that began the capture and knows its type.
+    /// The tracer itself, for the code that started the capture and knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// The real tensor behind the meta tensor `t`, whose values are about to be read.
     fn materialize(&self, t: &Tensor, why: Read, at: Caller) -> Result<Tensor>;
@@ -64,7 +64,7 @@ pub trait Tracer: Interpreter {
     fn set_grad(&self, t: &Tensor, grad: Option<&Tensor>) -> Result<()>;
     /// A tensor was made from host data. Every call of the function makes its own.
     fn made(&self, t: &Tensor);
-    /// Whether the function made this tensor of host data.
+    /// Whether the function created this tensor from host data.
     fn made_here(&self, t: &Tensor) -> bool;
     /// A cell is read.
     fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor;
@@ -72,7 +72,7 @@ pub trait Tracer: Interpreter {
     fn store(&self, cell: &Arc<dyn TensorCell>, t: Tensor);
     /// A module is about to be called.
     fn enter_module(&self, module: &dyn Module);
-    /// A hook was put in a table that outlives the capture; `again` does the same once more.
+    /// A hook was registered in a table that outlives the capture; `again` registers it once more.
     fn registered(&self, handle: &RemovableHandle, again: Arc<dyn Fn() -> RemovableHandle + Send + Sync>);
     /// A custom function is applied.
     fn apply(&self, function: Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
@@ -86,10 +86,10 @@ pub trait Tracer: Interpreter {
     fn observe_number(&self, number: &Tensor);
     /// The memory order of such a tensor is looked at.
     fn observe_strides(&self, t: &Tensor);
-    /// Something that no graph can hold is about to happen: the graph so far runs, and the capture ends ([`end`]), so that the
-    /// rest of the function runs plainly; an error where that is not allowed.
+    /// Something that a graph cannot represent is about to happen: the graph so far runs, and the capture ends ([`end`]), so that the
+    /// rest of the function runs eagerly; an error where that is not allowed.
     fn leave(&self, what: &'static str, at: Caller) -> Result<()>;
-    /// Whether the hook of this handle was put in by the function itself.
+    /// Whether the hook of this handle was registered by the function itself.
     fn owns(&self, handle: &RemovableHandle) -> bool;
     /// The id of a handle that [`Tracer::register_hook`] or another method here returned is requested.
     fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64;
@@ -109,22 +109,22 @@ pub fn is_capturing() -> bool {
     tracer().is_some()
 }
 
-/// Knows which tensors stand-ins stand for: those of the call that runs now.
+/// Maps stand-ins to the tensors they stand for: those of the current call.
 pub trait StandIns: Send + Sync {
     /// The tensor that `t` stands for, if it stands for one.
     fn real(&self, t: &Tensor) -> Option<Tensor>;
     /// From now on, `t` stands for `real`.
     fn bind(&self, t: &Tensor, real: Tensor);
-    /// Whether there are any: without, ops need not be asked.
+    /// Whether there are any; otherwise ops need not look them up.
     fn is_empty(&self) -> bool;
-    /// Itself, for whoever began the scope and knows its type.
+    /// The map itself, for the code that started the scope and knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// Who knows them here, if user code that was captured runs.
 static STAND_INS: Slot<Option<Arc<dyn StandIns>>> = Slot::new(|| None);
 
-/// While it lives, ops and methods on stand-ins are about the tensors that they stand for.
+/// While it lives, ops and methods on stand-ins act on the tensors that they stand for.
 #[must_use = "the scope lasts while the guard lives"]
 pub struct StandInScope {
     _slot: SlotGuard<Option<Arc<dyn StandIns>>>,
@@ -132,7 +132,7 @@ pub struct StandInScope {
 }
 
 impl StandInScope {
-    /// Begins the scope.
+    /// Starts the scope.
     pub fn new(stand_ins: Arc<dyn StandIns>) -> StandInScope {
         let on = if stand_ins.is_empty() { 0 } else { state::LAYERS };
         StandInScope { _slot: STAND_INS.enter(Some(stand_ins)), _mode: ModeGuard::new(on, 0) }
@@ -170,7 +170,7 @@ pub fn has_stand_ins() -> bool {
     state::is(state::LAYERS) && STAND_INS.with(|s| s.is_some())
 }
 
-/// The tensor that `t` stands for here; none if it is what it is.
+/// The tensor that `t` stands for here; `None` if it is not a stand-in.
 #[inline]
 pub(crate) fn stands_for(t: &Tensor) -> Option<Tensor> {
     if !state::is(state::LAYERS) { None } else { STAND_INS.get()?.real(t) }
@@ -181,8 +181,8 @@ pub fn real(t: &Tensor) -> Tensor {
     stands_for(t).unwrap_or_else(|| t.clone())
 }
 
-/// Something that no graph can hold is about to happen. If a function is being captured, that ends: what it has computed so
-/// far runs, and the rest of it runs plainly. This is the one way out of a capture, so nothing is left out of it silently.
+/// Something that a graph cannot represent is about to happen. If a function is being captured, the capture ends: what it has computed so
+/// far runs, and the rest of it runs eagerly. This is the only way out of a capture, so nothing is dropped silently.
 #[track_caller]
 pub fn leave(what: &'static str) -> Result<()> {
     match tracer() {
@@ -202,7 +202,7 @@ pub(crate) fn itself(t: &Tensor, what: &'static str) -> Result<Option<Tensor>> {
     Ok(stands_for(t))
 }
 
-/// As [`itself`], for a change of the leaf flag: what the function made of host data is made with it at every call.
+/// Like [`itself`], for a change of the leaf flag: tensors the function creates from host data are created with it at every call.
 #[track_caller]
 pub(crate) fn flagged(t: &Tensor) -> Result<Option<Tensor>> {
     match tracer() {
@@ -211,7 +211,7 @@ pub(crate) fn flagged(t: &Tensor) -> Result<Option<Tensor>> {
     }
 }
 
-/// What was switched on around a capture.
+/// The scopes that were active around a capture.
 #[derive(Clone, Default)]
 struct Outside {
     saved_hooks: Vec<Arc<SavedHooks>>,
@@ -231,7 +231,7 @@ pub struct CaptureScope {
 }
 
 impl CaptureScope {
-    /// Begins a capture. Nodes recorded inside it keep no tensors, because they never run.
+    /// Starts a capture. Nodes recorded inside it save no tensors, because they never run.
     pub fn new<T: Tracer + 'static>(tracer: Arc<T>) -> CaptureScope {
         let nothing = SavedHooks::new(
             |_| Ok(()),
@@ -280,23 +280,23 @@ pub fn end(stand_ins: Arc<dyn StandIns>) {
     drop(ended);
 }
 
-/// Runs `f` where no tensor stands for another.
+/// Runs `f` in a scope where no tensor stands for another.
 pub fn without_stand_ins<R>(f: impl FnOnce() -> R) -> R {
     let _none = STAND_INS.enter(None);
     f()
 }
 
-/// Runs `f` outside the capture of this thread: plainly, unseen by the tracer.
+/// Runs `f` outside the capture of this thread: eagerly, unseen by the tracer.
 pub fn suspended<R>(f: impl FnOnce() -> R) -> R {
     outside(Vec::new(), f)
 }
 
-/// As [`suspended`], with the saved-tensor hooks that the captured function itself has switched on.
+/// Like [`suspended`], with the saved-tensor hooks that the captured function itself has enabled.
 pub fn suspended_with_own_hooks<R>(f: impl FnOnce() -> R) -> R {
     outside(state::stacks(|s| s.saved_hooks.iter().skip(1).cloned().collect()), f)
 }
 
-/// Whether the function that is currently being captured has switched saved-tensor hooks on that may change what they keep.
+/// Whether the function that is currently being captured has enabled saved-tensor hooks that may change what is saved.
 pub fn has_own_saved_hooks() -> bool {
     // The first pair is the capture's.
     state::stacks(|s| s.tracer.is_some() && s.saved_hooks.iter().skip(1).last().is_some_and(|h| !h.faithful))

@@ -84,7 +84,7 @@ impl Tensor {
     /// seen by any check.
     pub fn data(&self) -> Tensor {
         if capture::is_capturing() {
-            return self.detach(); // the alias becomes a node; its version is the graph's own business
+            return self.detach(); // the alias becomes a node; the graph handles its version
         }
         if let Some(real) = capture::stands_for(self) {
             return real.data();
@@ -112,7 +112,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// As [`Tensor::try_set_data`].
+    /// Like [`Tensor::try_set_data`], but panics on error.
     ///
     /// # Panics
     /// If [`Tensor::try_set_data`] returns an error.
@@ -121,7 +121,7 @@ impl Tensor {
         crate::error::expect_ok(self.try_set_data(other))
     }
 
-    /// A copy of a leaf with its gradient; an error for computed tensors.
+    /// A copy of a leaf with its gradient; an error for non-leaf tensors.
     pub fn try_deep_copy(&self) -> Result<Tensor> {
         if !self.is_leaf() {
             return Err(crate::ErrorKind::DeepCopyNonLeaf.into());

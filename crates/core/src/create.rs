@@ -36,11 +36,11 @@ impl From<(DType, Device)> for TensorOptions {
 
 /// What [`Tensor::new`] takes: an element, or a list of literals of one shape.
 pub trait Literal {
-    /// What it is made of in the end.
+    /// The element type.
     type Element: Element;
-    /// Adds its sizes, outermost first; those of the first row speak for all.
+    /// Adds its sizes, outermost first, taken from the first row.
     fn sizes(&self, sizes: &mut Dims);
-    /// Adds its elements, row by row; an error if its shape is not `sizes`.
+    /// Adds its elements, row by row; returns an error if its shape is not `sizes`.
     fn elements(&self, sizes: &[usize], elements: &mut Vec<Self::Element>) -> Result<()>;
 }
 
@@ -168,7 +168,7 @@ impl Tensor {
         Tensor::try_from_slice(&elements, &sizes[..])
     }
 
-    /// As [`Tensor::try_new`].
+    /// Like [`Tensor::try_new`], but panics on error.
     ///
     /// # Panics
     /// If rows have different lengths, which arrays cannot have.
@@ -241,7 +241,7 @@ impl Tensor {
 
     // ---- the leaf flag
 
-    /// Turns gradients of a leaf on or off.
+    /// Sets whether a leaf requires grad.
     #[track_caller]
     pub fn try_requires_grad_(self, on: bool) -> Result<Tensor> {
         self.try_set_requires_grad(on)?;
@@ -257,16 +257,16 @@ impl Tensor {
         self.try_requires_grad_(true).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Turns gradients of a leaf on or off, through any of its handles.
+    /// Sets whether a leaf requires grad, through any of its handles.
     ///
     /// # Panics
-    /// If the tensor was computed or its dtype cannot have gradients.
+    /// If the tensor is not a leaf, or its dtype cannot have gradients.
     #[track_caller]
     pub fn set_requires_grad(&self, on: bool) {
         self.try_set_requires_grad(on).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Turns gradients of a leaf on or off, through any of its handles.
+    /// Sets whether a leaf requires grad, through any of its handles.
     #[track_caller]
     pub fn try_set_requires_grad(&self, on: bool) -> Result<()> {
         if on != self.requires_grad()

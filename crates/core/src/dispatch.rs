@@ -1,9 +1,9 @@
-//! The one interception point: every op can be called by id with boxed arguments, and layers can see the call.
+//! The only interception point: every op can be called by id with boxed arguments, and layers can see the call.
 //!
 //! A generated function tests one thread-local word. With no layer active it takes the typed path; otherwise it boxes
-//! its arguments and lands in [`call`], which hands them to the topmost layer. A layer does what it likes and may call
+//! its arguments and calls [`call`], which passes them to the topmost layer. A layer may do anything and may call
 //! [`Next::call`] to go one layer down; below the last one the typed path runs. Two stacks exist, because capture for
-//! export sits above autograd and capture of joint graphs below it. Layers are not told of ops that they run themselves.
+//! export sits above autograd and capture of joint graphs below it. Layers do not see ops that they run themselves.
 //! Autocast acts below the upper stack; the wrapping levels of `func` act below the inner one, and hide both stacks of
 //! their caller until they descend to it.
 
@@ -146,7 +146,7 @@ boxes! {
 /// Results of a boxed call: one value per return of the schema.
 pub type Outputs = smallvec::SmallVec<[Value; 1]>;
 
-/// The arguments of a boxed call, one per argument of the schema; omitted trailing ones count as their defaults.
+/// The arguments of a boxed call, one per argument of the schema; omitted trailing ones take their defaults.
 #[derive(Debug)]
 pub struct Args<'a> {
     op: &'static str,
@@ -160,7 +160,7 @@ impl<'a> Args<'a> {
         Args { op, values, defaults: &[] }
     }
 
-    /// What stands for argument `k` if it was left out.
+    /// The default of argument `k`, if it was omitted.
     fn default(&self, k: usize) -> Option<Given> {
         if !self.is_none(k) {
             return None;
@@ -203,7 +203,7 @@ impl<'a> Args<'a> {
         self.values.get(k).unwrap_or(NONE)
     }
 
-    /// Whether argument `k` was left out.
+    /// Whether argument `k` was omitted.
     pub fn is_none(&self, k: usize) -> bool {
         matches!(self.at(k), Value::None)
     }
@@ -402,8 +402,8 @@ pub trait Interpreter: Send + Sync {
     /// Handles one call; `next.call(..)` goes one layer down.
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs>;
 
-    /// Handles a conditional, the one call that takes functions. A layer that records it runs both sides; one that does
-    /// not (`None`) leaves it to those below, and finally one side runs.
+    /// Handles a conditional, the only call that takes functions. A layer that records it runs both branches; one that does
+    /// not (`None`) leaves it to those below, and finally one branch runs.
     fn cond(&self, _: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
         None
     }

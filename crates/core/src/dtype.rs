@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
-/// The dtype of float results that nothing else decides; f32 unless [`set_default_dtype`] changed it.
+/// The default dtype of float results; f32 unless [`set_default_dtype`] changed it.
 pub fn default_dtype() -> DType {
     match DEFAULT.load(Relaxed) {
         1 => DType::F64,

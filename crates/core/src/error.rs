@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, as one enum with fields.
+//! The errors of this crate, as one enum with fields.
 //!
 //! An [`Error`] is one pointer wide, so `Result<Tensor>` stays small on the hot path. Messages say what was expected,
 //! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
@@ -24,7 +24,7 @@ impl Error {
         ErrorKind::User(e.into()).into()
     }
 
-    /// Panics with this message: what the forms without `try_` do on error. The end of a recomputation
+    /// Panics with this message: what the methods without `try_` do on error. The end of a recomputation
     /// ([`ErrorKind::CheckpointEarlyStop`]) is not a failure; it unwinds without a message to the checkpoint that recomputes.
     #[cold]
     #[track_caller]
@@ -49,7 +49,7 @@ impl From<ErrorKind> for Error {
     }
 }
 
-/// The error of the system is its source.
+/// The I/O error is its source.
 impl From<std::io::Error> for Error {
     fn from(e: std::io::Error) -> Error {
         Error::user(e)
@@ -169,7 +169,7 @@ pub enum ErrorKind {
         "only floating point and complex tensors can require gradients, this one is {dtype}; convert it with to_dtype first"
     )]
     NotDifferentiableDtype { dtype: DType },
-    #[error("requires_grad of a computed tensor cannot be turned off; use detach() to get a tensor without history")]
+    #[error("requires_grad of a non-leaf tensor cannot be turned off; use detach() to get a tensor without history")]
     NonLeafFlag,
     #[error("{op}: a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
     LeafInplace { op: &'static str },
@@ -201,9 +201,9 @@ pub enum ErrorKind {
     InferenceViewInplace { indirect: bool },
     #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
     CustomFnViewInplace { indirect: bool },
-    #[error("{}", view_inplace("shows the bytes of its base as another dtype", *.indirect))]
+    #[error("{}", view_inplace("reinterprets its base as another dtype", *.indirect))]
     OtherDtypeViewInplace { indirect: bool },
-    #[error("detach_ on a view would cut its base off as well; use detach() instead")]
+    #[error("detach_ on a view would detach its base as well; use detach() instead")]
     DetachViewInplace,
     #[error("the gradient assigned has shape {found:?}, the tensor has shape {expected:?}")]
     GradAssignShape { expected: Vec<usize>, found: Vec<usize> },
@@ -217,7 +217,7 @@ pub enum ErrorKind {
     HookNoGrad,
     #[error("post-accumulate-grad hooks can only be registered on leaf tensors")]
     PostAccNonLeaf,
-    #[error("only leaf tensors can be deep-copied; use clone_tensor() or detach() for a computed one")]
+    #[error("only leaf tensors can be deep-copied; use clone_tensor() or detach() for a non-leaf tensor")]
     DeepCopyNonLeaf,
 
     // ---- engine (C)
@@ -368,7 +368,7 @@ pub enum ErrorKind {
     DirtyViewMultiOut { function: String },
     #[error("{function} was marked once_differentiable and cannot be differentiated twice")]
     OnceDifferentiable { function: String },
-    #[error("{function}: saved tensors are cleared on their first read, and were read before")]
+    #[error("{function}: saved tensors are cleared when they are first read, and they were already read")]
     SavedTensorsOnce { function: String },
     #[error(
         "{function}: under a function transform, a custom function must save its tensors in setup_context, so that forward can run at every level; define setup_context and return true from has_setup_context"
@@ -419,14 +419,14 @@ pub enum ErrorKind {
     #[error("vmap: {message}")]
     Vmap { message: String },
     #[error(
-        "{op}: vmap was asked for randomness=\"error\" (the default), but a random operation was called; choose Randomness::Same or Randomness::Different"
+        "{op}: vmap was called with randomness=\"error\" (the default), but the function uses a random operation; choose Randomness::Same or Randomness::Different"
     )]
     VmapRandomness { op: String },
     #[error("{transform}: expected a function that returns {expected}, found {found}")]
     TransformOutput { transform: &'static str, expected: &'static str, found: String },
     #[error("{function}: {message}")]
     Functional { function: &'static str, message: String },
-    #[error("{function}: {message}; strict asks for dependence on every input")]
+    #[error("{function}: {message}; strict requires every output to depend on every input")]
     StrictIndependent { function: &'static str, message: String },
     #[error("{function}: the vector v must be given unless the function has one output of one element")]
     MissingV { function: &'static str },
@@ -461,7 +461,7 @@ pub enum ErrorKind {
     User(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What the tangent of an output that shares memory with an input must do.
+/// A requirement on the tangent of an output that shares memory with an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JvpRule {
     /// The output is a view, so its tangent must be one.
@@ -535,7 +535,7 @@ impl ErrorKind {
     }
 }
 
-/// The value, or a panic with the error's message at the caller's line: what the methods of tensors do.
+/// The value, or a panic with the error's message at the caller's line, as the methods of tensors do.
 #[track_caller]
 #[inline]
 pub(crate) fn expect_ok<T>(result: Result<T>) -> T {

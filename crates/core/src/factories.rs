@@ -15,12 +15,12 @@ fn expect(made: Result<Tensor>) -> Tensor {
 }
 
 impl Tensor {
-    /// Tensors joined along an existing dimension.
+    /// Concatenates tensors along an existing dimension.
     pub fn try_cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
         ops::cat(tensors, dim)
     }
 
-    /// Tensors joined along an existing dimension.
+    /// Concatenates tensors along an existing dimension.
     ///
     /// ```
     /// use firebrand_core::Tensor;
@@ -33,12 +33,12 @@ impl Tensor {
         expect(Tensor::try_cat(tensors, dim))
     }
 
-    /// Tensors of one shape joined along a new dimension.
+    /// Stacks tensors of the same shape along a new dimension.
     pub fn try_stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
         ops::stack(tensors, dim)
     }
 
-    /// Tensors of one shape joined along a new dimension.
+    /// Stacks tensors of the same shape along a new dimension.
     #[must_use]
     #[track_caller]
     pub fn stack(tensors: &[Tensor], dim: i64) -> Tensor {
@@ -121,23 +121,23 @@ impl Tensor {
 
     // ---- conversions
 
-    /// Converts to another dtype; the tensor itself if it has that dtype.
+    /// Converts to another dtype; returns the tensor itself if it already has that dtype.
     pub fn try_to_dtype(&self, dtype: DType) -> Result<Tensor> {
         ops::to_dtype(self, dtype, false, false, None)
     }
 
-    /// Converts to another dtype; the tensor itself if it has that dtype.
+    /// Converts to another dtype; returns the tensor itself if it already has that dtype.
     #[track_caller]
     pub fn to_dtype(&self, dtype: DType) -> Tensor {
         expect(self.try_to_dtype(dtype))
     }
 
-    /// Moves to another device; the tensor itself if it is there.
+    /// Moves to another device; returns the tensor itself if it is already there.
     pub fn try_to_device(&self, device: Device) -> Result<Tensor> {
         ops::to_dtype_layout(self, None, Some(device), false, false, None)
     }
 
-    /// Moves to another device; the tensor itself if it is there.
+    /// Moves to another device; returns the tensor itself if it is already there.
     #[track_caller]
     pub fn to_device(&self, device: Device) -> Tensor {
         expect(self.try_to_device(device))

@@ -2,7 +2,7 @@
 //!
 //! These are PyTorch's `autograd.functional`: the function runs once (twice for `jvp`, by double backward) on copies of
 //! the inputs' handles, results have no history unless `create_graph` asks for it, and `strict` turns silent zeros into
-//! errors. The transforms of [`crate::func`] nest better; these say more about what does not depend on what.
+//! errors. The transforms of [`crate::func`] nest better; these report missing dependencies more precisely.
 
 use crate::autograd::{EnableGrad, GradOptions, Target, record};
 use crate::func::vmap::joined;
@@ -123,7 +123,7 @@ pub fn jacobian<A: TensorTree, R: Outcome>(
         }
     }
     if options.strict && options.vectorize {
-        return wrong(NAME, "strict and vectorize exclude each other: choose one");
+        return wrong(NAME, "strict and vectorize cannot be combined");
     }
     let _recording = EnableGrad::new();
     let inside = prepared(inputs, options.create_graph)?;

@@ -1,4 +1,4 @@
-//! What a compiler needs from tensors: the meaning of pointwise ops, and kernels on memory it has planned itself.
+//! What a compiler needs from tensors: the semantics of pointwise ops, and kernels on memory it has planned itself.
 //!
 //! [`formula`] runs the eager kernel of an op with recording on, so a compiled op means what the eager one does, to the bit.
 //! [`run`] runs a program on parts of tensors. Nothing here records gradients; the caller is below autograd.
@@ -23,7 +23,7 @@ pub struct Formula {
     pub results: Vec<Source>,
 }
 
-/// Instructions above which an op is left to its own kernel.
+/// Maximum number of instructions; a longer op is left to its own kernel.
 const LONGEST: usize = 128;
 
 /// What a pointwise op computes for each element, or `None` if it cannot be recorded: it is not pointwise,

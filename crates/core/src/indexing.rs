@@ -35,27 +35,27 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 #[derive(Clone, Copy, Debug)]
 pub struct NewAxis;
 
-/// All dimensions that the other items leave.
+/// All remaining dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Ellipsis;
 
 /// One item of an index.
 #[derive(Clone, Debug)]
 pub enum Index {
-    /// One position; the dimension goes away.
+    /// One position; the dimension is removed.
     At(i64),
     /// From `start` to before `end`, every `step`-th.
     Slice {
         /// The first position; the beginning if not given.
         start: Option<i64>,
-        /// Behind the last; the end if not given.
+        /// The position after the last; the end if not given.
         end: Option<i64>,
-        /// Distance of positions.
+        /// Distance between positions.
         step: i64,
     },
     /// A new dimension of size 1.
     NewAxis,
-    /// All dimensions that the other items leave.
+    /// All remaining dimensions.
     Ellipsis,
     /// All (true) or nothing (false), along a new dimension.
     Bool(bool),
@@ -184,10 +184,10 @@ macro_rules! tuples {
 }
 tuples!((A 0), (A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3), (A 0, B 1, C 2, D 3, E 4), (A 0, B 1, C 2, D 3, E 4, F 5));
 
-/// What an indexed assignment writes.
+/// The value of an indexed assignment.
 #[derive(Clone, Debug)]
 pub enum IndexValue {
-    /// Broadcast to what the index names.
+    /// Broadcast to the indexed elements.
     Tensor(Tensor),
     /// The same number everywhere.
     Number(Scalar),
@@ -283,7 +283,7 @@ fn split(x: &Tensor, items: Indices) -> Result<(Tensor, Vec<Option<Tensor>>)> {
 }
 
 impl Tensor {
-    /// What the index names: a view if it has only integers, ranges and new axes, a copy if tensors pick elements.
+    /// The indexed elements: a view if the index has only integers, ranges and new axes, a copy if tensors pick elements.
     pub fn try_i(&self, index: impl IntoIndex) -> Result<Tensor> {
         let (view, picks) = split(self, index.into_index())?;
         if picks.iter().any(Option::is_some) {
@@ -292,16 +292,16 @@ impl Tensor {
         if view.is_same(self) { ops::alias(self) } else { Ok(view) }
     }
 
-    /// What the index names; see [`Tensor::try_i`] and the table in the module's documentation.
+    /// The indexed elements; see [`Tensor::try_i`] and the table in the module's documentation.
     ///
     /// # Panics
-    /// If the index does not fit the tensor.
+    /// If the index does not match the tensor.
     #[track_caller]
     pub fn i(&self, index: impl IntoIndex) -> Tensor {
         self.try_i(index).unwrap_or_else(|e| e.raise())
     }
 
-    /// Writes into what the index names, in place and with history. The value is broadcast.
+    /// Assigns to the indexed elements, in place and with history. The value is broadcast.
     pub fn try_set_i(&self, index: impl IntoIndex, value: impl Into<IndexValue>) -> Result<()> {
         let (view, picks) = split(self, index.into_index())?;
         if !picks.iter().any(Option::is_some) {
@@ -317,10 +317,10 @@ impl Tensor {
         ops::index_put_(&view, &picks, &values, false).map(drop)
     }
 
-    /// Writes into what the index names; see [`Tensor::try_set_i`].
+    /// Assigns to the indexed elements; see [`Tensor::try_set_i`].
     ///
     /// # Panics
-    /// If the index does not fit the tensor, or the value what it names.
+    /// If the index does not match the tensor, or the value does not match the indexed elements.
     #[track_caller]
     pub fn set_i(&self, index: impl IntoIndex, value: impl Into<IndexValue>) {
         self.try_set_i(index, value).unwrap_or_else(|e| e.raise())

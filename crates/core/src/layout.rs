@@ -1,9 +1,9 @@
 //! Layout: sizes, strides and offset of a tensor, and queries on them.
 //!
-//! A layout in existence is valid: as many strides as sizes, at most [`MAX_DIMS`] of them, and neither the number of
-//! elements nor the place of the last one exceeds [`MAX_ELEMENTS`], so that no later arithmetic on them overflows, in bytes
+//! Every layout is valid: as many strides as sizes, at most [`MAX_DIMS`] of them, and neither the number of
+//! elements nor the position of the last one exceeds [`MAX_ELEMENTS`], so that no later arithmetic on them overflows, in bytes
 //! of the largest element type either. The constructors check this and nothing after them has to.
-//! Up to five dimensions are stored inline. It knows no storage and no dtype.
+//! Up to five dimensions are stored inline. It is independent of storage and dtype.
 
 use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;

@@ -2,7 +2,7 @@
 //!
 //! What happens when an op is called: a generated function (`ops::generated`) tests one thread-local word (`state`),
 //! asks the op's shape function (`ops::shape`), runs a kernel (`ops::cpu`), and records a node (`autograd`) if gradients
-//! are wanted. This crate knows no graphs as data, no file formats and no terminals.
+//! are needed. This crate knows nothing of graphs as data, file formats and terminals.
 #![forbid(unsafe_code)]
 
 // `#[derive(Module)]` names this crate by its full path, also inside it.
@@ -68,7 +68,7 @@ pub use tensor::{Spec, Tensor, WeakTensor};
 pub use tree::{Outcome, TensorTree};
 pub use warnings::{collect_warnings, warn};
 
-/// Cases that Rust's types answer, as pairs of code that compiles and code that does not.
+/// Cases that Rust's types rule out, as pairs of code that compiles and code that does not.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/behaviour/types.md")]
 struct RefusedByTheCompiler;

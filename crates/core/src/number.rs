@@ -1,8 +1,8 @@
 //! Number: a host scalar that becomes an input of a compiled function once it has had two values.
 //!
 //! Plain `f64` and `i64` arguments are compiled into the graph, one graph per value. A `Number` is compiled in at first
-//! and becomes an input of the graph when it changes. It is used as a tensor is: `x * &k`. Asking for its [`value`]
-//! (Number::value) ties the graph to that value again.
+//! and becomes an input of the graph when it changes. It is used like a tensor: `x * &k`. Reading its [`value`]
+//! (Number::value) specializes the graph to that value again.
 
 use crate::{Scalar, Tensor, capture};
 
@@ -20,7 +20,7 @@ impl Number {
         Number { value, tensor: Tensor::try_wrapped_number(value).expect("one number fits in memory") }
     }
 
-    /// One whose value is known only at run time, for a capture; `value` is that of the captured call.
+    /// A number whose value is only known at run time, for a capture; `value` is that of the captured call.
     pub fn outline(value: Scalar) -> crate::Result<Number> {
         Ok(Number { value, tensor: Tensor::try_wrapped_number_outline(value)? })
     }

@@ -1,4 +1,4 @@
-//! `+ - * / %`, their assigning forms and unary `-` on tensors and numbers. They panic with the message of the `try_` form.
+//! `+ - * / %`, compound assignment and unary `-` on tensors and numbers. They panic with the message of the `try_` method.
 //!
 //! `x *= y` is `x.mul_(y)`, as in PyTorch: it writes the memory that other handles and views of `x` see.
 

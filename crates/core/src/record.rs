@@ -1,8 +1,8 @@
-//! One record per op: what every layer, transform, pass and back end asks of an op, in one place.
+//! One record per op: everything that layers, transforms, passes and backends need to know about an op, in one place.
 //!
 //! The records of this build are generated from `schema/` (`ops/generated/schema.rs`), where every column has an answer
 //! for every op; those of ops registered at run time are made by [`crate::library`]. A record is plain data: reading one is
-//! an index into a static table. Rules of graph passes and back ends are not here, only what they must answer.
+//! an index into a static table. Rules of graph passes and backends are not here, only what they must cover.
 
 use crate::DType;
 use crate::dispatch::Given;
@@ -24,13 +24,13 @@ pub struct OpInfo {
     pub schema: Schema,
     /// What it does with its arguments.
     pub kind: Kind,
-    /// The op that computes what this one writes.
+    /// The functional op that computes what this one writes.
     pub functional: Option<Op>,
-    /// The op that writes this one's result into its first argument.
+    /// The in-place variant of this op.
     pub in_place: Option<Op>,
-    /// The op that writes this one's results into tensors given.
+    /// The `out=` variant of this op.
     pub out: Option<Op>,
-    /// The op that this one is a second name of.
+    /// The op that this one is an alias of.
     pub alias: Option<Op>,
     /// Tags.
     pub tags: Tags,
@@ -40,7 +40,7 @@ pub struct OpInfo {
     pub forward: bool,
     /// What autocast does with it.
     pub autocast: Autocast,
-    /// How it runs on a batch.
+    /// How `vmap` handles it.
     pub(crate) vmap: Rule,
     /// The cost of recomputing it.
     pub cost: Cost,
@@ -94,7 +94,7 @@ pub enum Kind {
     Functional,
     /// Writes its first argument.
     InPlace,
-    /// Writes tensors given for its results.
+    /// Writes its results into given tensors (`out=`).
     Out,
     /// Writes other arguments.
     Mutable,
@@ -105,9 +105,9 @@ pub enum Kind {
 pub enum Derivative {
     /// A formula, and the name of its node.
     Formula(&'static str),
-    /// Built of ops that have one.
+    /// Composed of ops that have one.
     Composite,
-    /// Nothing flows through it.
+    /// No gradient flows through it.
     NonDifferentiable,
 }
 
@@ -131,9 +131,9 @@ pub enum Autocast {
 pub enum Cost {
     /// Nothing: the result is a view.
     Free,
-    /// Little more than reading the inputs.
+    /// Little more than the cost of reading the inputs.
     Cheap,
-    /// Enough that saving the result is better.
+    /// So expensive that saving the result is better.
     Heavy,
 }
 
@@ -144,7 +144,7 @@ pub enum Decomposition {
     Kept,
     /// The ops of its rule; the pass has one.
     Rule,
-    /// The ops it is made of.
+    /// The ops it is composed of.
     Parts,
     /// What its functional form becomes.
     Functional,
@@ -180,11 +180,11 @@ tags! {
     1 POINTWISE "pointwise" "Element by element."
     2 REDUCTION "reduction" "Folds dimensions."
     3 VIEW "view" "The result shares memory with the first argument."
-    4 INPLACE_VIEW "inplace_view" "Changes how its argument shows its memory."
+    4 INPLACE_VIEW "inplace_view" "Changes its argument's view of its memory in place."
     5 NONDETERMINISTIC_SEEDED "nondeterministic_seeded" "Draws random numbers."
     6 DYNAMIC_OUTPUT_SHAPE "dynamic_output_shape" "The shape of the result depends on values."
-    7 DATA_DEPENDENT_OUTPUT "data_dependent_output" "The result is read from values."
-    8 FACTORY "factory" "Makes a tensor of sizes and options."
+    7 DATA_DEPENDENT_OUTPUT "data_dependent_output" "Reads values to the host."
+    8 FACTORY "factory" "Creates a tensor from sizes and options."
     9 FOREACH "foreach" "Runs another op for every tensor of its lists."
 }
 
@@ -270,7 +270,7 @@ impl Op {
         Op::from_table(name).or_else(|| library::by_name(name))
     }
 
-    /// As [`Op::from_name`], among the ops of this build.
+    /// Like [`Op::from_name`], among the ops of this build.
     pub(crate) fn from_table(name: &str) -> Option<Op> {
         static INDEX: OnceLock<HashMap<&'static str, Op>> = OnceLock::new();
         let index = INDEX.get_or_init(|| Op::all().map(|op| (op.name(), op)).collect());

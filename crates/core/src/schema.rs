@@ -1,4 +1,4 @@
-//! Schemas of ops as data: what each argument is, what may be left out, what is written.
+//! Schemas of ops as data: the type of each argument, what is optional, what is mutated.
 //!
 //! Those of this build are static data that the generator wrote; those of ops registered at run time are read from text
 //! by [`crate::library`]. Nothing here reads text, and it knows nothing of kernels.
@@ -55,17 +55,17 @@ pub struct SchemaArg {
     pub ty: Type,
     /// Whether it is optional.
     pub optional: bool,
-    /// Its default; `None` if it is required. One number for a list is repeated as often as needed.
+    /// Its default; `None` if it is required. A single number for a list is repeated as often as needed.
     pub default: Option<Constant>,
-    /// Whether it can only be given by name.
+    /// Whether it is keyword-only.
     pub kwarg_only: bool,
-    /// Whether the op writes it.
+    /// Whether the op mutates it.
     pub written: bool,
     /// Whether a result may share its memory.
     pub aliased: bool,
 }
 
-/// An argument that must be given, by position or name, and is only read.
+/// A required argument, positional or keyword, that is only read.
 pub(crate) const fn arg(name: &'static str, ty: Type) -> SchemaArg {
     SchemaArg { name, ty, optional: false, default: None, kwarg_only: false, written: false, aliased: false }
 }
@@ -116,7 +116,7 @@ impl Schema {
         op.schema()
     }
 
-    /// Whether the op writes one of its arguments.
+    /// Whether the op mutates one of its arguments.
     pub fn mutates(&self) -> bool {
         self.args.iter().any(|a| a.written)
     }

@@ -1,9 +1,9 @@
 //! Slots: typed places in the state of a thread, one per scope that its owner declares.
 //!
-//! A scope is something the user has switched on for a while (a generator, a warnings collector, a capture).
+//! A scope is something the user has enabled temporarily (a generator, a warnings collector, a capture).
 //! Its owner declares a `static` [`Slot`], in whatever crate it lives; what is in the slots is part of
-//! [`ThreadState`](crate::state::ThreadState), so it goes along wherever that goes: to the thread on which the engine
-//! continues a deep backward pass, and to the user's threads. What both threads write is shared (an `Arc`), what only
+//! [`ThreadState`](crate::state::ThreadState), so it moves with it: to the thread on which the engine
+//! continues a deep backward pass, and to the user's threads. State that both threads write is shared (an `Arc`), state that only
 //! concerns the code that runs is copied.
 //!
 //! Nothing here is on the path of an op: an op tests the mode word, and looks at a slot only where it has to.

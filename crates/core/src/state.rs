@@ -2,7 +2,7 @@
 //!
 //! A bit in the word says that a stack behind it is not empty, so an op that finds the word in its usual state never
 //! looks further. Scopes that ops do not ask for, and those of the crates above, are in [`Slot`]s that their owners declare.
-//! All of it is restored on unwind (by guards) and goes along to another thread ([`ThreadState`]); what stays behind (caches,
+//! All of it is restored on unwind (by guards) and moves along to another thread ([`ThreadState`]); what stays behind (caches,
 //! the depth of the stack, queues of nodes to drop) belongs to the thread and not to what the user is doing.
 
 use crate::autograd::autocast::Region;

@@ -1,9 +1,9 @@
 //! SymInt: a size that is an integer, and under capture may be a symbolic expression.
 //!
-//! `Copy`: the value it has now, and beside it the place of an expression in the table of the capture that runs on this
-//! thread, if it is one. So every `i64` is an integer and no integer can pass for an expression, and sizes flow through
-//! arithmetic without a different type. Arithmetic extends the expression; comparing it or asking for the integer answers
-//! with the value it has now and records that as a fact the captured graph depends on. Outside [`record`] there are only
+//! `Copy`: its current value, and next to it the index of an expression in the table of the capture that runs on this
+//! thread, if it is one. So every `i64` is an integer and no integer can be mistaken for an expression, and sizes flow through
+//! arithmetic without a different type. Arithmetic extends the expression; comparing it or reading the integer returns
+//! the current value and records that as a fact the captured graph depends on. Outside [`record`] there are only
 //! integers: an expression that was kept beyond its capture is its value.
 //! Size arguments take anything that implements [`IntoSizes`]: arrays, slices and tuples of integers and `SymInt`s.
 
@@ -50,7 +50,7 @@ impl SymOp {
     }
 }
 
-/// What an expression is made of.
+/// The structure of an expression.
 #[derive(Clone, Copy, Debug)]
 pub enum SymNode {
     /// A value that may differ in the next call; the number identifies it within the capture.
@@ -143,7 +143,7 @@ impl SymInt {
         push(SymNode::Symbol(symbol), value)
     }
 
-    /// Where it is in the table, if it is an expression.
+    /// Its index in the table, if it is an expression.
     #[inline]
     pub fn expression(self) -> Option<usize> {
         (self.place as usize).checked_sub(1)
@@ -370,7 +370,7 @@ macro_rules! arithmetic {
 arithmetic!(Add add AddAssign add_assign, Sub sub SubAssign sub_assign, Mul mul MulAssign mul_assign,
     Div div DivAssign div_assign, Rem rem RemAssign rem_assign);
 
-/// As a number to compute with: `x.size(0)` is a count in `1.0 / f64::from(x.size(0))`.
+/// As a float: `1.0 / f64::from(x.size(0))`.
 impl From<SymInt> for f64 {
     fn from(v: SymInt) -> f64 {
         v.int() as f64

@@ -1,8 +1,8 @@
-//! Trees: what functions take and return wherever firebrand looks into a function (transforms, modules, compiled functions):
-//! tensors, numbers, host values and handles, in tuples, lists and maps, nested as you like.
+//! Trees (PyTorch's pytrees): the arguments and results of functions that firebrand transforms, wraps or compiles:
+//! tensors, numbers, host values and handles, in tuples, lists and maps, nested arbitrarily.
 //!
-//! A tree shows its leaves in a fixed order and can be made again with other leaves. Transforms and module hooks look at
-//! tensors only; everything else is a constant of the call to them. The compiler looks at all leaves: plain host values
+//! A tree lists its leaves in a fixed order and can be rebuilt with other leaves. Transforms and module hooks look at
+//! tensors only; everything else is a constant to them. The compiler looks at all leaves: plain host values
 //! (`bool`, integers, floats, text) are part of a function's code as far as it is concerned, a [`Number`] or [`SymInt`] may
 //! become an input of a graph.
 
@@ -59,7 +59,7 @@ pub enum Host<'a> {
     Len(usize),
     /// The key of the value that follows.
     Key(std::borrow::Cow<'a, str>),
-    /// Nothing is here.
+    /// An absent value.
     None,
 }
 
@@ -114,10 +114,10 @@ pub trait Rebuild {
     }
 }
 
-/// A value made of leaves.
+/// A value composed of leaves.
 ///
-/// The tensors are its *slots*, in order; a place that holds something else (a number, an absent tensor) is an empty slot
-/// and stays as it is.
+/// The tensors are its *slots*, in order; a position that holds something else (a number, an absent tensor) is an empty slot
+/// and stays unchanged.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument or result here",
     label = "use tensors, Numbers, host values, handles and Shared cells, in tuples, arrays, Vec, Option or IndexMap"
@@ -331,7 +331,7 @@ tuples! {
     A 0, B 1, C 2, D 3, E 4, F 5;
 }
 
-/// What a function may return where firebrand looks into it: a tree, or a `Result` of one.
+/// What a transformed or compiled function may return: a tree, or a `Result` of one.
 pub trait Outcome {
     /// The tree.
     type Tree: TensorTree;

@@ -21,7 +21,7 @@ pub fn warn(message: impl Into<String>) {
 
 /// Messages that were printed; a warning in a loop is printed once.
 static PRINTED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
-/// So many different messages are remembered; what comes after them is printed every time.
+/// Number of distinct messages that are remembered; further ones are printed every time.
 const REMEMBERED: usize = 1000;
 
 fn to_stderr(message: String) {

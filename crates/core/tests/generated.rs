@@ -131,6 +131,6 @@ fn out_forms_write_and_refuse_gradients() -> Result<()> {
     let (x, out) = (Tensor::new(&[1.0, 2.0]), Tensor::new(&[0.0, 0.0]));
     ops::mul_out(&x, &x, &out)?;
     assert_eq!(numbers(&out), [1.0, 4.0]);
-    expect!["mul: out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result"].assert_eq(&ops::mul_out(&leaf(&[1.0, 2.0]), &x, &out).unwrap_err().to_string());
+    expect!["mul: out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant"].assert_eq(&ops::mul_out(&leaf(&[1.0, 2.0]), &x, &out).unwrap_err().to_string());
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Data parallelism: every rank trains a replica on its share of the data, and gradients are averaged while the backward pass
 //! still runs.
 //!
-//! Parameters are grouped in buckets. A gradient that arrives is copied into its bucket; a full bucket travels at once, in the
+//! Parameters are grouped in buckets. A gradient that arrives is copied into its bucket; a full bucket is sent immediately, in the
 //! order of the buckets, which is the same on all ranks. When the pass ends, `.grad` of each parameter is a view of its
-//! bucket. Which parameters a pass does not reach is asked of the engine at the first arrival, so nothing waits for them.
+//! bucket. At the first arrival the engine is asked which parameters the pass does not reach, so nothing waits for them.
 //!
 //! - *Guarantee:* after a backward pass all ranks hold the same bits in every `.grad`, and rank 0's buffers.
 //! - *Guarantee:* a parameter that no rank used keeps the gradient it had; nothing is filled with zeros.
-//! - *Refused by name:* gradients with history (`create_graph`), and parameters that arrive twice in a pass or that the engine
-//!   did not announce, as reentrant checkpoints make them.
+//! - *Errors that name the parameter:* gradients with history (`create_graph`), and parameters that arrive twice in a pass or that the engine
+//!   did not announce, as with reentrant checkpoints.
 
 use crate::reduce::{all_reduce, padded};
 use crate::world::{Pending, World};
@@ -20,13 +20,13 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How gradients travel.
+/// How gradients are communicated.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DdpOptions {
-    /// Bytes of a bucket. Larger ones have less overhead, smaller ones start earlier.
+    /// Size of a bucket in bytes. Larger ones have less overhead, smaller ones start earlier.
     pub bucket_bytes: usize,
-    /// Bytes of the first bucket, which is smaller so that communication starts early.
+    /// Size of the first bucket in bytes; it is smaller so that communication starts early.
     pub first_bucket_bytes: usize,
     /// Divide the sum by the number of ranks. Turn it off if losses are already scaled by each rank's share.
     pub average: bool,
@@ -41,13 +41,13 @@ impl Default for DdpOptions {
 }
 
 impl DdpOptions {
-    /// Bytes of a bucket.
+    /// Size of a bucket in bytes.
     pub fn bucket_bytes(mut self, bytes: usize) -> Self {
         self.bucket_bytes = bytes;
         self
     }
 
-    /// Bytes of the first bucket.
+    /// Size of the first bucket in bytes.
     pub fn first_bucket_bytes(mut self, bytes: usize) -> Self {
         self.first_bucket_bytes = bytes;
         self
@@ -59,14 +59,14 @@ impl DdpOptions {
         self
     }
 
-    /// Whether buffers become rank 0's after each pass.
+    /// Whether buffers are overwritten with rank 0's after each pass.
     pub fn broadcast_buffers(mut self, on: bool) -> Self {
         self.broadcast_buffers = on;
         self
     }
 }
 
-/// Keeps the replicas of a module equal as long as it lives. Use the module as always: `loss.backward()` averages gradients
+/// Keeps the replicas of a module equal as long as it lives. Use the module as usual: `loss.backward()` averages gradients
 /// over all ranks.
 ///
 /// ```
@@ -149,7 +149,7 @@ struct Pass {
 
 impl DistributedDataParallel {
     /// Makes all replicas equal to rank 0's, and averages gradients from now on. Names, shapes and dtypes of parameters and
-    /// buffers must be the same on all ranks. Parameters that do not require grad stay out.
+    /// buffers must be the same on all ranks. Parameters that do not require grad are ignored.
     pub fn new(model: &dyn Module, world: &World, options: DdpOptions) -> Result<DistributedDataParallel> {
         let named = model.named_parameters();
         let buffers = model.named_buffers();
@@ -193,12 +193,12 @@ impl DistributedDataParallel {
         Ok(DistributedDataParallel { replica, _hooks: hooks })
     }
 
-    /// The world it spans.
+    /// The world it belongs to.
     pub fn world(&self) -> &World {
         &self.replica.world
     }
 
-    /// Runs `f` without communication: gradients add up in `.grad` on each rank, and the first pass outside averages the sums.
+    /// Runs `f` without communication: gradients accumulate in `.grad` on each rank, and the first pass outside averages the sums.
     pub fn no_sync<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Restore<'a>(&'a AtomicBool, bool);
         impl Drop for Restore<'_> {
@@ -211,7 +211,7 @@ impl DistributedDataParallel {
         f()
     }
 
-    /// Takes part in the pass of the other ranks without a gradient of its own: for a rank whose share of the batch is empty.
+    /// Takes part in the backward pass of the other ranks without a gradient: for a rank whose share of the batch is empty.
     pub fn backward_of_nothing(&self) -> Result<()> {
         if self.replica.world.size() == 1 {
             return Ok(());

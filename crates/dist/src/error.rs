@@ -1,18 +1,18 @@
-//! What can go wrong between processes, with what to do about it.
+//! Errors of communication between processes, with hints on what to do.
 
 use std::time::Duration;
 
-/// A result of this crate.
+/// The result of a fallible operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why ranks cannot work together.
+/// An error of communication between ranks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Something failed in this process.
     #[error(transparent)]
     Tensor(#[from] firebrand_core::Error),
-    /// The others did not take part in time.
+    /// The other ranks did not take part in time.
     #[error(
         "rank {rank} waited {} s for the other ranks in {what}: one of them has stopped, or a step takes longer than the time-out",
         .waited.as_secs_f64()
@@ -22,15 +22,15 @@ pub enum Error {
         rank: usize,
         /// The collective.
         what: &'static str,
-        /// How long.
+        /// How long it waited.
         waited: Duration,
     },
-    /// Another rank gave up.
+    /// Another rank failed.
     #[error("rank {rank} failed: {reason}")]
     Peer {
         /// Which.
         rank: usize,
-        /// What it said.
+        /// Its error message.
         reason: String,
     },
     /// The communication of this process has ended, after an error or at exit.
@@ -45,7 +45,7 @@ pub enum Error {
     NoLibrary {
         /// The launcher.
         launcher: String,
-        /// What was tried, with the loader's answers.
+        /// The libraries that were tried, with the loader's errors.
         tried: Vec<String>,
     },
     /// The library lacks a function.
@@ -64,7 +64,7 @@ pub enum Error {
     WrongLauncher {
         /// The launcher.
         launcher: String,
-        /// What it says it started.
+        /// The number of processes it started.
         launched: usize,
         /// The library, with its version.
         library: String,
@@ -79,7 +79,7 @@ pub enum Error {
         /// The library's text.
         reason: String,
     },
-    /// Ranks do not hold the same thing.
+    /// Ranks have different models or arguments.
     #[error("rank {rank} has {found}, rank 0 has {expected}: every rank must build the same {what}")]
     Replica {
         /// The rank that differs.
@@ -91,7 +91,7 @@ pub enum Error {
         /// What this one has.
         found: String,
     },
-    /// A request that cannot be met.
+    /// An invalid request.
     #[error("{0}")]
     Argument(String),
 }

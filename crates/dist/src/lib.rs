@@ -1,7 +1,7 @@
-//! Training on many processes.
+//! Distributed training.
 //!
 //! A [`World`] is the group of processes that train together: [`World::from_env`] joins the one that `mpirun` started, and is a world
-//! of one process otherwise; [`threads::run`] makes one of threads, for tests. [`DistributedDataParallel`] keeps the replicas
+//! of one process otherwise; [`threads::run`] creates one from threads, for tests. [`DistributedDataParallel`] keeps the replicas
 //! of a module equal: it adds up gradients while the backward pass still runs.
 //!
 //! - *Guarantee:* a sum over ranks is computed by one rank, along a fixed binary tree ([`tree`]). Its bits do not depend on the MPI
@@ -9,7 +9,7 @@
 //! - *Guarantee:* only one thread of a process calls MPI. The library is opened at run time, and only if a launcher started
 //!   the process.
 //! - *Guarantee:* every collective has a time-out, and a rank that fails ends the others' wait.
-//! - *Does not know:* files, losses, optimizers, terminals.
+//! - *Independent of:* files, losses, optimizers, terminals.
 #![deny(missing_docs)]
 
 mod ddp;

@@ -1,6 +1,6 @@
-//! A sum over ranks with the same bits everywhere.
+//! A sum over ranks that is bitwise identical everywhere.
 //!
-//! No library promises an order for its all-reduce, so the sum is made here: every rank gets one part of the terms of all
+//! No library guarantees the order of its all-reduce, so the sum is computed here: every rank gets one part of the terms of all
 //! ranks, adds them along the tree, and hands the result to all. On the wire that is what a reduce-scatter and an all-gather
 //! move.
 

@@ -1,4 +1,4 @@
-//! A world whose ranks are threads of this process: for tests and for trying things out. It is not faster than one rank.
+//! A world whose ranks are threads of this process: for tests and experiments. It is not faster than one rank.
 
 use crate::link::Link;
 use crate::world::{Place, World};
@@ -8,8 +8,8 @@ use firebrand_core::autograd::no_grad;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Runs `f` once per rank, each on a thread of its own, and returns their results in order. A rank that returns an error or
-/// panics ends the collectives of the others with [`Error::Peer`]; a panic goes on here once all have ended.
+/// Runs `f` once per rank, each on its own thread, and returns their results in order. A rank that returns an error or
+/// panics ends the collectives of the others with [`Error::Peer`]; a panic is resumed here once all have ended.
 ///
 /// ```
 /// use firebrand_core::Tensor;

@@ -1,7 +1,7 @@
-//! The processes that train together, and what they do as one.
+//! The processes that train together, and their collective operations.
 //!
-//! One thread of the process owns the link and works off jobs in order, so a backward pass can go on while gradients travel. All
-//! ranks must ask for the same collectives in the same order.
+//! One thread of the process owns the link and processes jobs in order, so a backward pass can continue during communication. All
+//! ranks must issue the same collectives in the same order.
 
 use crate::link::Link;
 use crate::reduce::{all_reduce, padded};
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How a world is joined.
+/// Options for joining a world.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorldOptions {
     /// How long a collective may wait for the other ranks.
     pub timeout: Duration,
-    /// The MPI library; found by the launcher's variables if `None`. `FIREBRAND_MPI` names one too.
+    /// The MPI library; found through the launcher's environment variables if `None`. `FIREBRAND_MPI` also sets it.
     pub library: Option<PathBuf>,
 }
 
@@ -101,7 +101,7 @@ impl World {
         World::with_options(WorldOptions::default())
     }
 
-    /// As [`World::from_env`].
+    /// Like [`World::from_env`], with options.
     pub fn with_options(options: WorldOptions) -> Result<World> {
         #[cfg(unix)]
         if let Some(found) = crate::mpi::open(&options) {
@@ -139,12 +139,12 @@ impl World {
         Ok(World(Arc::new(Membership { rank, size, engine, host, worker: Some(worker) })))
     }
 
-    /// This process's number, from 0.
+    /// The rank of this process, from 0.
     pub fn rank(&self) -> usize {
         self.0.rank
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn size(&self) -> usize {
         self.0.size
     }
@@ -154,12 +154,12 @@ impl World {
         self.rank() == 0
     }
 
-    /// What the ranks communicate by: the MPI library with its version, threads, or `one process`.
+    /// How the ranks communicate: the MPI library with its version, threads, or `one process`.
     pub fn engine(&self) -> &str {
         &self.0.engine
     }
 
-    /// The machine this process runs on, as MPI names it.
+    /// The name of the machine this process runs on, from MPI.
     pub fn host(&self) -> &str {
         &self.0.host
     }
@@ -175,7 +175,7 @@ impl World {
         {
             // A thread that has ended drops the job, and `wait` says so.
             let _ = jobs.send(Box::new(move |link| {
-                let _ = answer.send(work(link)); // nobody may be waiting any more
+                let _ = answer.send(work(link)); // the receiver may be gone
             }));
         }
         Pending(receiver)
@@ -185,7 +185,7 @@ impl World {
         self.0.worker.is_none() || self.size() == 1
     }
 
-    /// The sum over all ranks, with the same bits on every rank. Shape and dtype must be the same on all.
+    /// The sum over all ranks, bitwise identical on every rank. Shape and dtype must be the same on all.
     pub fn all_reduce(&self, t: &Tensor) -> Result<Tensor> {
         if self.is_alone() {
             return Ok(no_grad(|| t.try_clone_tensor())?);
@@ -209,7 +209,7 @@ impl World {
         (0..self.size()).map(|k| unflatten(&no_grad(|| all.try_narrow(0, k * n, n))?, t)).collect()
     }
 
-    /// Overwrites the tensor with what it is on rank `root`.
+    /// Overwrites the tensor with that of rank `root` (broadcast).
     pub fn broadcast(&self, t: &Tensor, root: usize) -> Result<()> {
         if root >= self.size() {
             return Err(Error::Argument(format!("expected a rank below {}, found {root}", self.size())));
@@ -223,12 +223,12 @@ impl World {
         no_grad(|| t.try_copy_(&unflatten(&flat, t)?, false).map(drop).map_err(Error::from))
     }
 
-    /// Waits until every rank is here.
+    /// Waits until every rank gets here (barrier).
     pub fn barrier(&self) -> Result<()> {
         self.all_gather(&Tensor::zeros([1], DType::U8)).map(drop)
     }
 
-    /// The texts of all ranks, in order.
+    /// The strings of all ranks, in order.
     pub fn gather_text(&self, text: &str) -> Result<Vec<String>> {
         let lengths = self.all_gather(&Tensor::new(&[text.len() as i64]))?;
         let lengths: Vec<usize> = lengths.iter().map(|t| t.to_vec::<i64>()[0] as usize).collect();
@@ -240,14 +240,14 @@ impl World {
         Ok(all.iter().zip(&lengths).map(text).collect())
     }
 
-    /// Tells the other ranks that this one cannot go on. With MPI this ends the job, this process included.
+    /// Tells the other ranks that this one cannot continue. With MPI this ends the job, this process included.
     pub fn fail(&self, reason: &str) {
         let reason = reason.to_string();
         let told = self.submit(move |link| {
             link.fail(&reason);
             Ok(())
         });
-        let _ = told.wait(); // there is nobody left to tell
+        let _ = told.wait(); // no rank is left to tell
     }
 
     /// A copy as one row, long enough to be cut into equal parts.
@@ -277,7 +277,7 @@ impl Drop for Membership {
     }
 }
 
-/// Work that the communication thread has been given.
+/// A pending operation of the communication thread.
 #[derive(Debug)]
 #[must_use = "errors of the other ranks arrive here"]
 pub struct Pending<T>(mpsc::Receiver<Result<T>>);

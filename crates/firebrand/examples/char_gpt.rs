@@ -1,4 +1,4 @@
-//! A transformer that learns to write a short text letter by letter, then writes on its own.
+//! A character-level transformer that learns a short text, then generates text on its own.
 
 use firebrand::Tensor;
 use firebrand::nn::layers::{
@@ -17,7 +17,7 @@ At the river it stopped. The river did not ask its name. You may look at me, sai
 So the fire sat down on the bank and looked at its own face in the water until the night was over, \
 and in the morning there was a spark in the dry grass, and the grass remembered the summer. ";
 
-/// Letters that the model sees at once.
+/// Context length in characters.
 const LENGTH: usize = 32;
 const WIDTH: usize = 48;
 
@@ -60,7 +60,7 @@ impl Forward for Writer {
     }
 }
 
-/// First and last loss of so many steps, and what the model writes then.
+/// First and last loss of this many steps, and the text that the model then generates.
 pub(crate) fn run(steps: usize) -> Result<(f64, f64, String)> {
     manual_seed(0);
     let mut alphabet: Vec<char> = TEXT.chars().collect();

@@ -1,4 +1,4 @@
-//! Compiling a function and a module: gradients, hooks, sizes that vary, and what is said when a graph ends early.
+//! Compiling a function and a module: gradients, hooks, dynamic sizes, and explanations of graph breaks.
 //!
 //! `cargo run --release --example compile`
 
@@ -24,7 +24,7 @@ fn main() {
     f.call(&(x.clone(), w)).backward();
     println!("gradient: {}", x.grad().expect("backward has run"));
 
-    // A module: weights are inputs of the graph, so training needs no new one.
+    // A module: weights are inputs of the graph, so training does not recompile.
     let net = Arc::new(Sequential::new().then(Linear::new(4, 8)).then(ReLU::new()).then(Linear::new(8, 1)));
     let model = compile_module::<_, Tensor>(net, options);
     for batch in [16, 32, 48] {
@@ -33,7 +33,7 @@ fn main() {
         println!("batch {batch}: loss {:.3}, graphs so far {}", loss.item::<f32>(), frames.frames());
     }
 
-    // Reading a number ends a graph; `explain` says where.
+    // Reading a value breaks the graph; `explain` says where.
     let told = explain(|x: &Tensor| if x.sum().item::<f32>() > 0.0 { x * 2.0 } else { x * 3.0 }, &x);
     match told {
         Ok(told) => print!("{told}"),

@@ -1,9 +1,9 @@
-//! An operation with derivatives of its own, in both modes, checked against finite differences.
+//! A custom operation with its own derivatives in both modes, checked against finite differences.
 
 use firebrand::autograd::{Context, GradcheckOptions, gradcheck, gradgradcheck};
 use firebrand::prelude::*;
 
-/// log(1 + exp(x)), written so that large x do not overflow on the way back.
+/// log(1 + exp(x)), written so that large x do not overflow in the backward pass.
 struct Softplus;
 
 /// exp(x) / (1 + exp(x))
@@ -19,7 +19,7 @@ impl Function for Softplus {
         Ok(vec![(x.exp() + 1.0).log()])
     }
 
-    // Built of ops, so it can be differentiated again.
+    // Built from ops, so it can be differentiated again.
     fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         let saved = ctx.saved_tensors()?;
         Ok(vec![saved[0].as_ref().zip(grads[0].as_ref()).map(|(x, g)| g * sigmoid(x))])

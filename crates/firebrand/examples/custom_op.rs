@@ -1,4 +1,4 @@
-//! Your own op: called eagerly, captured in a program, and found again by name when the program is loaded.
+//! A custom op: called eagerly, captured in a program, and looked up by name when the program is loaded.
 
 use firebrand::graph::text::{Form, print};
 use firebrand::graph::{ExportedProgram, export};

@@ -1,4 +1,4 @@
-//! One model on many processes: every rank trains on its share of each batch, and all hold the same weights.
+//! Data-parallel training: every rank trains on its share of each batch, and all hold the same weights.
 //!
 //! ```sh
 //! cargo run --release -p firebrand --example data_parallel                      # one process
@@ -17,13 +17,13 @@ use firebrand::random::{Generator, with_generator};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// Samples of a step, over all ranks.
+/// Samples per step, over all ranks.
 const BATCH: usize = 96;
 const STEPS: usize = 150;
 
 /// Trains on this rank's share. Returns the accuracy on the test samples and a fingerprint of the weights.
 fn train(world: &World) -> dist::Result<(f64, u64)> {
-    // A generator of its own, because ranks may be threads of one process.
+    // A separate generator, because ranks may be threads of one process.
     let model =
         with_generator(Generator::new(0), || sequential![Linear::new(64, 48), ReLU::new(), Linear::new(48, 10)]);
     // Losses are scaled by this rank's share of the samples below, so the sum of gradients is the gradient of the whole batch.

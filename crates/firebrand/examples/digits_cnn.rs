@@ -1,4 +1,4 @@
-//! A convolutional network on the embedded digits: layers, a loader, an optimizer with a schedule, the training loop.
+//! A convolutional network on the bundled digits: layers, a loader, an optimizer with a schedule, the training loop.
 
 use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
 use firebrand::digits;
@@ -10,7 +10,7 @@ use firebrand::optim::{AdamW, AdamWOptions};
 use firebrand::prelude::*;
 use firebrand::train::{Metrics, TrainOptions, Trainer, accuracy};
 
-/// Accuracy on the test samples after so many epochs.
+/// Accuracy on the test samples after this many epochs.
 pub(crate) fn run(epochs: usize) -> Result<f64> {
     manual_seed(0);
     let (train, test) = (digits::train(), digits::test());

@@ -1,4 +1,4 @@
-//! Export: a network and a function become programs whose batch and image sizes vary, are saved for PyTorch, loaded again
+//! Export: a network and a function become programs with dynamic batch and image sizes, are saved for PyTorch, loaded again
 //! and run at sizes they were not traced at.
 //!
 //! `cargo run --example export -- FOLDER` keeps the archives, with inputs and outputs to compare, in FOLDER.
@@ -13,7 +13,7 @@ use std::path::Path;
 
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Images of any number and any size from 8 by 8.
+/// Any number of images of any size from 8 by 8.
 fn network() -> Outcome<ExportedProgram> {
     let net = sequential![
         Conv2d::new(1, 4, 3),
@@ -32,7 +32,7 @@ fn network() -> Outcome<ExportedProgram> {
     Ok(export.run(|x| Ok(vec![net.forward(&x[0])?]))?)
 }
 
-/// Sequences of any number and any length.
+/// Any number of sequences of any length.
 fn encoder() -> Outcome<ExportedProgram> {
     let layer = TransformerEncoderLayer::new(8, 2);
     layer.eval();
@@ -42,7 +42,7 @@ fn encoder() -> Outcome<ExportedProgram> {
     Ok(export.run(|x| Ok(vec![layer.forward(&x[0])?]))?)
 }
 
-/// A function with a block that records nothing and one in bfloat16; two inputs share their first size.
+/// A function with a `no_grad` block and a bfloat16 autocast block; two inputs share their first size.
 fn function() -> Outcome<ExportedProgram> {
     let example = [Tensor::zeros([4, 6], DType::F32), Tensor::zeros([4, 6], DType::F32)];
     let n = Dim::new("n").min(2).max(64);
@@ -54,7 +54,7 @@ fn function() -> Outcome<ExportedProgram> {
     })?)
 }
 
-/// Both sides of a branch on values; rows of any number.
+/// A data-dependent branch (`cond`), with any number of rows.
 fn branch() -> Outcome<ExportedProgram> {
     let example = [Tensor::zeros([4, 6], DType::F32)];
     let export = Export::new(&example).names(["x"]).dynamic(0, 0, &Dim::new("n").min(2).max(64));
@@ -65,7 +65,7 @@ fn branch() -> Outcome<ExportedProgram> {
     })?)
 }
 
-/// Saves a program, loads it, runs it at two sizes; keeps what went in and came out.
+/// Saves a program, loads it, runs it at two sizes; stores inputs and outputs.
 fn try_out(folder: &Path, name: &str, program: &ExportedProgram, shapes: [&[&[i64]]; 2]) -> Outcome<()> {
     let path = folder.join(format!("{name}.pt2"));
     program.save(&path)?;
@@ -91,13 +91,13 @@ pub(crate) fn run(folder: &Path) -> Outcome<()> {
     try_out(folder, "encoder", &encoder()?, [&[&[4, 6, 8]], &[&[3, 11, 8]]])?;
     try_out(folder, "function", &function()?, [&[&[2, 6], &[2, 6]], &[&[9, 6], &[9, 6]]])?;
     try_out(folder, "branch", &branch()?, [&[&[3, 6]], &[&[7, 6]]])?;
-    // A size out of range is refused by name.
+    // A size out of range is an error that names the input.
     let refused = network.run(&[Tensor::zeros([65, 1, 8, 8], DType::F32)]).map(drop);
     println!("{}", refused.expect_err("65 is more than 64"));
     Ok(())
 }
 
-/// As [`run`], in a folder that is removed again.
+/// Like [`run`], in a folder that is removed again.
 pub(crate) fn in_scratch() -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("firebrand-export-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;

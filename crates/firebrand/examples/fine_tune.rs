@@ -1,4 +1,4 @@
-//! Fine-tunes a program that PyTorch exported: a network that knows the digits 0 to 4 learns the others, is saved, and
+//! Fine-tunes a program that PyTorch exported: a network that recognizes the digits 0 to 4 learns the others, is saved, and
 //! can be loaded again, here or in PyTorch.
 
 use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
@@ -9,7 +9,7 @@ use firebrand::optim::{AdamW, AdamWOptions};
 use firebrand::prelude::*;
 use firebrand::train::accuracy;
 
-/// What `torch.export.save` wrote (`golden/make_digits_model.py`).
+/// Written by `torch.export.save` (`golden/make_digits_model.py`).
 const PROGRAM: &[u8] = include_bytes!("../data/digits.pt2");
 
 /// Scores of a batch.
@@ -21,7 +21,7 @@ fn test_accuracy(model: &ProgramModule, test: &Digits) -> Result<f64> {
     no_grad(|| accuracy(&scores(model, &test.images)?, &test.labels))
 }
 
-/// Accuracy on all ten digits: as it came, after so many epochs, and of what was saved.
+/// Accuracy on all ten digits: before training, after this many epochs, and of the saved program.
 pub(crate) fn run(epochs: usize) -> std::result::Result<[f64; 3], Box<dyn std::error::Error>> {
     manual_seed(0);
     let (train, test) = (digits::train(), digits::test());

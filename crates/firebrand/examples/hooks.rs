@@ -1,4 +1,4 @@
-//! Hooks: watch and change gradients on their way, and act when they have arrived.
+//! Hooks: observe and change gradients during backward, and act when they have been accumulated.
 
 use firebrand::prelude::*;
 use std::sync::{Arc, Mutex};

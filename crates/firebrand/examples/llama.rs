@@ -13,7 +13,7 @@ use firebrand::optim::{AdamW, AdamWOptions, Optimizer};
 use firebrand::prelude::*;
 use firebrand::{io, ops};
 
-/// What `config.json` says.
+/// The contents of `config.json`.
 struct Config {
     vocab_size: usize,
     hidden_size: usize,
@@ -101,7 +101,7 @@ impl Forward for Llama {
     }
 }
 
-/// The model with what it has seen.
+/// The model with its caches.
 struct Writer<'a> {
     model: &'a Llama,
     caches: Vec<KvCache>,

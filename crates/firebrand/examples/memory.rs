@@ -1,4 +1,4 @@
-//! Where the memory of a training step goes, and four ways to need less of it. Prints the peak of each.
+//! Memory use of a training step, and four ways to reduce it. Prints the peak of each.
 
 use firebrand::autograd::{GraphView, checkpoint, save_compressed};
 use firebrand::prelude::*;
@@ -8,7 +8,7 @@ pub(crate) fn main() -> Result<()> {
     let x = Tensor::full([1 << 18], 0.5, DType::F32).requires_grad_();
     let layers = |x: &Tensor| (0..12).fold(x.clone(), |y, _| y.sin());
 
-    // Which node keeps what.
+    // What each node saves.
     let y = layers(&x);
     let listing = GraphView::of(&[&y]).named("x", &x).list();
     assert!(listing.ends_with("13 nodes, 12582912 B saved\n"), "{listing}");

@@ -1,4 +1,4 @@
-//! Your own model: a derived module, hooks on it, its state.
+//! Writing your own model: a derived module, its hooks and its state.
 
 use firebrand::prelude::*;
 
@@ -45,7 +45,7 @@ pub(crate) fn main() -> Result<()> {
     manual_seed(0);
     let net = Net { fc1: Linear::new(2, 16), fc2: Linear::new(16, 1), core: ModuleCore::new() };
 
-    // Clip what flows back into the first layer's output.
+    // Clip the gradient of the first layer's output.
     net.fc1.register_full_backward_pre_hook(|_, grads| {
         let clip = |g: &Tensor| g.clamp(Some((-1.0).into()), Some(1.0.into()));
         grads.iter().map(|g| g.as_ref().map(clip)).collect::<Vec<_>>()

@@ -1,6 +1,6 @@
 //! The gradient of every sample of a batch, without a loop: `vmap` of `grad`.
 //!
-//! Checked against one backward a sample.
+//! Checked against one backward pass per sample.
 
 use firebrand::func::{grad, vmap};
 use firebrand::prelude::*;

@@ -1,7 +1,7 @@
 //! A physics-informed network: a small network learns `u'' = -u`, `u(0) = 0`, `u'(0) = 1`, whose solution is the sine.
 //!
 //! The equation is part of the loss: its second derivative comes from two nested forward-mode transforms, mapped over
-//! the points; the gradient of the loss by the parameters goes through all of it.
+//! the points; the gradient of the loss with respect to the parameters goes through all of it.
 
 use firebrand::func::{grad_and_value, jvp, vmap};
 use firebrand::prelude::*;

@@ -1,4 +1,4 @@
-//! Deep Q-learning in a corridor: the way out is far, a trap is near. Replay memory and a target network.
+//! Deep Q-learning in a corridor: the exit is far, a trap is near. Replay memory and a target network.
 
 use firebrand::nn::layers::{Linear, ReLU, Sequential};
 use firebrand::nn::losses::{Loss, SmoothL1Loss};
@@ -7,12 +7,12 @@ use firebrand::optim::{Adam, AdamOptions, Optimizer};
 use firebrand::prelude::*;
 use firebrand::random::Generator;
 
-/// Places of the corridor: the trap at the left end, the way out at the right end.
+/// Number of positions in the corridor: the trap is at the left end, the exit at the right end.
 const PLACES: usize = 8;
 const START: usize = 2;
 const DISCOUNT: f64 = 0.95;
 
-/// One step: place, action (0 left, 1 right), reward, next place if it goes on.
+/// One step: position, action (0 left, 1 right), reward, next position unless the episode ends.
 type Memory = (usize, usize, f32, Option<usize>);
 
 fn walk(place: usize, action: usize) -> (f32, Option<usize>) {
@@ -24,13 +24,13 @@ fn walk(place: usize, action: usize) -> (f32, Option<usize>) {
     }
 }
 
-/// Places as one-hot rows.
+/// Positions as one-hot rows.
 fn rows(places: impl IntoIterator<Item = usize>) -> Tensor {
     let places: Vec<i64> = places.into_iter().map(|p| p as i64).collect();
     Tensor::new(&places).one_hot(PLACES as i64).float()
 }
 
-/// What the best action is worth at the start after so many episodes, and whether greedy steps find the way out.
+/// The value of the best action at the start after this many episodes, and whether the greedy policy finds the exit.
 pub(crate) fn run(episodes: usize) -> Result<(f64, bool)> {
     manual_seed(0);
     let network = || sequential![Linear::new(PLACES, 24), ReLU::new(), Linear::new(24, 2)];

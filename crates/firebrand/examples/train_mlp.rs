@@ -1,9 +1,9 @@
-//! A training loop by hand: two layers on the embedded digits, plain gradient descent, nothing but ops.
+//! A training loop by hand: two layers on the bundled digits, plain gradient descent, only ops.
 
 use firebrand::digits;
 use firebrand::prelude::*;
 
-/// Weights drawn uniformly within ±bound.
+/// Weights drawn uniformly from ±bound.
 fn uniform(sizes: [usize; 2], bound: f64) -> Tensor {
     let t = Tensor::empty(sizes, DType::F32);
     t.uniform_(-bound, bound);

@@ -1,4 +1,4 @@
-//! A variational autoencoder of the embedded digits: gradients through random numbers.
+//! A variational autoencoder of the bundled digits: gradients through random sampling.
 
 use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
 use firebrand::digits;
@@ -18,7 +18,7 @@ struct Vae {
 }
 
 impl Vae {
-    /// The negative evidence bound of a batch, per sample.
+    /// The negative evidence lower bound of a batch, per sample.
     fn loss(&self, x: &Tensor) -> Result<Tensor> {
         let code = self.encoder.try_call(x)?.chunk(2, 1);
         let (mean, log_variance) = (&code[0], &code[1]);
@@ -31,7 +31,7 @@ impl Vae {
     }
 }
 
-/// The bound before and after so many epochs.
+/// The negative evidence lower bound before and after this many epochs.
 pub(crate) fn run(epochs: usize) -> Result<(f64, f64)> {
     manual_seed(0);
     let images = digits::train().images;

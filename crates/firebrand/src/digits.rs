@@ -1,6 +1,6 @@
-//! The embedded data set: 1,797 handwritten digits of 8 by 8 pixels (UCI Optical Recognition of Handwritten Digits).
+//! The bundled dataset: 1,797 handwritten digits of 8 by 8 pixels (UCI Optical Recognition of Handwritten Digits).
 //!
-//! See `data/README.md` beside this crate for the source and its licence. The file is ordered by writer, so samples are
+//! See `data/README.md` in this crate for the source and its license. The file is ordered by writer, so samples are
 //! shuffled once, always in the same way, before they are split: 1,437 train, 360 test.
 
 use firebrand_core::Tensor;
@@ -10,11 +10,11 @@ static DATA: &[u8] = include_bytes!("../data/digits.bin");
 const HEADER: usize = 24;
 const PIXELS: usize = 64;
 
-/// How many samples there are.
+/// Number of samples.
 pub const SAMPLES: usize = 1797;
-/// How many of them are for training.
+/// Number of training samples.
 pub const TRAIN: usize = 1437;
-/// How many classes there are.
+/// Number of classes.
 pub const CLASSES: usize = 10;
 
 /// Images and labels.

@@ -1,4 +1,4 @@
-//! The guide. Its chapters are compiled and run as tests; begin with [`first_model`] or [`coming_from_pytorch`].
+//! The guide. Its examples are compiled and run as tests; start with [`first_model`] or [`coming_from_pytorch`].
 
 #[doc = include_str!("guide/first_model.md")]
 pub mod first_model {}

@@ -1,8 +1,8 @@
-//! Exported programs as language models: what [`crate::nn::generate`] continues sequences with.
+//! Exported programs as language models, for [`crate::nn::generate`].
 //!
-//! A program takes token ids `[batch, length]` and gives logits `[batch, length, vocabulary]`, in one of three ways:
-//! with a *cache* in its buffers and an input of positions, as transformers exports decoders with a static cache (it is fed only
-//! what is new); without one and with a *dynamic* length (it is fed the sequence again and again); or of a *fixed* length, for
+//! A program takes token ids `[batch, length]` and returns logits `[batch, length, vocabulary]`, in one of three ways:
+//! with a *cache* in its buffers and an input of positions, as transformers exports decoders with a static cache (it is given only
+//! the new tokens); without one and with a *dynamic* length (it is given the whole sequence each time); or of a *fixed* length, for
 //! which the sequence is padded at its end, which a causal model does not see. A float or integer mask among the inputs, by
 //! its name, gets ones.
 
@@ -14,7 +14,7 @@ use crate::{DType, Error, Result, Tensor, ops};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::module::Module;
 
-/// What an input is for.
+/// The role of an input.
 #[derive(Debug)]
 enum Role {
     Tokens,
@@ -47,14 +47,14 @@ pub struct ProgramLanguageModel {
 }
 
 impl ProgramLanguageModel {
-    /// Takes a program; an error says which of its inputs is not understood.
+    /// Wraps a program; returns an error that names an input that is not understood.
     pub fn new(program: &ExportedProgram) -> Result<ProgramLanguageModel> {
         let module = program.module()?;
         module.eval();
         ProgramLanguageModel::over(module)
     }
 
-    /// As [`ProgramLanguageModel::new`], over a module that is already made (and perhaps compiled).
+    /// Like [`ProgramLanguageModel::new`], over a module that is already made (and perhaps compiled).
     pub fn over(module: ProgramModule) -> Result<ProgramLanguageModel> {
         let refuse = |message: String| Error::argument("generate", message);
         let program = module.program();

@@ -16,16 +16,16 @@
 //! assert_eq!(y.grad_fn().unwrap().name(), "SumBackward0");
 //! ```
 //!
-//! Models and training are in [`nn`] (layers, losses), [`optim`], [`data`] and [`train`]; PyTorch programs in [`graph`]; files in
-//! [`io`]; pictures of graphs in [`viz`]; the compiler in [`compile`]; training on many processes in [`dist`]. Start with the guide's
+//! Models and training are in [`nn`] (layers, losses), [`optim`], [`data`] and [`train`]; exported PyTorch programs in [`graph`]; file
+//! formats in [`io`]; graph drawing in [`viz`]; the compiler in [`compile`]; distributed training in [`dist`]. Start with the guide's
 //! [first model](guide::first_model) or [coming from PyTorch](guide::coming_from_pytorch); the other chapters of the [`guide`]
 //! explain hooks, memory, threads and more.
 //!
-//! Each of these is a feature (`compile`, `dist`, `graph`, `io`, `nn`, `viz`), on by default; without them there are tensors, ops,
-//! autograd, transforms and modules. `fft` is a feature too: without it, Fourier transforms return an error.
+//! Each of these is a feature (`compile`, `dist`, `graph`, `io`, `nn`, `viz`), on by default; tensors, ops, autograd, transforms
+//! and modules are always included. `fft` is a feature too: without it, Fourier transforms return an error.
 //!
-//! This crate re-exports the parts; [`firebrand_core`] holds tensors, ops and autograd. Examples in the re-exported parts import
-//! those crates by name (`use firebrand_nn::…`); with this crate, write `use firebrand::nn::…`.
+//! This crate re-exports the others; tensors, ops and autograd come from [`firebrand_core`]. Examples in the re-exported crates
+//! import them by name (`use firebrand_nn::…`); with this crate, write `use firebrand::nn::…`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -67,7 +67,7 @@ pub mod guide;
 #[cfg(all(feature = "graph", feature = "nn"))]
 pub mod language_model;
 
-/// What most programs need: tensors, gradients, and the traits of models, losses and optimizers.
+/// Common imports: tensors, gradients, and the traits of models, losses and optimizers.
 pub mod prelude {
     pub use firebrand_core::autograd::{
         BackwardOptions, Function, GradOptions, backward, enable_grad, grad, inference_mode, no_grad,

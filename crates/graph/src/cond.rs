@@ -1,8 +1,8 @@
-//! cond: a branch on the value of a tensor that programs can keep.
+//! cond: a data-dependent branch that programs can represent.
 //!
-//! Eagerly, one side runs. While a function is exported or compiled, both sides are recorded as sub-graphs of a
-//! `cond` node: the layer that records ops gets the call too ([`dispatch::cond`]) and hands it to [`record_cond`]. Tensors
-//! that a side captures become operands of both, in one order. Both sides must return the same kinds of values.
+//! In eager mode, one branch runs. While a function is exported or compiled, both branches are recorded as sub-graphs of a
+//! `cond` node: the layer that records ops also receives the call ([`dispatch::cond`]) and passes it to [`record_cond`]. Tensors
+//! that a branch captures become operands of both, in one order. Both branches must return values of the same types.
 
 use crate::interpret::{Value, attach, owned};
 use crate::ir::{Argument, Attribute, GraphModule, Hop, TensorMeta};
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `true_fn(operands)` if `pred` holds, else `false_fn(operands)`.
 ///
-/// `pred` has one element. Gradients flow through the side that ran; operands that only the other side uses get zeros.
-/// The sides must only compute: while they are recorded they may not read values, write cells or register hooks. What they
-/// return is theirs: a side that returns an operand, or a view of one, gives a copy.
+/// `pred` has one element. Gradients flow through the branch that ran; operands that only the other branch uses get zeros.
+/// The branches may only compute: while they are recorded they must not read values, write cells or register hooks. Their
+/// results never alias operands: a branch that returns an operand, or a view of one, returns a copy.
 ///
 /// ```
 /// use firebrand_core::Tensor;
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 ///
 /// # Errors
-/// If `pred` has more than one element, or the sides return different kinds of values.
+/// If `pred` has more than one element, or the branches return values of different types.
 pub fn cond(
     pred: &Tensor,
     true_fn: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
@@ -51,7 +51,7 @@ pub fn cond(
     Ok(attached.tensors().into_iter().cloned().collect())
 }
 
-/// A side that was recorded.
+/// A recorded branch.
 struct Side {
     graph: GraphModule,
     results: Vec<Tensor>,
@@ -59,7 +59,7 @@ struct Side {
     captured: Vec<Tensor>,
 }
 
-/// Where the sides of conditionals are recorded: the traces of a layer, and what it does with stand-ins.
+/// Where the branches of conditionals are recorded: the traces of a layer, and how it handles stand-ins.
 struct Recorder<'a, S> {
     traces: &'a Mutex<S>,
     prepare: &'a dyn Fn(&Tensor),
@@ -71,7 +71,7 @@ impl<S: AsMut<TraceStack>> Recorder<'_, S> {
     }
 }
 
-/// Records both sides of a conditional, and the node that holds them, in the traces of a layer. `prepare` sees every meta
+/// Records both branches of a conditional, and the node that holds them, in the traces of a layer. `prepare` sees every meta
 /// tensor that stands for an operand or a result before the function does.
 pub fn record_cond<S: AsMut<TraceStack>>(
     traces: &Mutex<S>,
@@ -95,14 +95,14 @@ pub fn record_cond<S: AsMut<TraceStack>>(
     Ok(results)
 }
 
-/// Runs one side on meta tensors and records it; its inputs are the operands and `captured`.
+/// Runs one branch on meta tensors and records it; its inputs are the operands and `captured`.
 fn side<S: AsMut<TraceStack>>(
     recorder: &Recorder<'_, S>,
     f: Branch<'_>,
     operands: &[&Tensor],
     captured: &[Tensor],
 ) -> Result<Side> {
-    /// Discards a side that failed.
+    /// Discards a branch that failed.
     struct End<'a, S: AsMut<TraceStack>>(Option<&'a Recorder<'a, S>>);
     impl<S: AsMut<TraceStack>> Drop for End<'_, S> {
         fn drop(&mut self) {
@@ -132,13 +132,13 @@ fn side<S: AsMut<TraceStack>>(
     Ok(Side { graph: trace.finish(nodes), results, captured })
 }
 
-/// The meta tensors of the results: like those of both sides, with a history if either has one.
+/// The meta tensors of the results: like those of both branches, with a history if either has one.
 fn alike(prepare: &dyn Fn(&Tensor), yes: &[Tensor], no: &[Tensor]) -> Result<Vec<Tensor>> {
     let kind = |t: &Tensor| TensorMeta { requires_grad: false, ..TensorMeta::of(t) };
     let shown = |list: &[Tensor]| list.iter().map(|t| kind(t).to_string()).collect::<Vec<_>>().join(", ");
     let same = |(a, b): (&Tensor, &Tensor)| a.dtype() == b.dtype() && a.layout().sizes() == b.layout().sizes();
     if yes.len() != no.len() || !yes.iter().zip(no).all(same) {
-        let message = format!("the sides return ({}) and ({}); they must match", shown(yes), shown(no));
+        let message = format!("the branches return ({}) and ({}); they must match", shown(yes), shown(no));
         return Err(Error::argument("cond", message));
     }
     let one = |(a, b): (&Tensor, &Tensor)| {
@@ -150,7 +150,7 @@ fn alike(prepare: &dyn Fn(&Tensor), yes: &[Tensor], no: &[Tensor]) -> Result<Vec
     yes.iter().zip(no).map(one).collect()
 }
 
-/// Records the node of a conditional with these sides.
+/// Records the node of a conditional with these branches.
 pub(crate) fn write(
     trace: &mut Trace,
     pred: &Tensor,

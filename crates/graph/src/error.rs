@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate, as one enum with fields.
+//! The errors of this crate, as one enum with fields.
 
 use firebrand_io::plain;
 use thiserror::Error;
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("expression, byte {position}: expected {expected}, found {found:?}")]
     Expression { position: usize, expected: String, found: String },
-    #[error("node %{node} belongs to another graph than the one asked to {what}")]
+    #[error("node %{node} belongs to a different graph than the one asked to {what}")]
     WrongGraph { node: String, what: &'static str },
     #[error("node %{node} still has {count} users ({users}); replace its uses before erasing it")]
     StillUsed { node: String, count: usize, users: String },
@@ -49,7 +49,7 @@ pub enum Error {
     Core(#[from] firebrand_core::Error),
 }
 
-/// So that `?` works in functions that return `firebrand::Result`; what is not an error of core is its source.
+/// So that `?` works in functions that return `firebrand::Result`; an error that is not core's becomes the source.
 impl From<Error> for firebrand_core::Error {
     fn from(e: Error) -> firebrand_core::Error {
         match e {

@@ -61,7 +61,7 @@ pub struct ValueRange {
     pub max: Option<i64>,
 }
 
-/// How a module of the original model was called.
+/// A call of a module of the original model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModuleCallEntry {
     /// Path of the module; empty for the model itself; `path@1` for a second call.
@@ -86,7 +86,7 @@ pub struct ModuleCallSignature {
 pub struct ExportedProgram {
     /// The graph and its sub-graphs.
     pub module: Arc<GraphModule>,
-    /// What inputs and outputs are for; a bare graph in text form has none.
+    /// The roles of inputs and outputs; a bare graph in text format has none.
     pub signature: Option<Arc<GraphSignature>>,
     /// Parameters and persistent buffers by name.
     pub state_dict: IndexMap<String, State>,
@@ -100,7 +100,7 @@ pub struct ExportedProgram {
     pub dialect: Dialect,
     /// Conditions on inputs, as PyTorch prints them; kept, never evaluated.
     pub guards_code: Vec<String>,
-    /// What else the archive held that it was read from; written back with it.
+    /// Other contents of the archive it was read from; written back with it.
     pub extras: Option<Arc<Extras>>,
 }
 

@@ -1,4 +1,4 @@
-//! Schemas of ops as data, for the ops that programs name. The reader is core's; ops this build does not have have none.
+//! Schemas of the ops that programs use, as data. The parser is core's; unsupported ops have no schema.
 
 use crate::ir::OpOverload;
 

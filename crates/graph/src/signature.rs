@@ -1,4 +1,4 @@
-//! The signature of an exported program: what each input and each output is for.
+//! The signature of an exported program: the role of each input and output.
 
 use crate::ir::{Argument, Name};
 
@@ -64,10 +64,10 @@ impl SpecArg {
     }
 }
 
-/// What an input is for. Names of state are fully qualified.
+/// The role of an input. Names of state are fully qualified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputKind {
-    /// Given by the caller.
+    /// Passed by the caller.
     UserInput,
     /// A parameter.
     Parameter(Name),
@@ -86,7 +86,7 @@ pub enum InputKind {
     Token,
 }
 
-/// What an output is for.
+/// The role of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// Returned to the caller.
@@ -161,7 +161,7 @@ impl OutputKind {
 /// One input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSpec {
-    /// What it is for.
+    /// Its role.
     pub kind: InputKind,
     /// What it is in the graph.
     pub arg: SpecArg,
@@ -170,7 +170,7 @@ pub struct InputSpec {
 /// One output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputSpec {
-    /// What it is for.
+    /// Its role.
     pub kind: OutputKind,
     /// What it is in the graph.
     pub arg: SpecArg,

@@ -2,7 +2,7 @@
 //!
 //! A trace knows which node produced which tensor. Real tensors are replaced by meta tensors before an op runs, so
 //! nothing is computed. Where a tensor comes in that no node stands for, the caller's choice ([`Free`]) decides what it
-//! becomes. Changes of grad mode become markers. Who calls the trace, and when, is not its business: export does it above
+//! becomes. Changes of grad mode become markers. A trace does not depend on its callers: export uses it above
 //! autograd, decompositions below, compilers in segments.
 
 use crate::dynamic::size_function;
@@ -449,7 +449,7 @@ impl Trace {
         self.bind(tensor, item);
     }
 
-    /// Drops all tensors; what is still alive afterwards is held elsewhere.
+    /// Drops all tensors; those still alive afterwards are held elsewhere.
     pub fn release(&mut self) -> Vec<(WeakTensor, NodeId)> {
         let outlines = self.outlines.drain(..);
         let outlines =
@@ -529,11 +529,11 @@ impl Trace {
 /// A meta tensor like `t`, without history; it requires grad if `t` does.
 pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
-    // The flag of an outline is no act of the function whose capture may run here.
+    // Setting the flag of an outline is not an action of the function being captured.
     capture::suspended(|| Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad()))
 }
 
-/// As [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
+/// Like [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
 pub fn outline_like(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let stand_in = outline(t)?;
     if !t.requires_grad() || t.is_leaf() {
@@ -565,7 +565,7 @@ fn val_of(value: &Value) -> Val {
     }
 }
 
-/// Whether leaving the argument out means the same.
+/// Whether omitting the argument means the same.
 fn is_default(arg: &SchemaArg, value: &Argument) -> bool {
     let Some(default) = arg.default else { return false };
     match value {

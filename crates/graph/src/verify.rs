@@ -154,7 +154,7 @@ fn check_nodes(module: &GraphModule, dialect: Dialect) -> Result<(), Violation> 
             Kind::CallFunction(Target::Op(op))
                 if dialect == Dialect::Aten && op.schema().is_some_and(Schema::mutates) =>
             {
-                return fail(name, format!("{op} writes an argument, which the ATEN dialect does not allow"));
+                return fail(name, format!("{op} mutates an argument, which the ATEN dialect does not allow"));
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
-//! Weights from elsewhere in a program: a checkpoint's tensors take the place of the state, name by name.
+//! Loading other weights into a program: a checkpoint's tensors replace the state, name by name.
 //!
-//! Names may differ by a beginning that all of them have (`model.` of a wrapper, `module.` of data parallelism): the one that
-//! makes most of them agree is found. What then does not agree is listed, whole: nothing is left out silently.
+//! Names may differ by a common prefix (`model.` of a wrapper, `module.` of data parallelism): the one that
+//! makes most of them match is used. All remaining mismatches are listed: nothing is skipped silently.
 
 use crate::error::{Error, Result};
 use crate::program::{Constant, ExportedProgram};
@@ -14,22 +14,22 @@ use std::fmt;
 /// How names of a checkpoint became names of a program, and what has no counterpart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WeightsReport {
-    /// How many tensors were taken.
+    /// Number of tensors that were loaded.
     pub loaded: usize,
-    /// What was taken off the beginning of the checkpoint's names.
+    /// The prefix that was removed from the checkpoint's names.
     pub stripped: String,
-    /// What was put in front of them.
+    /// The prefix that was added to them.
     pub added: String,
     /// Names of the program that the checkpoint does not have.
     pub missing: Vec<String>,
     /// Names of the checkpoint that the program does not have.
     pub unexpected: Vec<String>,
-    /// Tensors of other sizes, as `name: expected …, found …`.
+    /// Tensors with different sizes, as `name: expected …, found …`.
     pub mismatched: Vec<String>,
 }
 
 impl WeightsReport {
-    /// Whether every tensor of the program was found, and fits.
+    /// Whether every tensor of the program was found and matches.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.mismatched.is_empty()
     }
@@ -39,14 +39,16 @@ impl fmt::Display for WeightsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tensors", self.loaded)?;
         if !self.stripped.is_empty() {
-            write!(f, ", {:?} taken off their names", self.stripped)?;
+            write!(f, ", prefix {:?} removed from their names", self.stripped)?;
         }
         if !self.added.is_empty() {
-            write!(f, ", {:?} put before their names", self.added)?;
+            write!(f, ", prefix {:?} added to their names", self.added)?;
         }
-        for (what, names) in
-            [("missing", &self.missing), ("not in the program", &self.unexpected), ("of other sizes", &self.mismatched)]
-        {
+        for (what, names) in [
+            ("missing", &self.missing),
+            ("not in the program", &self.unexpected),
+            ("with other sizes", &self.mismatched),
+        ] {
             if !names.is_empty() {
                 let names: Vec<_> = names.iter().map(|n| plain(n)).collect();
                 write!(f, "; {} {what}: {}", names.len(), names.join(", "))?;
@@ -60,11 +62,11 @@ impl fmt::Display for WeightsReport {
 const WRAPPERS: [&str; 4] = ["module.", "_orig_mod.", "model.", "base_model.model."];
 
 impl ExportedProgram {
-    /// The program with these tensors as its state, cast to the dtypes it has. A tensor with several names needs one of them;
-    /// buffers that a checkpoint lacks keep their value. Nothing is copied that needs no cast.
+    /// The program with these tensors as its state, cast to the program's dtypes. A tensor with several names needs one of them;
+    /// buffers that the checkpoint lacks keep their value. Only tensors that need a cast are copied.
     ///
     /// # Errors
-    /// If a parameter is missing or a size differs; the message lists all of them. With `partial` these keep what they are.
+    /// If a parameter is missing or a size differs; the message lists all of them. With `partial` these keep their old values.
     pub fn with_weights(
         &self,
         weights: &IndexMap<String, Tensor>,
@@ -116,7 +118,7 @@ impl ExportedProgram {
         let unused = renamed.values().zip(&used).filter(|(_, used)| !**used).map(|((name, _), _)| name.to_string());
         report.unexpected = unused.collect();
         if !partial && !report.is_complete() {
-            return Err(Error::Value(format!("the weights do not fit the program: {report}")));
+            return Err(Error::Value(format!("the weights do not match the program: {report}")));
         }
         Ok((result, report))
     }
@@ -149,7 +151,7 @@ impl ExportedProgram {
     }
 }
 
-/// A value with the dtype and the `requires_grad` of what it takes the place of.
+/// A value with the dtype and the `requires_grad` of the one it replaces.
 fn placed(value: &Tensor, old: &Tensor) -> Result<Tensor> {
     let new = no_grad(|| value.try_to_dtype(old.dtype()))?.detach();
     new.try_set_requires_grad(old.requires_grad())?;

@@ -179,7 +179,7 @@ fn refusals_say_what_differs() {
     assert!(error.contains("the predicate has sizes [2]; it must have one element"), "{error}");
     let apart = |x: &[Tensor]| cond(&x[0].sum(), |x| Ok(vec![x[0].sum()]), |x| Ok(x.to_vec()), &[&x[0]]);
     let error = Export::new(&[x]).run(apart).unwrap_err().to_string();
-    assert!(error.contains("the sides return (float64[]) and (float64[2]); they must match"), "{error}");
+    assert!(error.contains("the branches return (float64[]) and (float64[2]); they must match"), "{error}");
 }
 
 /// A conditional on a thread that took over the state of the export is part of the program.

@@ -72,6 +72,6 @@ fn is_registered_before_programs_are_read() {
     square("late");
     let inputs = [Tensor::scalar(2.0f64).into()];
     let error = run_module(&mut Eager::default(), &module, &inputs).unwrap_err().to_string();
-    assert!(error.contains("registered before the program is read"), "{error}");
+    assert!(error.contains("registered before the program is loaded"), "{error}");
     assert!(run_module(&mut Eager::default(), &parse_module(text).unwrap(), &inputs).is_ok());
 }

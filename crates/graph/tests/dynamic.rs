@@ -190,7 +190,12 @@ fn what_forces_a_size_is_named() {
             &[(0, 0, &a)],
             "aten.cos",
         ),
-        ("a float of the size", |x| Ok(vec![&x[0] * x[0].shape()[0] as f64]), &[(0, 0, &a)], "must be an integer"),
+        (
+            "a float of the size",
+            |x| Ok(vec![&x[0] * x[0].shape()[0] as f64]),
+            &[(0, 0, &a)],
+            "only integers may depend on a size",
+        ),
         (
             "as many ops as rows",
             |x| Ok(vec![(0..x[0].shape()[0]).fold(x[1].clone(), |s, _| s.sin())]),

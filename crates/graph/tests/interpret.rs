@@ -116,7 +116,7 @@ fn regions_cut_gradients() {
 fn modes_are_restored() {
     let text = "graph {\n  %b = get_attr b\n  %h = hop.wrap_with_set_grad_enabled(False, %b)\n  return %h\n}\n  \
                 b {\n    %y = aten.no_such_op.default()\n    return (%y,)\n  }\n";
-    expect!["while running node %h = hop.wrap_with_set_grad_enabled(False, %b): while running node %y = aten.no_such_op.default(): aten.no_such_op.default is not an op of this build (`firebrand ops` lists them); an op of your own must be registered before the program is read"].assert_eq(&run(text, &[]).unwrap_err().to_string());
+    expect!["while running node %h = hop.wrap_with_set_grad_enabled(False, %b): while running node %y = aten.no_such_op.default(): aten.no_such_op.default is not an op of this build (`firebrand ops` lists them); a custom op must be registered before the program is loaded"].assert_eq(&run(text, &[]).unwrap_err().to_string());
     assert!(is_grad_enabled());
     run("graph {\n  %g = torch._set_grad_enabled(False)\n  return None\n}\n", &[]).unwrap();
     assert!(is_grad_enabled());

@@ -197,7 +197,7 @@ fn archives_without_root_and_with_several_programs() {
     };
     assert!(load(&changed, None).is_ok() && load(&changed, Some("second")).is_ok());
     let e = load(&changed, Some("third")).unwrap_err().to_string();
-    assert!(e.contains("say which program to load; there are model, second"), "{e}");
+    assert!(e.contains("the archive holds several programs; choose one of model, second"), "{e}");
 }
 
 /// A flipped byte of a weight is found, unless nobody looks.

@@ -72,7 +72,7 @@ fn changed_programs_are_refused() {
         (remove("archive_format"), "archive_format"),
         (put("archive_format", b"zip"), "archive_format: only `pt2`"),
         (remove("archive_version"), "archive_version"),
-        (put("archive_version", b"1"), "version 1 is not known"),
+        (put("archive_version", b"1"), "expected version 0, found 1"),
         (remove(".data/version"), ".data/version"),
         (put(".data/version", b"99\n"), "container version \"99\""),
         (put("byteorder", b"big"), "big-endian"),
@@ -120,22 +120,22 @@ fn changed_programs_are_refused() {
         (set(node("/outputs/0"), json!({"as_tensor": {"name": "tomato"}})), "nothing is known of the value \"tomato\""),
         (
             set(node("/target"), json!("torch.ops.aten.re\u{1b}[31mlu.default")),
-            "\\u{1b}[31mlu.default\" is not a name of an op",
+            "\\u{1b}[31mlu.default\" is not the name of an op",
         ),
-        (set(node("/target"), json!("torch.ops.aten.relu.default\nerror: x")), "is not a name of an op"),
+        (set(node("/target"), json!("torch.ops.aten.relu.default\nerror: x")), "is not the name of an op"),
         (
             json_edit(MODEL, |v| {
                 let graph = v.pointer_mut("/graph_module/graph").unwrap();
                 graph["tensor_values"]["a b\n"] = graph["tensor_values"]["linear"].clone();
                 graph["nodes"][0]["outputs"][0] = json!({"as_tensor": {"name": "a b\n"}});
             }),
-            "\"a b\\n\" is not a name: letters, digits and underscores are expected",
+            "\"a b\\n\" is not a valid name: expected letters, digits and underscores",
         ),
         (
             json_edit(MODEL, |v| {
                 v.pointer_mut(NODE).unwrap()["inputs"][2] = json!({"name": "a b", "arg": {"as_none": true}, "kind": 2})
             }),
-            "\"a b\" is not a name",
+            "\"a b\" is not a valid name",
         ),
         (set(node("/inputs/2/name"), json!("tomato")), ""), // by position: the name does not matter
         (
@@ -154,7 +154,7 @@ fn changed_programs_are_refused() {
                 let extra = json!({"name": "x", "arg": {"as_int": 1}, "kind": 1});
                 v.pointer_mut(NODE).unwrap()["inputs"].as_array_mut().unwrap().push(extra);
             }),
-            "4 arguments by position, the op takes 3",
+            "4 positional arguments, the op takes 3",
         ),
         // Signature.
         (
@@ -199,17 +199,17 @@ fn changed_programs_are_refused() {
         (put("data/weights/weight_0", b""), "do not fit a storage of 0 bytes"),
         (put("data/weights/weight_0", b"1234"), "do not fit a storage of 4 bytes"),
         (Box::new(|e| e["data/weights/weight_0"].push(0)), "not a multiple of the size of float32"),
-        (weight("/path_name", json!("../../etc")), "the file name \"../../etc\""),
-        (weight("/path_name", json!("weight_0/x")), "the file name"),
-        (weight("/path_name", json!("tensor_0")), "the file name"),
+        (weight("/path_name", json!("../../etc")), "expected a file name like weight_0, found \"../../etc\""),
+        (weight("/path_name", json!("weight_0/x")), "expected a file name"),
+        (weight("/path_name", json!("tensor_0")), "expected a file name"),
         (weight("/use_pickle", json!(true)), "pickled payload not supported: 0.weight"),
         (weight("/tensor_meta", json!(null)), "pickled payload not supported: 0.weight"),
         (weight("/tensor_meta/dtype", json!(30)), "tensors of float8_e5m2 are not supported"),
         (weight("/tensor_meta/dtype", json!(9)), "tensors of complex32 are not supported"),
         (weight("/tensor_meta/dtype", json!(10)), "of complex64 do not fit a storage of 384 bytes"),
         (weight("/tensor_meta/layout", json!(1)), "sparse_coo are not supported"),
-        (weight("/tensor_meta/sizes/0", json!({"as_int": -1})), "-1 where a size"),
-        (weight("/tensor_meta/strides/0", json!({"as_int": -1})), "-1 where a size"),
+        (weight("/tensor_meta/sizes/0", json!({"as_int": -1})), "expected a size or stride, found -1"),
+        (weight("/tensor_meta/strides/0", json!({"as_int": -1})), "expected a size or stride, found -1"),
         (weight("/tensor_meta/storage_offset", json!({"as_int": 1})), "do not fit"),
         (weight("/tensor_meta/storage_offset", json!({"as_int": i64::MAX})), "too large"),
         (weight("/tensor_meta/sizes/0", json!({"as_int": i64::MAX})), "too large"),

@@ -55,7 +55,7 @@ fn every_rule_is_checked() {
         ("BUFFER_MUTATION target='n'", "BUFFER_MUTATION target='m'", "BUFFER_MUTATION of m, which is not an input"),
         ("BUFFER_MUTATION target='n'", "USER_INPUT_MUTATION target='q'", "which is not an input"),
         ("PARAMETER target='w'", "CONSTANT_TENSOR target='w'", "not a constant tensor"),
-        ("aten.mul.Tensor(%x", "aten.mul_.Tensor(%x", "writes an argument"),
+        ("aten.mul.Tensor(%x", "aten.mul_.Tensor(%x", "mutates an argument"),
         ("%x, %p_w) : float32[2]", "%x, %p_w)", "no abstract value"),
         ("  return (%add, %mul)\n", "", "not an output"),
         (

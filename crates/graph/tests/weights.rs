@@ -134,7 +134,7 @@ fn every_format_gives_the_same_tensors() {
     }
     // An index that leads elsewhere, or to what is not there.
     for (from, to, words) in [
-        ("m-1.safetensors", "../m-1.safetensors", "beside the index"),
+        ("m-1.safetensors", "../m-1.safetensors", "next to the index"),
         ("m-1.safetensors", "m-2.safetensors", "is not in"),
         ("weight_map", "map", "weight_map"),
     ] {
@@ -143,5 +143,5 @@ fn every_format_gives_the_same_tensors() {
         assert!(message.contains(words), "{message}");
     }
     std::fs::write(at("nothing"), "what").unwrap();
-    assert!(read_weights(at("nothing"), Memory::Mapped).unwrap_err().to_string().contains("neither"));
+    assert!(read_weights(at("nothing"), Memory::Mapped).unwrap_err().to_string().contains("not a safetensors file"));
 }

@@ -138,7 +138,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes the content of a file through `fill`. What is at `path` stays as it is until [`Output::commit`].
+    /// Writes the content of a file through `fill`. What is at `path` is unchanged until [`Output::commit`].
     pub fn write(path: impl AsRef<Path>, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<Output> {
         let mut fill = Some(fill);
         // Compiled once: only the call of `fill` differs.

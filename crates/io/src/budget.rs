@@ -28,7 +28,7 @@ impl Budget {
         Budget::with_spare(bytes, SPARE)
     }
 
-    /// As [`Budget::for_input`], with another constant than [`SPARE`].
+    /// Like [`Budget::for_input`], with another constant than [`SPARE`].
     pub fn with_spare(bytes: u64, spare: u64) -> Budget {
         let limit = bytes.saturating_mul(FACTOR).saturating_add(spare);
         Budget { input: bytes, limit, spent: Arc::default() }
@@ -39,7 +39,7 @@ impl Budget {
         self.limit
     }
 
-    /// Takes this many bytes; an error, with nothing taken, if fewer are left.
+    /// Charges this many bytes; returns an error, and charges nothing, if fewer are left.
     pub fn take(&self, bytes: u64) -> Result<()> {
         let fits = |spent: u64| spent.checked_add(bytes).filter(|&s| s <= self.limit);
         match self.spent.fetch_update(Relaxed, Relaxed, fits) {
@@ -48,7 +48,7 @@ impl Budget {
         }
     }
 
-    /// Takes what the values in a JSON text cost once they are read, which can be many times the text (`[0,0,0]`).
+    /// Charges the memory that the values of a JSON text take once parsed, which can be many times the text (`[0,0,0]`).
     pub fn take_json(&self, text: &str) -> Result<()> {
         self.take(json_cost(text.as_bytes()))
     }

@@ -75,7 +75,7 @@ pub enum Error {
     /// The file ends too early.
     #[error("truncated: expected {needed} bytes, found {found}")]
     Truncated {
-        /// Bytes the header asks for.
+        /// Bytes that the header requires.
         needed: u64,
         /// Bytes in the file.
         found: u64,
@@ -149,7 +149,7 @@ pub enum Error {
     Budget {
         /// Bytes of the input.
         input: u64,
-        /// What it may cost.
+        /// The memory it may use.
         limit: u64,
     },
     /// Only regular files are read.
@@ -178,7 +178,7 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// No tensor could be made, or its data could not be read.
+    /// A tensor could not be created, or its data could not be read.
     #[error(transparent)]
     Tensor(#[from] firebrand_core::Error),
 }

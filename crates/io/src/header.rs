@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
                 self.at += digits;
                 Ok(n)
             }
-            Err(_) => self.refuse("a size expected"),
+            Err(_) => self.refuse("expected a size"),
         }
     }
 
@@ -115,7 +115,7 @@ impl Header {
         }
         c.skip_space();
         if !c.rest().is_empty() {
-            return c.refuse("nothing more expected");
+            return c.refuse("unexpected trailing text");
         }
         match (descr, fortran_order, shape) {
             (Some(descr), Some(fortran_order), Some(shape)) => Ok(Header { descr, fortran_order, shape }),

@@ -1,9 +1,9 @@
-//! Tensors in files: NumPy's `.npy` and `.npz`, safetensors, files of `torch.save`, and the zip archives PyTorch stores
+//! Tensors in files: NumPy's `.npy` and `.npz`, safetensors, `torch.save` files, and the zip archives PyTorch stores
 //! programs in; atomic file writes; and saved tensors of autograd on disk.
 //!
 //! Readers treat every file as hostile: they never panic, read regular files only, and allocate no more than
-//! [`FACTOR`] times the bytes of the file and [`SPARE`]; see [`Budget`].
-//! bfloat16, which NumPy does not have, is stored as `uint16` bits. Nothing here knows graphs.
+//! [`FACTOR`] times the size of the file plus [`SPARE`]; see [`Budget`].
+//! bfloat16, which NumPy does not have, is stored as its bits, in `uint16`. Nothing here knows of graphs.
 //!
 //! ```
 //! use firebrand_core::Tensor;

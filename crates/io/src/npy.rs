@@ -30,7 +30,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensor> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within the caller's budget.
+/// Like [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(mut bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let length = bytes.len() as u64;
     read_from(&mut bytes, length, budget)

@@ -40,7 +40,7 @@ pub fn write_npz<'a>(
     stage_npz(path, tensors)?.commit()
 }
 
-/// As [`write_npz`], without making the file visible yet.
+/// Like [`write_npz`], without making the file visible yet.
 pub fn stage_npz<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
@@ -53,7 +53,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within the caller's budget.
+/// Like [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
     read_from(&mut Cursor::new(bytes), bytes.len() as u64, budget)
 }

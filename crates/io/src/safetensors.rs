@@ -1,6 +1,6 @@
 //! Named tensors in one `.safetensors` file.
 //!
-//! A file is memory-mapped and its tensors lie in it: nothing is copied until it is written (and then by the system, a page at
+//! A file is memory-mapped and its tensors point into it: nothing is copied until it is written (and then by the system, a page at
 //! a time, in memory of this process only); see [`Memory`]. The header is copied first and checked by the `safetensors`
 //! crate: offsets lie inside the file, follow each other without gaps and agree with shapes and dtypes.
 
@@ -23,12 +23,12 @@ const HEADER_LIMIT: u64 = 100_000_000;
 /// What a tensor costs besides its elements.
 const TENSOR: u64 = 1 << 10;
 
-/// Reads every tensor of a `.safetensors` file, in place.
+/// Reads every tensor of a `.safetensors` file, memory-mapped.
 pub fn read_safetensors(path: impl AsRef<Path>) -> Result<Tensors> {
     read_safetensors_with(path, Memory::Mapped)
 }
 
-/// As [`read_safetensors`], with tensors in the mapped file or copied into memory.
+/// Like [`read_safetensors`], with tensors in the mapped file or copied into memory.
 pub fn read_safetensors_with(path: impl AsRef<Path>, memory: Memory) -> Result<Tensors> {
     let path = path.as_ref();
     if memory == Memory::Copied {
@@ -48,7 +48,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
     from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
 }
 
-/// As [`from_bytes`], within the caller's budget.
+/// Like [`from_bytes`], within the caller's budget.
 pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
     place(bytes, budget, |_| None)
 }
@@ -81,7 +81,7 @@ fn place(bytes: &[u8], budget: &Budget, in_place: impl Fn(Range<usize>) -> Optio
         let tensor = || -> Result<Tensor> {
             let dtype = dtype_of(info.dtype)?;
             let range = start + begin..start + end;
-            let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset lies outside the file"))?;
+            let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset is outside the file"))?;
             let layout = Layout::contiguous(&info.shape).map_err(|_| Error::Shape { shape: info.shape.clone() })?;
             budget.take(TENSOR)?;
             let copied = |bytes: &[u8]| -> Result<Storage> {
@@ -109,7 +109,7 @@ pub fn write_safetensors<'a>(
     stage_safetensors(path, tensors)?.commit()
 }
 
-/// As [`write_safetensors`], without making the file visible yet.
+/// Like [`write_safetensors`], without making the file visible yet.
 pub fn stage_safetensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,

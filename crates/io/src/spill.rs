@@ -1,8 +1,8 @@
 //! Saved tensors on disk: one unnamed file per scope, read back through a mapping.
 //!
 //! The file is unlinked as soon as it is open, so nothing is left behind however the program ends. Space that backward
-//! has given back is used again, and the file shrinks to nothing when all of it is free. A full disk refuses new
-//! tensors (which then stay in memory) and touches no old one.
+//! has released is reused, and the file shrinks to nothing when all of it is free. A full disk rejects new
+//! tensors (which then stay in memory) and leaves stored ones intact.
 
 use crate::Result;
 use firebrand_core::autograd::{SavedHooksGuard, SpillStore, Spilled, save_in_store};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const AT_LEAST: usize = 64 * 1024;
 
 /// While the guard lives, tensors saved for backward (from 64 KiB on) are kept in a file in `dir` instead of memory. The
-/// file has no name and goes with the graph; it outlives the guard as long as the graph needs it.
+/// file is unnamed and is deleted with the graph; it outlives the guard as long as the graph needs it.
 ///
 /// ```
 /// use firebrand_core::Tensor;
@@ -143,10 +143,10 @@ struct Region {
 impl Spilled for Region {
     fn get(&self) -> firebrand_core::Result<Storage> {
         let file = self.file.lock().file.try_clone().map_err(Error::user)?;
-        // The region is this object's as long as it lives, so nobody writes or cuts it while it is mapped.
+        // The region is this object's as long as it lives, so nothing writes or cuts it while it is mapped.
         let mapped = MappedFile::new(file).map_err(Error::user)?;
         let (start, end) = (self.range.start as usize, self.range.end as usize);
-        let bytes = mapped.bytes().get(start..end).ok_or_else(|| Error::user("the spill file was cut short"))?;
+        let bytes = mapped.bytes().get(start..end).ok_or_else(|| Error::user("the spill file was truncated"))?;
         Ok(Storage::from_bytes(bytes)?)
     }
 }

@@ -29,7 +29,7 @@ pub fn read_weights(path: impl AsRef<Path>, memory: Memory) -> Result<Tensors> {
         [_, _, _, _, _, _, _, _, b'{'] => read_safetensors_with(path, memory),
         [b'{', ..] | [b' ' | b'\n' | b'\t' | b'\r', ..] => read_shards(path, memory),
         _ => {
-            let reason = "neither safetensors nor an index of them, npz or torch.save".to_string();
+            let reason = "not a safetensors file, a safetensors index, an npz or a torch.save file".to_string();
             Err(Error::Damaged { reason }.in_file(path))
         }
     }
@@ -60,11 +60,11 @@ fn read_shards(path: &Path, memory: Memory) -> Result<Tensors> {
     let mut read: Vec<&str> = Vec::new();
     for (name, shard) in map {
         let Some(shard) = shard.as_str() else {
-            return Err(refuse(format!("the place of {} is not the name of a file", plain(name))));
+            return Err(refuse(format!("the location of {} is not the name of a file", plain(name))));
         };
         // Shards lie beside their index and nowhere else.
         if Path::new(shard).components().count() != 1 || shard.starts_with('.') || shard.contains(['/', '\\']) {
-            return Err(refuse(format!("{} is not the name of a file beside the index", plain(shard))));
+            return Err(refuse(format!("{} is not the name of a file next to the index", plain(shard))));
         }
         if !read.contains(&shard) {
             read.push(shard);

@@ -1,7 +1,7 @@
 //! How kernels that work along one dimension see their operands: the dimension itself, and all others merged.
 //!
-//! Knows sizes and strides only. The others are sorted by the first operand's stride, so neighbours in memory are
-//! neighbours in the walk.
+//! Knows sizes and strides only. The others are sorted by the first operand's stride, so neighbors in memory are
+//! neighbors in the walk.
 
 use smallvec::SmallVec;
 
@@ -65,12 +65,12 @@ impl<const N: usize> Along<N> {
         at
     }
 
-    /// Whether to work on neighbouring lines together rather than along each.
+    /// Whether to work on neighboring lines together rather than along each.
     pub(crate) fn beside(&self) -> bool {
         self.inner.size >= 8 && self.inner.step[0] < self.step[0] && self.inner.step[0] != 0
     }
 
-    /// Blocks of at most `width` neighbouring lines: how many, and of block `b` the first line and their number.
+    /// Blocks of at most `width` neighboring lines: how many, and of block `b` the first line and their number.
     pub(crate) fn blocks(&self, width: usize) -> (usize, impl Fn(usize) -> (usize, usize) + Sync + use<N>) {
         let size = self.inner.size;
         let per = size.div_ceil(width);

@@ -1,9 +1,9 @@
-//! Attention without its matrix of weights: `softmax(scale · Q Kᵀ) V` and its derivative, a block of queries at a time.
+//! Attention without materializing the weights: `softmax(scale · Q Kᵀ) V` and its derivative, a block of queries at a time.
 //!
-//! Only a block's weights exist at any moment, in scratch memory; the derivative computes them again. A causal block looks
+//! Only one block's weights exist at a time, in scratch memory; the derivative recomputes them. A causal block looks
 //! at the keys it may see and at no others. Blocks are cut by size, and the sums of a head's gradients run over its blocks
 //! in order, so results do not depend on the number of threads.
-//! Knows no mask besides the causal one and no dropout. Elements along the last dimension lie side by side.
+//! Supports no mask besides the causal one and no dropout. Elements along the last dimension are contiguous.
 #![allow(unsafe_code)]
 
 use crate::lanes::{Compute, Kernel, dispatch, fold};
@@ -14,7 +14,7 @@ use crate::{DType, View, ViewMut, parallel};
 /// Queries handled at once.
 const BLOCK: usize = 64;
 
-/// What the weights are made of.
+/// How the weights are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     /// Factor of the products of queries and keys.
@@ -37,7 +37,7 @@ pub struct Gradients<'a> {
 /// `out = softmax(scale · query keyᵀ) value` for `[batch, heads, length, size]`, of f32 or f64.
 ///
 /// # Panics
-/// If sizes or dtypes disagree, something is empty, or a last dimension is strided: the caller has seen to that.
+/// If sizes or dtypes disagree, something is empty, or a last dimension is strided: the caller has checked this.
 pub fn forward(o: Attention, query: View, key: View, value: View, out: ViewMut) {
     match out.dtype() {
         DType::F32 => Heads::<f32>::new(o, query, key, value).forward(out),
@@ -46,10 +46,10 @@ pub fn forward(o: Attention, query: View, key: View, value: View, out: ViewMut) 
     }
 }
 
-/// The derivatives by `query`, `key` and `value`, from that by the result of [`forward`].
+/// The gradients with respect to `query`, `key` and `value`, given that of the result of [`forward`].
 ///
 /// # Panics
-/// As [`forward`].
+/// See [`forward`].
 pub fn backward(o: Attention, grad: View, query: View, key: View, value: View, into: Gradients) {
     match grad.dtype() {
         DType::F32 => Heads::<f32>::new(o, query, key, value).backward(grad, into),
@@ -198,7 +198,7 @@ impl<T: Real + Compute> Heads<T> {
         });
     }
 
-    /// Nobody sees keys past the last query: their gradients are zero.
+    /// Nothing sees keys past the last query: their gradients are zero.
     ///
     /// # Safety
     /// The head's gradients belong to the caller alone.

@@ -1,4 +1,4 @@
-//! Which instruction set kernels use: chosen once, at the first question.
+//! Which instruction set kernels use: chosen once, on first use.
 //!
 //! `FIREBRAND_CPU=avx512|avx2|portable` forces a lower one; asking for more than the machine has is ignored.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Isa {
-    /// What every machine of this architecture has.
+    /// The baseline of this architecture.
     Portable = 1,
     /// 256-bit vectors with fused multiply-add.
     Avx2 = 2,

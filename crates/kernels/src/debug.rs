@@ -1,6 +1,6 @@
 //! `Debug` for types that print only their name.
 
-/// Implements `Debug` for types made of closures, or whose parts say nothing: `[generics] Type<..> => "Name";`.
+/// Implements `Debug` for types that hold closures, or whose fields are not informative: `[generics] Type<..> => "Name";`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque_debug {

@@ -1,7 +1,7 @@
 //! Element types, as PyTorch names them.
 //!
-//! The list is closed; every dtype has one Rust type ([`Element`]) that lies in memory as its elements do. Memory may hold
-//! any bytes, so kernels read truth values as [`Truth`], never as `bool`: any byte but 0 is true.
+//! The list is closed; every dtype has one Rust type ([`Element`]) with the memory representation of its elements. Memory may hold
+//! any bytes, so kernels read bools as [`Truth`], never as `bool`: any byte but 0 is true.
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -53,7 +53,7 @@ impl DType {
         DType::C128,
     ];
 
-    /// Those whose elements are single numbers: all but the complex ones.
+    /// All real dtypes.
     pub fn reals() -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(|d| !d.is_complex())
     }
@@ -175,7 +175,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A truth value as it lies in memory. Every byte is one: 0 is false, all others are true and equal.
+/// The memory representation of a bool. Every byte is valid: 0 is false, all others are true and equal.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Truth(u8);

@@ -1,6 +1,6 @@
 //! Fourier transforms along one dimension, line by line, through the `rustfft` crate.
 //!
-//! Nothing is normalised here, and a plan is made once for each length. Lines are independent, so results are bit-equal
+//! Nothing is normalized here, and a plan is made once for each length. Lines are independent, so results are bit-equal
 //! for any number of threads; the crate chooses its instruction set itself.
 #![allow(unsafe_code)]
 
@@ -49,8 +49,8 @@ pub fn c2c(data: ViewMut<'_>, dim: usize, forward: bool) {
     }
 }
 
-/// The inverse transform of the first half of a spectrum along `dim`, whose other half is its mirror image: real numbers.
-/// `out` says how many there are; imaginary parts that a mirror image cannot have do not count.
+/// The inverse transform of the first half of a Hermitian spectrum along `dim`: real values.
+/// `out` determines how many there are; imaginary parts that a Hermitian spectrum cannot have are ignored.
 pub fn c2r(input: View<'_>, dim: usize, out: ViewMut<'_>) {
     match out.dtype() {
         DType::F32 => to_real::<f32>(input, dim, out),

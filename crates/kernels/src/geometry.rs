@@ -1,6 +1,6 @@
 //! How several strided operands are walked together: dimensions merged, then cut into two-dimensional tiles.
 //!
-//! Guarantees: every index is visited exactly once; dimensions of size one are gone, and neighbours that every operand
+//! Guarantees: every index is visited exactly once; dimensions of size one are gone, and neighbors that every operand
 //! walks as one are one. The order follows the memory of a leading operand (an output), so writes are sequential. A tile
 //! is a piece of a row, several whole rows, or a square block when some operand is transposed: then each of its
 //! cache lines is read once and not once per row.

@@ -8,18 +8,18 @@
 use crate::real::{Ptr, Real, RealsMut, reals, with_real};
 use crate::{View, ViewMut, parallel};
 
-/// How values between pixels are found.
+/// The interpolation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
-    /// The two neighbours in each dimension.
+    /// The two neighbors in each dimension.
     Linear,
     /// The nearest pixel, ties to even.
     Nearest,
-    /// The four neighbours in each dimension (images only).
+    /// The four neighbors in each dimension (images only).
     Cubic,
 }
 
-/// What lies outside the input.
+/// How positions outside the input are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
     /// Zero.
@@ -43,9 +43,9 @@ pub struct GridSample {
     pub input: [usize; 3],
     /// Points sampled in each image.
     pub points: usize,
-    /// How values between pixels are found.
+    /// The interpolation mode.
     pub interpolation: Interpolation,
-    /// What lies outside the input.
+    /// How positions outside the input are handled.
     pub padding: Padding,
     /// Whether -1 and 1 are the centres of the corner pixels, instead of their edges.
     pub align_corners: bool,
@@ -108,7 +108,7 @@ impl GridSample {
         }
     }
 
-    /// Brings a position inside, as the padding says; what is not a number ends up outside.
+    /// Maps a position into the input according to the padding; NaN ends up outside.
     fn pad<T: Real>(&self, v: Dual<T>, size: usize) -> Dual<T> {
         let v = match self.padding {
             Padding::Zeros => v,
@@ -227,7 +227,7 @@ pub fn grid_sample(s: &GridSample, order: Order, x: View<'_>, grid: View<'_>, ou
     })
 }
 
-/// Gradient of [`grid_sample`] by the input.
+/// Gradient of [`grid_sample`] with respect to the input.
 pub fn grid_sample_grad_input(s: &GridSample, order: Order, dy: View<'_>, grid: View<'_>, dx: ViewMut<'_>) {
     s.check(dx.numel(), grid.numel(), dy.numel());
     with_real!(dy.dtype(), T => {
@@ -252,7 +252,7 @@ pub fn grid_sample_grad_input(s: &GridSample, order: Order, dy: View<'_>, grid: 
     })
 }
 
-/// Gradient of [`grid_sample`] by the grid.
+/// Gradient of [`grid_sample`] with respect to the grid.
 pub fn grid_sample_grad_grid(
     s: &GridSample,
     order: Order,

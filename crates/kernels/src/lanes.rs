@@ -1,8 +1,8 @@
-//! What the row kernels (reductions, scans, softmax, norms) share: one dispatch over instruction sets, the three
+//! Shared parts of the row kernels (reductions, scans, softmax, norms): one dispatch over instruction sets, the three
 //! compute types, and loads and stores that convert between them and any dtype.
 //!
 //! Guarantees: a [`Kernel`] body is compiled once per instruction set and sees `FMA` as a constant; loads of the compute
-//! type itself at stride 1 copy nothing; stores round once. It knows no op and no shape.
+//! type itself at stride 1 copy nothing; stores round once. It knows nothing of ops and shapes.
 #![allow(unsafe_code)]
 
 use crate::cpu::{Isa, isa};
@@ -74,7 +74,7 @@ pub(crate) trait Compute: Element + PartialOrd {
     fn max(self, o: Self) -> Self {
         if self > o || self.is_nan() { self } else { o }
     }
-    /// An integer that orders numbers as they are: a largest one is found faster among those, because the compiler may take
+    /// An integer with the same order as the float: a maximum is found faster among those, because the compiler may take
     /// integers in any order. NaN is beyond both infinities, by its sign.
     type Rank: Ord + Copy;
     fn rank(self) -> Self::Rank;
@@ -229,7 +229,7 @@ impl<X: Compute, const N: usize> Buffer<X, N> {
         // SAFETY: just written.
         unsafe { std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), n) }
     }
-    /// Where to write; nothing is initialised.
+    /// Where to write; nothing is initialized.
     #[inline(always)]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut X {
         self.0.as_mut_ptr().cast()
@@ -258,7 +258,7 @@ pub(crate) unsafe fn load<'a, X: Compute>(
     }
 }
 
-/// As [`load`], always into `dst`.
+/// Like [`load`], always into `dst`.
 ///
 /// # Safety
 /// As for [`load`]; `dst` does not overlap the source.
@@ -404,7 +404,7 @@ pub(crate) fn fold<X: Copy>(xs: &[X], unit: X, map: impl Fn(X) -> X + Copy, merg
     if xs.len() < 128 { fold_lanes::<X, 8>(xs, unit, map, merge) } else { fold_lanes::<X, 64>(xs, unit, map, merge) }
 }
 
-/// As [`fold`], for merges that round: four elements at a time are merged in the compute type, their results in lanes of the
+/// Like [`fold`], for merges that round: four elements at a time are merged in the compute type, their results in lanes of the
 /// wide one (by `join`). So a sum of f32 loses nothing that grows with its length, at little more than the price of adding
 /// in f32 alone.
 #[inline(always)]

@@ -1,9 +1,9 @@
-//! Compute kernels: slices and strides in, slices out.
+//! Compute kernels on strided memory.
 //!
-//! This crate knows memory, element types, strides, threads and instruction sets. It knows no tensor, no shape rule and
-//! no derivative: its callers have checked shapes and dtypes before they call. What memory safety depends on is asserted here
+//! This crate deals with memory, element types, strides, threads and instruction sets. It knows nothing of tensors, shape rules and
+//! derivatives: its callers have checked shapes and dtypes before they call. What memory safety depends on is asserted here
 //! as well, once per call, so that safe functions are safe for every caller; that two threads do not write and read one
-//! element at a time is the callers' part (see `Storage`). Nearly all `unsafe` of the workspace lives here.
+//! element at the same time is up to the callers (see `Storage`). Nearly all `unsafe` of the workspace is here.
 
 mod along;
 pub mod attention;

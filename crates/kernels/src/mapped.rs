@@ -1,13 +1,13 @@
-//! Files as memory: read in place, and used by storages without a copy until they are written.
+//! Memory-mapped files: read in place, and used by storages without a copy until they are written.
 //!
 //! [`MappedFile::new`] maps a file twice: once to read, and once per [`MappedFile::copy_on_write`] as private pages that the
 //! system copies when they are first written. A write never reaches the file, nor another private mapping of it, so two
-//! users of one file each have a state of their own that costs only what they change.
+//! users of one file each have their own state, which costs only what they change.
 //!
-//! **Mapping or copying.** Mapping is for files that stay as they are: no system can protect a mapping from a process that
+//! **Mapping or copying.** Mapping is for files that do not change: no system can protect a mapping from a process that
 //! rewrites the file in place or truncates it. Then what was checked is not what is used, and memory behind the new end is
 //! a signal (SIGBUS) that ends the process. Files that are replaced by renaming, as every writer of this workspace does, are
-//! safe. Where others can write the file, [`MappedFile::copied`] reads it once into memory of our own: the same type, twice
+//! safe. Where others can write to the file, [`MappedFile::copied`] reads it once into memory: the same type, twice
 //! the cost of reading, and nothing that happens to the file afterwards matters. In either case text that was validated
 //! should be copied before it is relied on.
 #![allow(unsafe_code)]
@@ -31,12 +31,12 @@ enum Content {
 impl MappedFile {
     /// Maps the whole file. It must not be rewritten in place or truncated while it is mapped; see the head of this module.
     pub fn new(file: File) -> io::Result<MappedFile> {
-        // SAFETY: the mapping is only read; that nobody changes the file meanwhile is the caller's part (see the head).
+        // SAFETY: the mapping is only read; that nothing changes the file meanwhile is the caller's part (see the head).
         let read = unsafe { Mmap::map(&file)? };
         Ok(MappedFile(Content::Mapped { file: Arc::new(file), read }))
     }
 
-    /// Copies the whole file into memory; what becomes of it afterwards does not matter.
+    /// Copies the whole file into memory; later changes to the file do not matter.
     pub fn copied(mut file: File) -> io::Result<MappedFile> {
         let expected = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         let mut content = Vec::new();
@@ -92,7 +92,7 @@ struct MappedPages {
 
 impl MappedPages {
     fn new(file: &Arc<File>, length: usize) -> io::Result<MappedPages> {
-        // SAFETY: private pages are nobody else's; truncation is the caller's part (see the head).
+        // SAFETY: private pages are nothing else's; truncation is the caller's part (see the head).
         let pages = unsafe { MmapOptions::new().len(length).map_copy(&**file)? };
         Ok(MappedPages { file: file.clone(), pages: Arc::new(pages.into()) })
     }
@@ -120,7 +120,7 @@ struct Window {
     original: bool,
 }
 
-/// Makes storages that start with the content of others and are written on their own. Storages that were one stay one.
+/// Creates storages that start with the content of others and are written independently. Storages that were shared stay shared.
 ///
 /// A storage over a file that was never written (its version is 0) is mapped again, so that it costs nothing until it is
 /// written. All others are copied, forks too: kernels may write statistics that no version counts.
@@ -131,7 +131,7 @@ pub struct Fork {
 }
 
 impl Fork {
-    /// The fork of a storage; the same one whenever it is asked for.
+    /// The fork of a storage; the same one whenever it is requested.
     pub fn storage(&mut self, original: &Storage) -> Result<Storage, OutOfMemory> {
         if let Some((_, fork)) = self.storages.get(&original.addr()) {
             return Ok(fork.clone());

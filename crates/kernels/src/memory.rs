@@ -1,21 +1,21 @@
-//! Storage: counted bytes with a version counter, from a caching allocator.
+//! Storage: reference-counted bytes with a version counter, from a caching allocator.
 //!
-//! Guarantees: 64-byte aligned; never uninitialised (a fresh block is zeroed, a reused one holds old numbers); a freed
+//! Guarantees: 64-byte aligned; never uninitialized (a fresh block is zeroed, a reused one holds old values); a freed
 //! block keeps its pages, because fresh pages cost more than the arithmetic on them. Small blocks live in thread-local
 //! intrusive lists (an allocation is a load and a store), large ones in one list all threads share.
 //!
 //! What is kept is bounded. A thread's list holds about a megabyte per size; what is more goes to the shared list, half
 //! of it at a time, and a thread that finds its list empty takes some from there, so one thread may allocate for ever what
 //! another frees. The shared list keeps at most twice what was ever in use at once ([`kept_at_most`]). A thread that ends
-//! hands over everything. If the system refuses memory, what is kept is given back to it before the error is told.
+//! hands over everything. If an allocation fails, cached memory is returned to the system before the error is reported.
 //! [`memory_stats`] counts live, peak and cached bytes.
 //!
-//! No address comes from here but through one gate ([`Storage::view`], [`Storage::view_mut`], [`Flat`]) that checks in
-//! saturating arithmetic that all elements lie inside; meta storages have no inside.
+//! Addresses are only obtained through one gate ([`Storage::view`], [`Storage::view_mut`], [`Flat`]) that checks in
+//! saturating arithmetic that all elements are inside the storage; meta storages have no memory at all.
 //!
 //! Concurrency contract, as in PyTorch: a storage may be read from many threads at once, but the caller orders
 //! writes against reads (core checks it in debug builds). Kernels touch the bytes through raw pointers only; racing them gives
-//! unspecified numbers.
+//! unspecified values.
 #![allow(unsafe_code)]
 
 use crate::{DType, View, ViewMut};
@@ -103,7 +103,7 @@ enum Stage {
 }
 
 thread_local! {
-    // Const-initialised and without a destructor: access is one segment-relative load, and it works at thread exit.
+    // Const-initialized and without a destructor: access is one segment-relative load, and it works at thread exit.
     static LOCAL: Local = const {
         Local {
             free: [const { List { head: Cell::new(null_mut()), left: Cell::new(0) } }; SMALL],
@@ -136,7 +136,7 @@ static RESERVED: AtomicI64 = AtomicI64::new(0);
 
 /// Free blocks any thread may take: all large ones, and small ones that threads had too many of or left.
 struct SharedList([*mut Block; CLASSES]);
-// SAFETY: the blocks in the list belong to nobody; the mutex around it orders access.
+// SAFETY: the blocks in the list belong to nothing; the mutex around it orders access.
 unsafe impl Send for SharedList {}
 static SHARED: Mutex<SharedList> = Mutex::new(SharedList([null_mut(); CLASSES]));
 
@@ -154,7 +154,7 @@ impl SharedList {
     /// are freed are the ones in use.
     ///
     /// # Safety
-    /// They are blocks of this class that nobody uses, each but the last with its `next` set.
+    /// They are blocks of this class that nothing uses, each but the last with its `next` set.
     unsafe fn give(&mut self, class: usize, first: *mut Block, last: *mut Block, count: usize) {
         // SAFETY: the caller's promise.
         unsafe { (*last).next.set(self.0[class]) };
@@ -260,7 +260,7 @@ impl Local {
     /// Puts an unused block into a list that has room.
     #[inline]
     fn push(&self, p: NonNull<Block>, list: &List) {
-        // SAFETY: nobody uses the block, so it is ours to write.
+        // SAFETY: nothing uses the block, so it is ours to write.
         unsafe { p.as_ref() }.next.set(list.head.replace(p.as_ptr()));
         list.left.set(list.left.get() - 1);
     }
@@ -295,21 +295,21 @@ fn flush_counts(local: &Local) {
     HIGHEST.fetch_max(live, Relaxed);
 }
 
-/// Bytes held by storages, now and at most, and bytes kept for reuse. Storages are counted by the bytes they were asked for,
+/// Bytes held by storages, now and at the peak, and bytes cached for reuse. Storages are counted by the bytes that were requested,
 /// as PyTorch's profiler counts them; the blocks behind them, which `cached` counts, are up to a quarter larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Bytes in storages that someone owns.
+    /// Bytes in live storages.
     pub live: usize,
     /// The largest `live` since the start or the last [`reset_peak_memory`].
     pub peak: usize,
     /// Free bytes kept by the shared list and by this thread.
     pub cached: usize,
-    /// Bytes taken from the system: storages, and what any thread keeps for reuse.
+    /// Bytes allocated from the system: storages, and what all threads cache for reuse.
     pub reserved: usize,
 }
 
-/// Memory in use. Other threads report their small blocks in steps of 64 KiB, so `live` and `peak` are exact to that.
+/// Current memory statistics. Other threads report their small blocks in steps of 64 KiB, so `live` and `peak` are accurate to that.
 pub fn memory_stats() -> MemoryStats {
     LOCAL.with(flush_counts);
     let of = |v: i64| usize::try_from(v).unwrap_or(0);
@@ -321,13 +321,13 @@ pub fn memory_stats() -> MemoryStats {
     }
 }
 
-/// Starts a new measurement of the peak.
+/// Resets the peak to the current use.
 pub fn reset_peak_memory() {
     LOCAL.with(flush_counts);
     PEAK.store(LIVE.load(Relaxed), Relaxed);
 }
 
-/// Gives cached memory back to the system: the shared list and this thread's. Other threads keep their lists, which are
+/// Returns cached memory to the system: the shared list and this thread's. Other threads keep their lists, which are
 /// bounded.
 pub fn empty_cache() {
     LOCAL.with(Local::hand_over);
@@ -385,10 +385,10 @@ impl Flat<'_> {
     }
 }
 
-/// More memory was asked for than the address space or the system has.
+/// More memory was requested than the address space or the system has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: usize,
 }
 
@@ -400,7 +400,7 @@ impl std::fmt::Display for OutOfMemory {
 impl std::error::Error for OutOfMemory {}
 
 impl Storage {
-    /// `nbytes` bytes of unspecified (never uninitialised) content.
+    /// `nbytes` bytes of unspecified (never uninitialized) content.
     #[inline]
     pub fn new(nbytes: usize) -> Result<Storage, OutOfMemory> {
         if nbytes > 1 << 46 {
@@ -420,7 +420,7 @@ impl Storage {
             fresh(local, class, nbytes)
         });
         let Some(p) = p else { return Err(OutOfMemory { bytes: nbytes }) };
-        // SAFETY: the block is ours alone and its data area holds at least `nbytes` initialised bytes.
+        // SAFETY: the block is ours alone and its data area holds at least `nbytes` initialized bytes.
         unsafe {
             let data = p.as_ptr().cast::<u8>().add(HEADER);
             p.as_ptr().write(Block {
@@ -469,13 +469,13 @@ impl Storage {
         self.block().owner.as_deref()
     }
 
-    /// A storage that claims `nbytes` but has none: identity and version of a tensor on the meta device. No view with
+    /// A meta storage, which claims `nbytes` but has no memory: identity and version of a tensor on the meta device. No view with
     /// elements can be made of it.
     pub fn meta(nbytes: usize) -> Storage {
         Storage::elsewhere(META, std::ptr::without_provenance_mut(HEADER), nbytes, 0, None)
     }
 
-    /// Whether it has no memory.
+    /// Whether it is a meta storage.
     #[inline]
     pub fn is_meta(&self) -> bool {
         self.block().class == META
@@ -533,7 +533,7 @@ impl Storage {
         self.block().version.fetch_add(1, Relaxed);
     }
 
-    /// Puts the counter back, for scopes that hide their writes.
+    /// Restores the counter, for scopes that hide their writes.
     pub fn set_version(&self, v: u32) {
         self.block().version.store(v, Relaxed)
     }
@@ -556,7 +556,7 @@ impl Storage {
         self.0.as_ptr() as usize
     }
 
-    /// The elements from `offset` on, seen with sizes and strides (both in elements).
+    /// A view of the elements from `offset` on, with sizes and strides (both in elements).
     ///
     /// # Panics
     /// If some element would lie outside, or there are more than [`MAX_ELEMENTS`]; so a meta storage has only views without
@@ -568,7 +568,7 @@ impl Storage {
         unsafe { View::new(self.block().data.add(start), dtype, sizes, strides) }
     }
 
-    /// As [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.
+    /// Like [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.
     #[inline]
     pub fn view_mut<'a>(
         &'a self,
@@ -646,7 +646,7 @@ fn fresh(local: &Local, class: u32, nbytes: usize) -> Option<NonNull<Block>> {
 
 fn from_system(class: u32) -> Option<NonNull<Block>> {
     let layout = layout_of(class);
-    // SAFETY: the size is not zero; zeroed so that nobody ever sees uninitialised memory.
+    // SAFETY: the size is not zero; zeroed so that nothing ever sees uninitialised memory.
     let p: NonNull<Block> = NonNull::new(unsafe { alloc_zeroed(layout) }.cast())?;
     RESERVED.fetch_add(class_bytes(class) as i64, Relaxed);
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -673,7 +673,7 @@ impl Clone for Storage {
 impl Drop for Storage {
     #[inline]
     fn drop(&mut self) {
-        // A sole owner needs no atomic subtraction: nobody else can add a reference.
+        // A sole owner needs no atomic subtraction: nothing else can add a reference.
         if self.block().refs.load(Acquire) != 1 {
             if self.block().refs.fetch_sub(1, Release) != 1 {
                 return;

@@ -1,8 +1,8 @@
-//! Optimiser steps in one pass over memory: parameter, gradient and state are read and written once.
+//! Optimizer steps in one pass over memory: parameter, gradient and state are read and written once.
 //!
 //! Everything is element by element, so any split over threads gives the same bits; products and sums are rounded one by
 //! one, so every instruction set does too. Callers have checked that all views are contiguous, of one size and of one
-//! type, f32 or f64. This file knows no tensor and no schedule.
+//! type, f32 or f64. This file knows nothing of tensors and schedules.
 #![allow(unsafe_code)]
 
 use crate::real::{Real, per_isa, with_real};
@@ -11,7 +11,7 @@ use crate::{View, ViewMut, parallel};
 /// Elements per task: enough work to be worth a thread, little enough that five streams stay in the nearest caches.
 const GRAIN: usize = 1 << 14;
 
-/// The numbers of one Adam or AdamW step.
+/// The scalars of one Adam or AdamW step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamStep {
     /// Learning rate.
@@ -20,47 +20,47 @@ pub struct AdamStep {
     pub beta1: f64,
     /// Decay of the mean of their squares.
     pub beta2: f64,
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Pull towards zero.
+    /// Weight-decay coefficient.
     pub weight_decay: f64,
-    /// Which step this is, from 1.
+    /// The number of this step, from 1.
     pub step: f64,
-    /// Whether weight decay acts on the parameter itself (AdamW) instead of the gradient.
+    /// Whether weight decay is decoupled (AdamW) instead of added to the gradient.
     pub decoupled: bool,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
 }
 
-/// The numbers of one SGD step.
+/// The scalars of one SGD step.
 #[derive(Clone, Copy, Debug)]
 pub struct SgdStep {
     /// Learning rate.
     pub lr: f64,
-    /// Share of the last velocity that stays; 0 for none.
+    /// Momentum factor; 0 for none.
     pub momentum: f64,
-    /// Share of the gradient that is left out of the velocity.
+    /// Dampening of the momentum.
     pub dampening: f64,
-    /// Pull towards zero.
+    /// Weight-decay coefficient.
     pub weight_decay: f64,
-    /// Whether to look ahead along the velocity.
+    /// Whether to use Nesterov momentum.
     pub nesterov: bool,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
-    /// Whether the velocity starts as the gradient.
+    /// Whether this is the first step, which initializes the velocity with the gradient.
     pub first: bool,
 }
 
-/// The numbers of one Adagrad step.
+/// The scalars of one Adagrad step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdagradStep {
     /// Learning rate after its own decay.
     pub lr: f64,
-    /// Keeps the denominator from zero.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// Pull towards zero.
+    /// Weight-decay coefficient.
     pub weight_decay: f64,
-    /// Whether to climb.
+    /// Maximize instead of minimize.
     pub maximize: bool,
 }
 
@@ -81,7 +81,7 @@ fn elements<'a, T: Real>(grad: &View<'a>, others: &[Option<&ViewMut<'_>>]) -> &'
     all
 }
 
-/// Adam or AdamW on one parameter. `max_exp_avg_sq` is given for AMSGrad.
+/// Adam or AdamW on one parameter. `max_exp_avg_sq` is present with AMSGrad.
 pub fn adam(
     param: ViewMut,
     grad: View,
@@ -140,7 +140,7 @@ per_isa! {
     }
 }
 
-/// SGD on one parameter. `velocity` is given when there is momentum.
+/// SGD on one parameter. `velocity` is present with momentum.
 pub fn sgd(param: ViewMut, grad: View, velocity: Option<ViewMut>, step: &SgdStep) {
     with_real!(grad.dtype(), T => {
         let g = elements::<T>(&grad, &[Some(&param), velocity.as_ref()]);

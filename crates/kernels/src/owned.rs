@@ -25,7 +25,7 @@ impl<T> Owned<T> {
         Owned::make(|| value)
     }
 
-    /// As [`Owned::new`], of a value that is built where it stays. If `value` panics, the memory is not used again.
+    /// Like [`Owned::new`], of a value that is built where it stays. If `value` panics, the memory is not used again.
     #[inline(always)]
     pub fn make(value: impl FnOnce() -> T) -> Owned<T> {
         let layout = Layout::new::<T>();

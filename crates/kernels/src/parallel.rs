@@ -1,7 +1,7 @@
 //! Work split over threads: a small pool whose workers spin briefly, then sleep.
 //!
-//! A call publishes one borrowed closure; the caller and whoever is awake take chunks by an atomic counter, so a worker
-//! that the system has not scheduled holds nobody up. Nothing is allocated or queued.
+//! A call publishes one borrowed closure; the caller and all workers that are awake take chunks by an atomic counter, so a worker
+//! that the system has not scheduled holds nothing up. Nothing is allocated or queued.
 //! Guarantees: a call returns only after every chunk has finished, also when one panics (the panic is passed on);
 //! a nested call, or a second caller at the same time, runs its chunks alone. Chunk boundaries depend on the sizes
 //! only, never on the number of threads, so results that are combined in chunk order are the same for any number.
@@ -67,7 +67,7 @@ fn pool() -> &'static Pool {
     })
 }
 
-/// How many threads kernels use: `FIREBRAND_NUM_THREADS`, or the cores of the machine, or what was set.
+/// The number of threads kernels use: `FIREBRAND_NUM_THREADS`, or the number of cores, unless set with [`set_num_threads`].
 #[inline]
 pub fn num_threads() -> usize {
     match THREADS.load(Relaxed) {
@@ -112,7 +112,7 @@ pub fn run(parts: usize, f: &(dyn Fn(usize) + Sync)) {
         }
     }
     job.work();
-    // Close the gate, so that nobody enters any more, then wait for those inside: after that `job` may go.
+    // Close the gate, so that no thread enters any more, then wait for those inside: after that `job` may go.
     pool.gate.fetch_add(EPOCH, SeqCst);
     let mut n = 0;
     while pool.gate.load(Acquire) as u32 != 0 {
@@ -131,7 +131,7 @@ pub fn split(total: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
     split_dyn(total, grain, &f)
 }
 
-/// [`split`], compiled once: a kernel's loop stands in one place, whoever runs it.
+/// [`split`], compiled once: a kernel's loop is in one place, whoever runs it.
 fn split_dyn(total: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let grain = grain.max(1);
     if total <= grain || num_threads() == 1 {

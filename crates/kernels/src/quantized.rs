@@ -1,4 +1,4 @@
-//! Weights of few bits: integers in groups along each row, each group with a scale.
+//! Quantized weights: integers in groups along each row, each group with a scale.
 //!
 //! Eight bits are bytes; of four bits two share a byte, the even column in the lower half, stored with 8 added.
 #![allow(unsafe_code)]
@@ -8,7 +8,7 @@ use crate::{Element, View, ViewMut, parallel};
 /// Elements that one thread handles at once.
 const GRAIN: usize = 1 << 14;
 
-/// How many bits an integer has.
+/// The number of bits of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// A byte each, from -127 to 127.
@@ -37,7 +37,7 @@ impl Real for f64 {
 /// Writes `[rows, columns]` weights: each integer times the scale of its group. All operands are row-major.
 ///
 /// # Panics
-/// If sizes, element types or layouts do not fit each other.
+/// If sizes, element types or layouts do not match.
 pub fn dequantize(bits: Bits, weight: View, scale: View, out: ViewMut) {
     match out.dtype() {
         crate::DType::F64 => rows::<f64>(bits, weight, scale, out),

@@ -1,4 +1,4 @@
-//! What float kernels share: the two types they compute in, widening of half types, scratch memory, instruction sets.
+//! Shared parts of float kernels: the two types they compute in, widening of half types, scratch memory, instruction sets.
 //!
 //! A kernel is written once over [`Real`] (f32 and f64). Half types are widened to f32 as a whole, computed, and
 //! rounded once at the end: [`reals`] and [`RealsMut`] do that, so no kernel is compiled for them.
@@ -122,7 +122,7 @@ impl<T> Ptr<T> {
     }
 
     /// # Safety
-    /// The range lies in the slice this was made of, and nobody else uses it while the result lives.
+    /// The range lies in the slice this was made of, and nothing else uses it while the result lives.
     #[inline(always)]
     pub(crate) unsafe fn slice<'a>(self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
@@ -166,7 +166,7 @@ impl<T: Element> Scratch<T> {
 impl<T: Element> Deref for Scratch<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: the storage holds `len` initialised elements and is ours alone.
+        // SAFETY: the storage holds `len` initialized elements and is ours alone.
         unsafe { std::slice::from_raw_parts(self.ptr(), self.len) }
     }
 }
@@ -177,7 +177,7 @@ impl<T: Element> DerefMut for Scratch<T> {
     }
 }
 
-/// Numbers of a contiguous float view as `T`: borrowed, or widened from a half type.
+/// Values of a contiguous float view as `T`: borrowed, or widened from a half type.
 pub(crate) enum Reals<'a, T> {
     Borrowed(&'a [T]),
     Widened(Scratch<T>),

@@ -9,7 +9,7 @@ use crate::index::{Arithmetic, with_bytes};
 use crate::walk::{for_runs, last};
 use crate::{View, ViewMut, parallel, scratch, with_element};
 
-/// How [`pad`] fills what lies outside.
+/// How [`pad`] fills the padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PadMode {
     /// With a value, or zero.
@@ -116,7 +116,7 @@ fn copy(input: &View, maps: &Maps, fill: Option<&View>, out: &ViewMut) {
     })
 }
 
-/// Turns the order along `dims` round.
+/// Reverses the order along `dims`.
 pub fn flip(input: &View, dims: &[usize], out: &ViewMut) {
     if input.numel() == 0 {
         return;
@@ -126,7 +126,7 @@ pub fn flip(input: &View, dims: &[usize], out: &ViewMut) {
     copy(input, &maps, None, out)
 }
 
-/// Moves elements on by `shifts` along `dims`; what leaves at one end enters at the other.
+/// Shifts elements by `shifts` along `dims`, wrapping around.
 pub fn roll(input: &View, shifts: &[i64], dims: &[usize], out: &ViewMut) {
     if input.numel() == 0 {
         return;

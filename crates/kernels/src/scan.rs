@@ -30,7 +30,7 @@ pub enum ScanExtreme {
 
 /// Elements or lines handled at once.
 const BLOCK: usize = 512;
-/// Elements worth a thread's while.
+/// Elements that are worth a thread.
 const GRAIN: usize = 1 << 14;
 
 /// Writes the running `op` along `dim` of `input` to `out`, which has the same sizes and may be the same memory.

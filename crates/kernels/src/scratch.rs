@@ -8,7 +8,7 @@
 use crate::{OutOfMemory, empty_cache};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs a kernel; an error if its temporary memory ran out. What it writes is unspecified then.
+/// Runs a kernel; returns an error if its temporary memory ran out. Its output is then unspecified.
 pub fn attempt<R>(kernel: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
     let (mut kernel, mut result) = (Some(kernel), None);
     attempt_dyn(&mut || result = kernel.take().map(|kernel| kernel()))?;

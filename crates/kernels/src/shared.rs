@@ -1,6 +1,6 @@
-//! A counted pointer with one difference from std's `Arc`: the sole owner drops it without an atomic read-modify-write.
+//! A reference-counted pointer with one difference from std's `Arc`: the sole owner drops it without an atomic read-modify-write.
 //!
-//! Both counts share one word, so a single load can tell "one owner, no weak handle": then nobody else can make
+//! Both counts share one word, so a single load can tell "one owner, no weak handle": then nothing else can make
 //! another, and plain code may free it. std keeps two words and must subtract from each. A read-modify-write costs
 //! about 8 ns and most tensors and nodes die with one owner, so this is worth a fifth of an eager op.
 //! The memory comes from the thread's lists of small objects. What it leaves out: unsizing and `make_mut`.
@@ -53,7 +53,7 @@ impl<T> Arc<T> {
         Arc::make(|| value)
     }
 
-    /// As [`Arc::new`], of a value that is built where it stays. A value built first is written to the stack word by word and
+    /// Like [`Arc::new`], of a value that is built where it stays. A value built first is written to the stack word by word and
     /// copied at once by wide loads, which wait for all of these stores: a tenth of an eager op. If `value` panics, the
     /// memory is not used again.
     #[inline(always)]
@@ -158,7 +158,7 @@ impl<T> Drop for Arc<T> {
     #[inline]
     fn drop(&mut self) {
         if self.counts().load(Acquire) == SOLE {
-            // SAFETY: nobody else has or can get a handle.
+            // SAFETY: nothing else has or can get a handle.
             return unsafe {
                 drop_in_place(&raw mut (*self.0.as_ptr()).value);
                 small::give(self.0.cast(), Layout::new::<Cell<T>>());

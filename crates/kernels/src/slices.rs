@@ -1,9 +1,9 @@
-//! Between slices of Rust numbers and strided memory, with a cast.
+//! Conversions between slices of Rust values and strided memory, with a cast.
 #![allow(unsafe_code)]
 
 use crate::{Element, View, ViewMut, copy};
 
-/// Fills `dst`, row by row, with the numbers of a slice.
+/// Fills `dst`, row by row, with the values of a slice.
 ///
 /// # Panics
 /// If the number of elements differs.

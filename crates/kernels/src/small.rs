@@ -1,7 +1,7 @@
-//! Small objects: where the descriptions of tensors and nodes live.
+//! Allocation of small objects: the descriptions of tensors and nodes.
 //!
 //! An eager op makes two or three objects of 100 to 300 bytes and frees as many a moment or a whole backward pass later.
-//! The system's allocator keeps only a handful of each size at hand; past that, making and freeing one costs more than
+//! The system's allocator caches only a handful of each size; past that, allocating and freeing one costs more than
 //! the arithmetic of a small op. Here each thread keeps a list per size (steps of 32 bytes, up to 512), so taking is a
 //! load and a store. Objects may be freed by another thread than made them. A list holds at most [`KEEP`] objects and
 //! a thread that ends gives its lists back.
@@ -30,7 +30,7 @@ struct List {
 }
 
 thread_local! {
-    // Const-initialised and without a destructor: access is one segment-relative load, and it works at thread exit.
+    // Const-initialized and without a destructor: access is one segment-relative load, and it works at thread exit.
     static LISTS: [List; CLASSES] = const { [const { List { head: Cell::new(null_mut()), len: Cell::new(0) } }; CLASSES] };
     static AT_EXIT: GiveBack = const { GiveBack };
 }
@@ -99,7 +99,7 @@ fn system(layout: Layout) -> NonNull<u8> {
 /// Takes an object's memory back.
 ///
 /// # Safety
-/// `p` came from [`take`] with the same layout, on any thread, and nobody uses it any more.
+/// `p` came from [`take`] with the same layout, on any thread, and nothing uses it any more.
 #[inline]
 pub(crate) unsafe fn give(p: NonNull<u8>, layout: Layout) {
     // SAFETY: the caller's promise.
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     struct Moved(NonNull<u8>);
-    // SAFETY: unused memory, which belongs to whoever has the pointer.
+    // SAFETY: unused memory, which belongs to the holder of the pointer.
     unsafe impl Send for Moved {}
 
     /// What is given back is handed out again, also after more objects than a list keeps, and on another thread.

@@ -1,6 +1,6 @@
 //! Softmax and log-softmax along any dimension, and their derivatives.
 //!
-//! A line that is contiguous is handled as a whole, in cache; otherwise neighbouring lines are handled side by side, so
+//! A line that is contiguous is handled as a whole, in cache; otherwise neighboring lines are handled side by side, so
 //! both ways use full vectors. Half types are computed in f32 and rounded once; sums are joined in f64.
 //! A line is never split, so results do not depend on the number of threads. Outputs do not overlap inputs.
 #![allow(unsafe_code)]
@@ -44,7 +44,7 @@ pub(crate) fn line<X: Compute>(op: Op, xs: &[X], ys: &[X], out: &mut [X]) {
     dispatch(Line { op, xs, ys, out })
 }
 
-/// Elements worth a thread's while.
+/// Elements that are worth a thread.
 const GRAIN: usize = 1 << 14;
 /// Elements whose exponentials are summed before the sum is added to the total.
 const BLOCK: usize = 2048;

@@ -4,12 +4,12 @@ use crate::random::Generator;
 use crate::walk::for_runs;
 use crate::{DType, Element, Storage, View, ViewMut, with_element};
 
-/// How a test tensor lies in memory.
+/// The memory layout of a test tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lie {
     /// Row-major without gaps.
     Contiguous,
-    /// The first dimension fastest, with a gap between neighbours.
+    /// The first dimension fastest, with a gap between neighbors.
     Reversed,
 }
 

@@ -1,4 +1,4 @@
-//! Blocks of 16 × 16 numbers turned in registers: what packing a transposed matrix costs little with.
+//! Transposes blocks of 16 × 16 values in registers, which makes packing a transposed matrix cheap.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

@@ -8,19 +8,19 @@
 use crate::real::{Ptr, Real, RealsMut, Scratch, per_isa, reals, with_real};
 use crate::{View, ViewMut, parallel, scratch};
 
-/// How values between pixels are found.
+/// The interpolation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The pixel at `floor(dst * scale)`.
     Nearest,
     /// The pixel whose centre is nearest.
     NearestExact,
-    /// The two neighbours in each dimension.
+    /// The two neighbors in each dimension.
     Linear {
         /// Corner pixels map to corner pixels, instead of edges to edges.
         align_corners: bool,
     },
-    /// The four neighbours in each dimension, cubic convolution with coefficient -0.75.
+    /// The four neighbors in each dimension, cubic convolution with coefficient -0.75.
     Cubic {
         /// Corner pixels map to corner pixels, instead of edges to edges.
         align_corners: bool,

@@ -47,7 +47,7 @@ macro_rules! questions {
         pub fn sizes(&self) -> &'a [usize] {
             self.sizes
         }
-        /// Steps between neighbours along each dimension, in elements.
+        /// Steps between neighbors along each dimension, in elements.
         #[inline]
         pub fn strides(&self) -> &'a [usize] {
             self.strides
@@ -62,7 +62,7 @@ macro_rules! questions {
         pub fn numel(&self) -> usize {
             self.sizes.iter().product()
         }
-        /// Whether the elements lie in row-major order without gaps.
+        /// Whether the elements are contiguous in row-major order.
         #[inline]
         pub fn is_contiguous(&self) -> bool {
             is_contiguous(self.sizes, self.strides)
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
 
     /// All elements as a slice, if they are contiguous and of this type; never of `bool`, which not every byte is.
     ///
-    /// Not for other crates: whoever holds the storage may write while the slice lives. A kernel holds it for one call.
+    /// Not for other crates: a holder of the storage may write while the slice lives. A kernel holds it for one call.
     #[inline]
     pub(crate) fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
         if T::DTYPE != self.dtype || !T::ANY_BYTES || !self.is_contiguous() {

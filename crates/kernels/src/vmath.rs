@@ -288,7 +288,7 @@ pub fn softplus<const F: bool>(x: f32, beta: f32, threshold: f32) -> f32 {
 #[inline(always)]
 pub fn from_f16(h: u16) -> f32 {
     let m = u32::from(h & 0x7fff) << 13;
-    // One multiplication rebiases the exponent and normalises the subnormals.
+    // One multiplication rebiases the exponent and normalizes the subnormals.
     let f = f32::from_bits(m) * f32::from_bits((127 + 112) << 23);
     let f = if m >= 0x0f80_0000 { f32::from_bits(m | 0x7f80_0000) } else { f };
     f32::from_bits(f.to_bits() | u32::from(h & 0x8000) << 16)

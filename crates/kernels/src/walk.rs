@@ -111,7 +111,7 @@ pub(crate) fn without(values: &[usize], dim: usize) -> SmallVec<[usize; 8]> {
     values.iter().enumerate().filter(|&(k, _)| k != dim).map(|(_, &v)| v).collect()
 }
 
-/// Sizes and strides of `N` operands, with neighbouring dimensions joined where every operand allows it.
+/// Sizes and strides of `N` operands, with neighboring dimensions joined where every operand allows it.
 pub(crate) struct Joined<const N: usize> {
     pub(crate) sizes: SmallVec<[usize; 8]>,
     pub(crate) strides: [SmallVec<[usize; 8]>; N],

@@ -20,7 +20,7 @@ use num_complex::Complex;
 /// Memory that there was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// How much was asked for.
+    /// How much was requested.
     pub bytes: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct Triangle {
     pub conjugated: bool,
 }
 
-/// Which vectors of a decomposition are wanted: none, or as many columns as the slice holds.
+/// Which vectors of a decomposition are needed: none, or as many columns as the slice holds.
 pub type Wanted<'a, T> = Option<&'a mut [T]>;
 
 /// An element type, and what can be computed with matrices of it. Lengths that do not fit the extents panic.

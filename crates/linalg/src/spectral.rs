@@ -88,7 +88,7 @@ pub(crate) fn eig_real<R: Real>(
     for ((value, re), im) in values.iter_mut().zip(&re).zip(&im) {
         *value = Complex::new(*re, *im);
     }
-    // Two neighbours hold the real and imaginary parts of the vectors of a pair of conjugate values.
+    // Two neighbors hold the real and imaginary parts of the vectors of a pair of conjugate values.
     if let Some(vectors) = vectors {
         let zero = R::zero_impl();
         let mut k = 0;

@@ -1,8 +1,8 @@
-//! Sequences from a language model, token by token: greedy, or drawn with temperature, top-k, top-p and repetition penalty.
+//! Text generation with a language model, token by token: greedy, or sampled with temperature, top-k, top-p and repetition penalty.
 //!
 //! The steps from logits to a token are those of the Python library transformers, in its order: repetition penalty, temperature,
-//! top-k, top-p, softmax, one draw from the default generator. So greedy tokens are the same, and sampled ones are for the same
-//! seed. A model is anything that gives logits for the tokens it is fed ([`LanguageModel`]); texts are somebody else's business.
+//! top-k, top-p, softmax, one draw from the default generator. So greedy tokens are identical, and sampled ones are for the same
+//! seed. A model is anything that returns logits for the tokens it is given ([`LanguageModel`]); tokenization is not part of this module.
 //!
 //! ```
 //! use firebrand_core::{Result, Tensor};
@@ -29,15 +29,15 @@
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{DType, Error, Result, Tensor, ops};
 
-/// A model of sequences. It remembers what it was fed.
+/// A language model. It remembers the sequence so far.
 pub trait LanguageModel {
-    /// Continues the sequence with these tokens (at least one); gives the logits of the token after the last, `[vocabulary]`.
+    /// Appends these tokens (at least one) to the sequence; returns the logits of the token after the last, `[vocabulary]`.
     fn feed(&mut self, tokens: &[i64]) -> Result<Tensor>;
 
     /// Forgets the sequence.
     fn reset(&mut self) -> Result<()>;
 
-    /// How many tokens a sequence can have, if there is a limit.
+    /// The maximum number of tokens of a sequence, if there is a limit.
     fn max_length(&self) -> Option<usize> {
         None
     }
@@ -46,15 +46,15 @@ pub trait LanguageModel {
 /// How the next token is chosen from logits. The default is greedy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Whether to draw; otherwise the most likely token is taken.
+    /// Whether to sample; otherwise decoding is greedy.
     pub sample: bool,
-    /// Logits are divided by it before drawing.
+    /// Logits are divided by it before sampling.
     pub temperature: f64,
-    /// Only so many of the most likely tokens can be drawn.
+    /// Sample only from this many of the most likely tokens.
     pub top_k: Option<usize>,
-    /// Only the most likely tokens that together have this probability can be drawn.
+    /// Sample only from the most likely tokens that together have this probability.
     pub top_p: Option<f64>,
-    /// Logits of tokens that occurred are divided by it if positive, multiplied if negative.
+    /// Logits of tokens that already occurred are divided by it if positive, multiplied if negative.
     pub repetition_penalty: f64,
 }
 
@@ -70,7 +70,7 @@ impl Sampling {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         if !positive(self.temperature) {
             return refuse(format!(
-                "the temperature must be positive, found {}; greedy tokens need none",
+                "the temperature must be positive, found {}; for greedy decoding, turn sampling off",
                 self.temperature
             ));
         }
@@ -86,7 +86,7 @@ impl Sampling {
         }
     }
 
-    /// The next token by logits of shape `[vocabulary]` and the sequence so far.
+    /// Chooses the next token, given logits of shape `[vocabulary]` and the sequence so far.
     pub fn choose(&self, logits: &Tensor, sequence: &[i64]) -> Result<i64> {
         self.check()?;
         let vocabulary = logits.numel();
@@ -148,14 +148,14 @@ fn nucleus(scores: &Tensor, p: f64) -> Result<Tensor> {
     without(scores, &ops::scatter(&Tensor::new(&unlikely), 0, &order, &Tensor::new(&unlikely))?)
 }
 
-/// How a sequence is made.
+/// How a sequence is generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
-    /// How many tokens at most.
+    /// Maximum number of new tokens.
     pub max_new_tokens: usize,
-    /// Tokens that end the sequence; the one that did is its last.
+    /// Tokens that end the sequence; the one that did is included as the last.
     pub stop: Vec<i64>,
-    /// How each is chosen.
+    /// How each token is chosen.
     pub sampling: Sampling,
 }
 
@@ -165,10 +165,10 @@ impl Default for Generation {
     }
 }
 
-/// Continues a prompt. `made` sees every token at once and says whether to go on. Gives the new tokens.
+/// Continues a prompt. `made` is called with every token as it is generated and returns whether to continue. Returns the new tokens.
 ///
 /// # Errors
-/// If the prompt is empty, or the sequence would be longer than the model can hold.
+/// If the prompt is empty, or the sequence would exceed the model's limit.
 pub fn generate(
     model: &mut dyn LanguageModel,
     prompt: &[i64],
@@ -177,14 +177,18 @@ pub fn generate(
 ) -> Result<Vec<i64>> {
     options.sampling.check()?;
     if prompt.is_empty() {
-        return Err(Error::argument("generate", "the prompt has no token; begin with the model's first one"));
+        return Err(Error::argument(
+            "generate",
+            "the prompt has no tokens; start with the model's beginning-of-text token",
+        ));
     }
     // The last token is never fed.
     let longest = (prompt.len() + options.max_new_tokens).saturating_sub(1);
     if let Some(limit) = model.max_length().filter(|&limit| longest > limit) {
         let (given, new) = (prompt.len(), options.max_new_tokens);
-        let message =
-            format!("the model holds {limit} tokens; {given} of the prompt and {new} new ones are more: ask for fewer");
+        let message = format!(
+            "the model is limited to {limit} tokens; {given} of the prompt plus {new} new ones exceed that: generate fewer"
+        );
         return Err(Error::argument("generate", message));
     }
     model.reset()?;

@@ -198,7 +198,7 @@ fn redraw(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
     Ok(())
 }
 
-/// Little of it is inside: draw uniform candidates and accept them with the density's share of its peak.
+/// Little of it is inside: draw uniform candidates and accept them with probability density / peak density.
 fn reject(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
     let mode = mean.min(high).max(low);
     let log_peak = -0.5 * ((mode - mean) / std).powi(2);

@@ -81,7 +81,7 @@ macro_rules! losses {
         }
 
         impl $name {
-            /// Creates it with PyTorch's defaults; the fields are public.
+            /// Creates it with PyTorch's defaults; set the public fields to change them.
             pub fn new() -> $name {
                 $name { $($field: $default,)* reduction: Reduction::Mean, core: ModuleCore::new() }
             }

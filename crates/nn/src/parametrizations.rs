@@ -1,8 +1,8 @@
 //! Layers whose weight is computed from other parameters: weight norm and spectral norm.
 //!
 //! `weight_norm(Linear::new(4, 3), "weight", Some(0))` is a layer that is called as the one inside is, with PyTorch's names in
-//! its state: `bias`, `parametrizations.weight.original0`, …. The weight is computed at every call, and its gradient goes on
-//! to what it is computed from. [`Parametrized::into_layer`] ends it: the layer keeps the weight of that moment.
+//! its state: `bias`, `parametrizations.weight.original0`, …. The weight is computed at every call, and its gradient flows on
+//! to the original parameters. [`Parametrized::into_layer`] removes the parametrization: the layer keeps the current weight.
 
 use crate::init;
 use firebrand_core::autograd::no_grad;
@@ -107,7 +107,7 @@ impl<L: Module, P: Parametrization> Parametrized<L, P> {
         Ok(Parametrized { layer, parametrizations, core: ModuleCore::new() })
     }
 
-    /// The layer inside. The parameter that is computed has no meaning there.
+    /// The inner layer. Its own copy of the computed parameter is unused.
     pub fn layer(&self) -> &L {
         &self.layer
     }
@@ -117,7 +117,7 @@ impl<L: Module, P: Parametrization> Parametrized<L, P> {
         &self.parametrizations.parametrization
     }
 
-    /// The plain layer, with the parameter as it is now.
+    /// The plain layer, with the current value of the parameter.
     pub fn into_layer(self) -> Result<L> {
         let value = no_grad(|| self.parametrization().compute())?.detach();
         let parameter = parameter_of(self.layer.as_module(), &self.parametrizations.name)?;
@@ -134,7 +134,7 @@ pub struct WeightNorm {
     pub original0: Parameter,
     /// The direction, `v`.
     pub original1: Parameter,
-    /// Along which dimension each slice has a length of its own, if any does.
+    /// The dimension along which each slice has its own length; `None` for one length.
     #[module(skip)]
     dim: Option<usize>,
     core: ModuleCore,
@@ -156,7 +156,7 @@ impl Parametrization for WeightNorm {
     }
 }
 
-/// A layer whose parameter `name` is trained as length and direction. Every slice along `dim` has a length of its own; without
+/// A layer whose parameter `name` is trained as length and direction. Every slice along `dim` has its own length; without
 /// a dimension there is one.
 pub fn weight_norm<L: Module>(layer: L, name: &str, dim: Option<usize>) -> Result<Parametrized<L, WeightNorm>> {
     Parametrized::new(layer, name, |weight| {

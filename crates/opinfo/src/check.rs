@@ -17,7 +17,7 @@ pub enum Check {
     Refusal,
     /// Shapes and dtypes on the meta device.
     Meta,
-    /// The same wherever the elements lie in memory.
+    /// The same for any memory layout.
     Layouts,
     /// Bit-equal for any number of threads.
     Threads,

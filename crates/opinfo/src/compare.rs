@@ -86,7 +86,7 @@ pub(crate) fn same_value(got: &Value, want: &Argument) -> Outcome {
     let equal = match (got, want) {
         (Value::Tensor(t), Argument::Tensor(w)) => return same_tensor(t, w),
         (Value::None, Argument::None) => true,
-        // A gradient that was not asked for has no elements.
+        // A gradient that was not requested has no elements.
         (Value::Tensor(t), Argument::None) => t.numel() == 0,
         (v, Argument::Int(w)) => number(v) == Some(Scalar::Int(*w)),
         (v, Argument::Bool(w)) => number(v) == Some(Scalar::Bool(*w)),

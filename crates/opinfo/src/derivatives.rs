@@ -51,7 +51,7 @@ fn parts(numbers: &[Complex<f64>]) -> Vec<f64> {
     numbers.iter().flat_map(|z| [z.re, z.im]).collect()
 }
 
-/// The real numbers of a listed gradient.
+/// The real values of a listed gradient.
 fn listed(t: &TensorData) -> Outcome<Vec<f64>> {
     match &t.data {
         Some(Numbers::Floats(v)) => Ok(v.clone()),
@@ -60,7 +60,7 @@ fn listed(t: &TensorData) -> Outcome<Vec<f64>> {
     }
 }
 
-/// The real numbers of a tensor: twice as many as elements if it is complex.
+/// The real values of a tensor: twice as many as elements if it is complex.
 fn reals(t: &Tensor) -> Vec<f64> {
     if t.is_complex() { parts(&t.to_vec::<Complex<f64>>()) } else { t.to_vec() }
 }

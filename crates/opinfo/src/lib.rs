@@ -2,7 +2,7 @@
 //!
 //! A [`Family`] is one file of `golden/opinfo`; a [`Row`] is one call. [`Check`] names what can be asked of a row,
 //! [`Check::applies`] whether it makes sense there, [`Check::run`] asks it. Tests run every check of every row;
-//! [`coverage`] counts them for people.
+//! [`coverage`] counts them.
 //!
 //! All of it needs the feature `samples`, which is on unless switched off; without it there are only the counts,
 //! [`recorded_coverage`]. Nothing here knows how an op works, and nothing needs Python.

@@ -252,7 +252,7 @@ pub fn evaluate(op: Op, row: &Row) -> Outcome<(Vec<Value>, Vec<Option<Tensor>>)>
     Ok((out, grads))
 }
 
-/// The same results and gradients wherever the elements lie in memory.
+/// The same results and gradients for any memory layout.
 pub(crate) fn layouts(op: Op, row: &Row) -> Outcome {
     for place in [Place::Reversed, Place::Gaps] {
         forward(op, row, place).map_err(|e| format!("{place:?}: {e}"))?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a node is; the page gives each its colour.
+/// The kind of a node; the page gives each its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
@@ -19,7 +19,7 @@ pub(crate) enum Class {
 pub(crate) struct Node {
     /// What it is, in a word or two.
     pub(crate) label: String,
-    /// What it gives: `float32[4, 8]`.
+    /// The type of its result: `float32[4, 8]`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) kind: String,
     pub(crate) class: Class,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) group: usize,
     /// Shown when it is selected, as names and values.
     pub(crate) details: Vec<(&'static str, String)>,
-    /// Memory it keeps for the backward pass.
+    /// Bytes it saves for the backward pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Drawing {
     pub(crate) groups: Vec<Group>,
 }
 
-/// Memory in words: `640 B`, `1.5 KiB`.
+/// Memory sizes as text: `640 B`, `1.5 KiB`.
 pub(crate) fn in_bytes(n: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = (n.max(1).ilog2() / 10).min(4);

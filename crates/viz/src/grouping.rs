@@ -1,7 +1,7 @@
 //! Which module a node belongs to.
 //!
 //! Some nodes say so themselves: a program's calls carry the stack of modules they were made in, parameters their dotted
-//! name. The others take the innermost module that both what they are made of and what is made of them lie in, so that an
+//! name. The others get the innermost module that contains both their inputs and their users, so that an
 //! activation between two layers of one block stays in the block.
 
 use crate::drawing::{Edge, Group};

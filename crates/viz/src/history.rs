@@ -8,7 +8,7 @@ use crate::page;
 use firebrand_core::autograd::{GraphView, Node as Recorded, Saved};
 use std::collections::{HashMap, HashSet};
 
-/// A page that shows the graph behind tensors, with the memory that each node keeps; the title is text, not markup.
+/// A page that shows the graph behind tensors, with the bytes that each node saves; the title is text, not markup.
 ///
 /// ```
 /// use firebrand_core::Tensor;
@@ -40,7 +40,7 @@ pub(crate) fn drawing(title: &str, view: &GraphView) -> Drawing {
         recorded.iter().map(|n| view.leaf_name(n).map(|name| groups.owner(ROOT, name))).collect();
     // Leaves are what the rest is made of: the other way round than gradients flow.
     let made: Vec<Edge> = edges.iter().map(|&Edge(from, to)| Edge(to, from)).collect();
-    // An input that no gradient is wanted for leaves a gap among the edges.
+    // An input that no gradient is needed for leaves a gap among the edges.
     let unseen = |n: usize| recorded[n].next_functions().iter().any(Option::is_none);
     let mut places = groups.fill(&known, &made, &backwards(recorded.len(), &edges), unseen);
     let mut groups = groups.finish(&mut places);

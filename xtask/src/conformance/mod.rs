@@ -1,5 +1,5 @@
-//! `cargo xtask conformance <what>`: proofs that need more than a test may ask for, such as another generator or a
-//! second build. Each is one module and says what it compared.
+//! `cargo xtask conformance <check>`: checks that need more than a test may require, such as another generator or a
+//! second build. Each is one module and reports what it compared.
 
 mod accuracy;
 mod adapters;
@@ -16,23 +16,23 @@ mod viewer;
 use crate::Outcome;
 
 const USAGE: &str = "\
-usage: cargo xtask conformance <what>
+usage: cargo xtask conformance <check>
 
-what:
-  accuracy [--venv DIR]   f32 results and gradients are as near to f64 truth as PyTorch's, op by op and for ten models
+checks:
+  accuracy [--venv DIR]   f32 results and gradients are as close to the f64 results as PyTorch's, op by op and for ten models
   add-op                  the ops that schema/README.md adds work, in a scratch copy of the workspace
-  generate [--venv DIR]   tokens of `firebrand generate` are those of transformers
-  lora [--venv DIR]       LoRA starts, trains, merges and is stored as by PEFT
+  generate [--venv DIR]   `firebrand generate` produces the tokens of transformers
+  lora [--venv DIR]       LoRA is initialized, trained, merged and stored as in PEFT
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
-  mpi                     replicas on Open MPI and MPICH end with the same bits as threads; failures end the job
+  mpi                     replicas on Open MPI and MPICH are bitwise equal to threads; failures end the job
   opinfo [--venv DIR] [NAME...]
                           every sample of PyTorch's op database gives its values and gradients; writes docs/conformance/opinfo.md
-  pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
+  pt2 [--venv DIR]        programs that firebrand writes load in PyTorch and give the same outputs
   sanitizers [miri|address|thread]
-                          nothing is found by Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
+                          tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
-  viewer                  pages of `firebrand viz` answer keys and pointer in a headless Chromium, reports of runs are laid
-                          out; takes pictures
+  viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
+                          out correctly; takes screenshots
 ";
 
 /// Runs one of them.
@@ -57,6 +57,6 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         ["viewer"] => viewer::run(),
-        _ => Err(format!("what should conform?\n{USAGE}")),
+        _ => Err(format!("unknown or missing check\n{USAGE}")),
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// The clock for so many threads.
+    /// The clock for this many threads.
     pub(crate) fn for_threads(n: usize) -> Clock {
         if n == 1 { Clock::Cpu } else { Clock::Wall }
     }

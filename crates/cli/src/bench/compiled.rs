@@ -1,6 +1,6 @@
-//! The benches of the compiler's fused back end: graphs as its joint stage hands them over, forward and backward.
+//! The benches of the compiler's fused backend: graphs as its joint stage hands them over, forward and backward.
 //!
-//! Graphs are written out, so that a figure is about the back end and not about capture; but `cold` starts at functions. Peers run the same work through
+//! Graphs are written out, so that a figure is about the backend and not about capture; but `cold` starts at functions. Peers run the same work through
 //! torch.compile and `jax.jit` in `bench/peers.py`.
 
 use super::Bench;

@@ -1,4 +1,4 @@
-//! `firebrand bench`: our side of the comparison that `bench/README.md` defines, case by case.
+//! `firebrand bench`: firebrand's side of the comparison that `bench/README.md` defines, case by case.
 
 mod clock;
 mod compiled;
@@ -48,33 +48,33 @@ enum Name {
     Pointwise,
     /// Softmax and layer norm, forward and backward
     SoftmaxLayernorm,
-    /// Matrix products
+    /// Matrix multiplication
     Matmul,
-    /// Decompositions of matrices
+    /// Matrix decompositions
     Linalg,
-    /// The convolutions of a small residual net
+    /// The convolutions of a small ResNet
     Conv,
-    /// Training steps of a perceptron
+    /// Training steps of an MLP
     Mlp,
     /// Training steps of a small transformer
     Gpt,
-    /// Training steps of a small residual net
+    /// Training steps of a small ResNet
     Convnet,
-    /// Peak memory and time of a transformer step, with several ways to keep saved tensors
+    /// Peak memory and time of a transformer training step, with several ways to store saved tensors
     SavedMemory,
     /// Function transforms: per-sample gradients, a Hessian, a Hessian-vector product
     Transforms,
-    /// Fused back end: the pointwise chain, forward, backward and both
+    /// Fused backend: the pointwise chain, forward, backward and both
     CompilePointwise,
-    /// Fused back end: softmax and layer norm, forward and backward
+    /// Fused backend: softmax and layer norm, forward and backward
     CompileSoftmaxLayernorm,
-    /// Fused back end: compile time of a graph, and call overhead of a small one
+    /// Fused backend: compile time of a graph, and call overhead of a small one
     CompileCold,
-    /// Fused back end: forward and backward of a perceptron
+    /// Fused backend: forward and backward of an MLP
     CompileMlp,
-    /// Compiled backward: many small nodes, and training steps of a perceptron
+    /// Compiled backward: many small nodes, and training steps of an MLP
     CompileBackward,
-    /// An exported program; named by --program
+    /// An exported program, given by --program
     #[value(skip)]
     Program,
 }

@@ -58,7 +58,7 @@ pub(super) struct Gpt {
     blocks: Vec<Arc<Block>>,
     norm: LayerNorm,
     head: Linear,
-    /// Whether each block is computed again in backward instead of keeping what it needs.
+    /// Whether each block is recomputed in backward instead of keeping what it needs.
     pub(super) checkpointed: bool,
     core: ModuleCore,
 }

@@ -40,7 +40,7 @@ pub(super) struct Training<'a, O> {
 impl<O: Optimizer> Training<'_, O> {
     /// A whole step: forward, backward, step, no gradients.
     fn step(&mut self) -> Result<()> {
-        // Nobody holds the scores during backward, as in the peers' step.
+        // Nothing holds the scores during backward, as in the peers' step.
         let scores = ops::flatten(&self.model.try_call(&self.batch.0)?, 0, -2)?;
         let loss = CrossEntropyLoss::new().loss(&scores, &ops::flatten(&self.batch.1, 0, -1)?)?;
         drop(scores);
@@ -50,12 +50,12 @@ impl<O: Optimizer> Training<'_, O> {
         Ok(())
     }
 
-    /// Measures whole steps, each worth so many units.
+    /// Measures whole steps, each counting as this many units.
     pub(super) fn speed(&mut self, bench: &Bench, case: &str, worth: f64, unit: &str) -> Done {
         bench.emit(case, worth / bench.clock.best(SECONDS, || self.step())?, unit)
     }
 
-    /// Measures whole steps, each worth so many units, and their peak of memory.
+    /// Measures whole steps, each counting as this many units, and their peak of memory.
     fn measure(mut self, bench: &Bench, case: &str, worth: f64, unit: &str) -> Done {
         self.speed(bench, case, worth, unit)?;
         bench.emit(&format!("{case}.peak"), peak(|| self.step())?, "MB")

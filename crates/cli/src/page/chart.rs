@@ -11,7 +11,7 @@ struct Series {
     values: Vec<f64>,
 }
 
-/// How many lines have a color of their own.
+/// Number of distinct line colors.
 const COLORS: usize = 8;
 
 /// The next of 1, 2, 5, 10, 20, 50, … times a power of ten.
@@ -20,21 +20,21 @@ fn round_up(v: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|&c| c >= v * (1.0 - 1e-9)).unwrap_or(v)
 }
 
-/// A vertical axis: its marks, lowest and highest first and last, and whether equal factors are equally far apart.
+/// A vertical axis: its ticks in ascending order, and whether it is logarithmic.
 struct Axis {
     marks: Vec<f64>,
     logarithmic: bool,
 }
 
 impl Axis {
-    /// Four to six marks at round numbers, from `low` to beyond `high`.
+    /// Four to six ticks at round numbers, from `low` to beyond `high`.
     fn linear(low: f64, high: f64) -> Axis {
         let step = round_up((high - low).max(1e-9) / 5.0);
         let count = ((high - low) / step - 1e-9).ceil().max(1.0) as u32;
         Axis { marks: (0..=count).map(|k| low + step * f64::from(k)).collect(), logarithmic: false }
     }
 
-    /// For numbers of one size; for those of many, powers of ten with 2 and 5 between them while they are few.
+    /// Linear for values of similar magnitude; otherwise logarithmic, at powers of ten, with 2 and 5 between them if they are few.
     fn of_sizes(values: impl Iterator<Item = f64> + Clone) -> Axis {
         let known = values.filter(|v| v.is_finite());
         let (high, low) = (known.clone().fold(0.0, f64::max), known.fold(f64::INFINITY, f64::min));
@@ -49,13 +49,13 @@ impl Axis {
         Axis { marks: all[first..=last].to_vec(), logarithmic: true }
     }
 
-    /// For shares: down to a round number whose distance to 100% has round parts.
+    /// For fractions: down to a round number whose distance to 100% divides into round steps.
     fn of_shares(values: impl Iterator<Item = f64>) -> Axis {
         let low = values.filter(|v| v.is_finite()).fold(1.0, f64::min);
         Axis::linear(1.0 - round_up((1.0 - low).max(0.05)), 1.0)
     }
 
-    /// Where a number stands, from 0 at the lowest mark to 1 at the highest.
+    /// The position of a value, from 0 at the lowest tick to 1 at the highest.
     fn share(&self, v: f64) -> f64 {
         let (low, high) = (self.marks[0], self.marks[self.marks.len() - 1]);
         let v = v.clamp(low, high);
@@ -74,7 +74,7 @@ fn chart(title: &str, series: &[Series], axis: &Axis, label: impl Fn(f64) -> Str
     let y = |v: f64| TOP + HEIGHT * (1.0 - axis.share(v));
     let title = escape(title);
     let mut svg = format!("<figure><figcaption>{title}");
-    // Above the picture, where no line runs through the names.
+    // Above the chart, where no line crosses the names.
     for (k, s) in series.iter().enumerate() {
         if !s.name.is_empty() {
             let _ = write!(svg, " <span class='c{}'>● {}</span>", k % COLORS, escape(&s.name));
@@ -93,7 +93,7 @@ fn chart(title: &str, series: &[Series], axis: &Axis, label: impl Fn(f64) -> Str
         );
     }
     let below = TOP + HEIGHT + 18.0;
-    // One epoch has no ends to name.
+    // With one epoch there is no range to label.
     let ends = if count > 1 { vec![(0, "start"), (count - 1, "end")] } else { Vec::new() };
     for (i, anchor) in ends {
         let _ = write!(svg, "<text x='{:.1}' y='{below}' text-anchor='{anchor}'>{}</text>", x(i), i + 1);
@@ -101,7 +101,7 @@ fn chart(title: &str, series: &[Series], axis: &Axis, label: impl Fn(f64) -> Str
     let _ = write!(svg, "<text x='{}' y='{below}' text-anchor='middle'>epoch</text>", LEFT + WIDTH / 2.0);
     for (k, s) in series.iter().enumerate() {
         let class = format!("c{}", k % COLORS);
-        // A value that is not a number interrupts the line.
+        // A NaN interrupts the line.
         for run in s.values.iter().enumerate().collect::<Vec<_>>().split(|(_, v)| !v.is_finite()) {
             let points: Vec<String> = run.iter().map(|(i, v)| format!("{:.1},{:.1}", x(*i), y(**v))).collect();
             if points.len() > 1 {
@@ -128,7 +128,7 @@ fn values(history: &[Metrics], name: &str) -> Option<Vec<f64>> {
     values.iter().any(|v| !v.is_nan()).then_some(values)
 }
 
-/// What a chart shows as its title.
+/// The title of a chart.
 fn title_of(metric: &str) -> String {
     let name = metric.strip_prefix("val_").unwrap_or(metric);
     match name {
@@ -145,8 +145,8 @@ fn title_of(metric: &str) -> String {
     }
 }
 
-/// Charts of everything that was measured in these runs, each metric one chart; the loss of training and of validation share
-/// one. With several runs, lines carry the names of the runs.
+/// Charts of everything that was measured in these runs, one per metric; training and validation loss share one. With several
+/// runs, lines are labeled with the runs' names.
 pub(crate) fn metric_charts(runs: &[(String, &[Metrics])]) -> String {
     let mut names: Vec<&String> = Vec::new();
     for (_, history) in runs {
@@ -180,7 +180,7 @@ pub(crate) fn metric_charts(runs: &[(String, &[Metrics])]) -> String {
         let title = if axis.logarithmic { "Loss (log scale)" } else { "Loss" };
         charts += &chart(title, &loss, &axis, shown);
     }
-    // The rate comes last: it is the least telling.
+    // The learning rate comes last: it is the least informative.
     let others = names.iter().filter(|n| !n.ends_with("loss") && **n != "lr");
     for metric in others.chain(names.iter().filter(|n| **n == "lr")) {
         let series: Vec<Series> = runs

@@ -1,4 +1,4 @@
-//! What the HTML pages of this program share: the frame, escaping, tables, charts. A page refers to nothing outside it.
+//! Shared parts of the HTML pages: the frame, escaping, tables, charts. Pages are self-contained.
 
 mod chart;
 

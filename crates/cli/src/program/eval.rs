@@ -22,7 +22,7 @@ pub(crate) struct Options {
     data: DataOptions,
     #[command(flatten)]
     objective: ObjectiveOptions,
-    /// Samples of one forward pass [default: 32, or what the program was exported for]
+    /// Samples per forward pass [default: 32, or the batch size the program was exported for]
     #[arg(long, value_name = "N", help_heading = "Data", value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: Option<u32>,
     /// Compute with bfloat16 autocast
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options) -> Done {
         false => pass.run(),
     })?;
     if found.left_out > 0 {
-        note!("{} of {} samples are left out: the program takes batches of {least}", found.left_out, data.len());
+        note!("{} of {} samples are skipped: the program only accepts batches of {least}", found.left_out, data.len());
     }
     if options.json { print_json(&found, &data) } else { print_table(&found, &data) }
 }

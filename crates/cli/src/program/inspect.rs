@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Arguments of `firebrand inspect`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Exported program, or a graph in text form
+    /// Exported program, or a graph in text format
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
     /// Print as JSON
@@ -55,7 +55,7 @@ fn inputs(program: &ExportedProgram, signature: &GraphSignature) -> Vec<Value> {
     graph.placeholders().zip(&signature.inputs).map(one).collect()
 }
 
-/// Prints the program; ends with an error if something cannot run.
+/// Prints the program; returns an error if it contains unsupported ops.
 pub(crate) fn run(options: &Options) -> Done {
     let (program, _) = program_file::read(&options.model, &LoadOptions::structure())?;
     let calls = count_calls(&program.module);

@@ -1,4 +1,4 @@
-//! Losses by name: for `grad` over all outputs, for `train` of the first float output against labels.
+//! Losses by name: `grad`'s over all outputs, `train`'s of the first float output against labels.
 
 use crate::refusal::{Done, Refusal};
 use clap::ValueEnum;
@@ -34,7 +34,7 @@ pub(crate) enum TrainLoss {
     Nll,
 }
 
-/// Reduction by the mean, as ATen numbers it.
+/// ATen's number for the reduction `mean`.
 const MEAN: i64 = 1;
 /// The label that is ignored, as in PyTorch.
 const IGNORE: i64 = -100;

@@ -25,7 +25,7 @@ pub(crate) const TARGET: &str = "__target__";
 /// Whether the weights of a program are mapped or copied.
 #[derive(Clone, Copy, Default, clap::Args)]
 pub(crate) struct WeightOptions {
-    /// Copy weights into memory instead of memory-mapping the file, so that the file may change
+    /// Copy weights into memory instead of memory-mapping the file, so that the file may change while it is in use
     #[arg(long)]
     copy_weights: bool,
 }
@@ -37,7 +37,7 @@ impl WeightOptions {
     }
 }
 
-/// Loads a program. A file that is something else is named, where it can be told.
+/// Loads a program. If the file is of another known kind, the error says which.
 pub(crate) fn load_program(path: &Path, weights: WeightOptions) -> Done<ExportedProgram> {
     let options = LoadOptions { memory: weights.memory(), ..LoadOptions::default() };
     ExportedProgram::load_with(path, &options).map_err(|e| match other_kind(path) {
@@ -51,7 +51,7 @@ pub(crate) fn load_program(path: &Path, weights: WeightOptions) -> Done<Exported
     })
 }
 
-/// What an archive is that is no program.
+/// The kind of an archive that is not a program.
 fn other_kind(path: &Path) -> Option<&'static str> {
     let archive = Archive::open(path).ok()?;
     let has = |end: &str| archive.names().any(|n| n.ends_with(end));
@@ -60,7 +60,7 @@ fn other_kind(path: &Path) -> Option<&'static str> {
     }
     Some(match () {
         () if has("constants.pkl") => "a TorchScript module",
-        () if has("data.pkl") => "a file of torch.save",
+        () if has("data.pkl") => "a torch.save file",
         () if has(".npy") => "an archive of arrays (.npz)",
         () => return None,
     })
@@ -84,13 +84,13 @@ pub(crate) fn load(path: &Path, weights: WeightOptions) -> Done<ProgramModule> {
     load_program(path, weights)?.module().map_err(Refusal::because)
 }
 
-/// Runs on arrays by name; labels are left out.
+/// Runs a program on named arrays, ignoring the labels.
 pub(crate) fn call(module: &ProgramModule, inputs: &Tensors) -> Done<Vec<Value>> {
     let named = inputs.iter().filter(|(name, _)| *name != TARGET).map(|(name, t)| (name.as_str(), t));
     module.run_named(named).map_err(Refusal::because)
 }
 
-/// Runs graphs through the fused back end, which keeps its plans between calls. It records no gradients.
+/// Runs graphs through the fused backend, which keeps its plans between calls. It records no gradients.
 pub(crate) fn fused() -> Evaluator {
     let compiled: OnceLock<FusedGraph> = OnceLock::new();
     Arc::new(move |graph, inputs| {
@@ -104,7 +104,7 @@ pub(crate) fn fused() -> Evaluator {
     })
 }
 
-/// Runs graphs through the optimizing back end, gradients included. A module has one graph for training and one for
+/// Runs graphs through the optimizing backend, gradients included. A module has one graph for training and one for
 /// evaluation; the one that runs without gradients (validation) is compiled without them.
 pub(crate) fn compiled() -> Evaluator {
     let (compiled, forward): (OnceLock<AotExecutable>, Evaluator) = (OnceLock::new(), fused());

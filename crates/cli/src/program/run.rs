@@ -31,10 +31,10 @@ pub(crate) struct Options {
     /// Run in evaluation mode: dropout is off, normalization uses running statistics
     #[arg(long, conflicts_with = "train")]
     eval: bool,
-    /// Run in training mode: dropout is on, normalization uses the batch and updates running statistics
+    /// Run in training mode: dropout is on, normalization uses batch statistics and updates the running ones
     #[arg(long)]
     train: bool,
-    /// Run with the fused back end of the compiler
+    /// Compile the program with the fused backend
     #[arg(long)]
     compile: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// An output as an array; constants are not tensors and have none.
+/// An output as an array; `None` for constants, which are not tensors.
 fn array(value: &Value) -> Option<Tensor> {
     match value {
         Value::Tensor(t) => Some(t.clone()),
@@ -91,12 +91,12 @@ pub(crate) fn run(options: &Options) -> Done {
         (true, ..) => module.eval(),
         (_, true, _) => module.train(),
         (.., Some(true)) => note!(
-            "the program was exported in training mode and runs in it: dropout is on, normalization uses the batch; --eval runs it for prediction, --train says that this is meant"
+            "the program was exported in training mode and runs in it: dropout is on, normalization uses batch statistics; use --eval for predictions, or --train to silence this note"
         ),
         _ => {}
     }
     let inputs = read_arrays(&options.inputs)?;
-    // A write shows in the tensor's version or, as with running statistics, only in its values.
+    // A mutation shows in the tensor's version counter or, as with running statistics, only in its values.
     let watched: Vec<(String, Tensor)> = module
         .named_buffers()
         .into_iter()

@@ -1,5 +1,5 @@
-//! The settings of a run as names and values, whatever the options are: read from `--config`, stored in the run's folder
-//! (`run.toml`), compared when the run is resumed. A new option of `train` is a new key here without another line.
+//! The settings of a run as names and values, derived from the clap definition of `train`: read from `--config`, stored in the
+//! run's folder (`run.toml`), compared when the run is resumed. A new option of `train` becomes a key without any code here.
 
 use crate::refusal::{Done, Refusal};
 use clap::parser::ValueSource;
@@ -13,9 +13,9 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings(IndexMap<String, Vec<String>>);
 
-/// The name of the settings in a run's folder.
+/// The name of the settings file in a run's folder.
 pub(super) const FILE: &str = "run.toml";
-/// What is about the call and not about the run.
+/// Options that concern the invocation and not the run.
 const OF_THE_CALL: [&str; 9] =
     ["config", "resume", "out", "dry-run", "json", "threads", "quiet", "verbose", "copy-weights"];
 
@@ -32,7 +32,7 @@ fn is_flag(arg: &clap::Arg) -> bool {
 }
 
 impl Settings {
-    /// What was asked for, defaults included; only what was given on the command line if `explicit`.
+    /// The values of all options, defaults included; only those given on the command line if `explicit`.
     pub(crate) fn of(command: &Command, matches: &ArgMatches, explicit: bool) -> Settings {
         let mut settings = IndexMap::new();
         for (arg, name) in options(command) {
@@ -54,7 +54,7 @@ impl Settings {
         Settings(settings)
     }
 
-    /// Reads `run.toml`, or any file with the same keys; names that no option has are refused.
+    /// Reads `run.toml`, or any file with the same keys; an unknown key is an error.
     pub(crate) fn read(path: &Path, command: &Command) -> Done<Settings> {
         let named =
             |e: &dyn std::fmt::Display| Refusal::because(format!("{}: {e}", plain(&path.display().to_string())));
@@ -97,7 +97,7 @@ impl Settings {
         for (name, values) in &self.0 {
             let arg = options(command).find(|(_, n)| n == name).map(|(a, _)| a);
             let quoted = |v: &String| toml::Value::String(v.clone()).to_string();
-            // Only what reads back as the same text.
+            // Only if it reads back as the same text.
             let number = |v: &String| {
                 let float = |f: f64| v.contains('.') && f.to_string() == *v;
                 v.parse::<i64>().is_ok_and(|i| i.to_string() == *v) || v.parse::<f64>().is_ok_and(float)
@@ -113,7 +113,7 @@ impl Settings {
         text
     }
 
-    /// Arguments that say the same, without those that `given` has.
+    /// Equivalent command-line arguments, without those that `given` has.
     fn arguments(&self, given: &Settings, command: &Command) -> Vec<OsString> {
         let mut list = Vec::new();
         for (name, values) in self.0.iter().filter(|(name, _)| !given.0.contains_key(*name)) {
@@ -129,7 +129,7 @@ impl Settings {
         list
     }
 
-    /// Refuses settings that differ from those of the run that is resumed, by name. Only `epochs` may grow.
+    /// Returns an error that names the settings that differ from those of the resumed run. Only `epochs` may be increased.
     fn allow_resuming(&self, given: &Settings) -> Done {
         for (name, new) in &given.0 {
             let old = self.0.get(name);
@@ -142,10 +142,10 @@ impl Settings {
             if name == "epochs" && number(Some(new)) >= number(old) {
                 continue;
             }
-            let rule = if name == "epochs" { "; epochs may only grow" } else { "" };
+            let rule = if name == "epochs" { "; epochs may only be increased" } else { "" };
             let name = if name == "model" { "the program".to_string() } else { format!("--{name}") };
             return Err(Refusal::because(format!(
-                "{name} was {} in the run that is resumed, and is {} now{rule}; give the same settings, or start another run in another directory",
+                "{name} was {} in the resumed run and is {} now{rule}; use the same settings, or start a new run in another directory",
                 shown(old),
                 shown(Some(new)),
             )));
@@ -167,14 +167,14 @@ impl Settings {
     }
 }
 
-/// Whether values say the same; `1e-3` is `0.001`.
+/// Whether values mean the same; `1e-3` is `0.001`.
 fn same(a: &[String], b: &[String]) -> bool {
     let number = |v: &String| v.parse::<f64>().ok();
     let equal = |(a, b): (&String, &String)| a == b || number(a).is_some_and(|x| number(b) == Some(x));
     a.len() == b.len() && a.iter().zip(b).all(equal)
 }
 
-/// The name that differs least, if one is near.
+/// The closest name, if one is close enough.
 pub(crate) fn nearest<'a>(name: &str, among: &[&'a str]) -> Option<&'a str> {
     let distance = |a: &str, b: &str| {
         let b: Vec<char> = b.chars().collect();
@@ -193,9 +193,9 @@ pub(crate) fn nearest<'a>(name: &str, among: &[&'a str]) -> Option<&'a str> {
     (best.0 <= 1 + name.chars().count() / 3).then_some(best.1)
 }
 
-/// The arguments of the program with those of `--config`, and of the run that `--resume` continues, put in.
+/// The command line with the settings of `--config`, and of the run that `--resume` continues, merged in.
 pub(crate) fn expand(arguments: Vec<OsString>, command: &Command) -> Done<Vec<OsString>> {
-    // Wrong arguments are reported when they are parsed for good.
+    // Invalid arguments are reported by the actual parse later.
     let Ok(matches) = command.clone().try_get_matches_from(&arguments) else { return Ok(arguments) };
     let Some(("train", matches)) = matches.subcommand() else { return Ok(arguments) };
     let train = command.find_subcommand("train").expect("there is such a command");
@@ -208,7 +208,7 @@ pub(crate) fn expand(arguments: Vec<OsString>, command: &Command) -> Done<Vec<Os
         let out = matches.get_one::<std::path::PathBuf>("out").map(std::path::PathBuf::as_path);
         let folder = super::run_folder::RunFolder::existing(out)?;
         let stored = Settings::read(&folder.path().join(FILE), train)?;
-        // A file with settings counts as given.
+        // Settings from a file count as given.
         let with_config = match matches.get_one::<std::path::PathBuf>("config") {
             Some(path) => Settings(Settings::read(path, train)?.0.into_iter().chain(given.0.clone()).collect()),
             None => given.clone(),

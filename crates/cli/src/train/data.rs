@@ -1,5 +1,5 @@
 //! Samples from files: arrays (`.npz`, `.safetensors`), tables (`.csv`), folders of images; each as batches of the program's
-//! inputs and labels. Everything that can be found wrong is found before the first step.
+//! inputs and labels. Everything that can be validated is validated before the first step.
 
 use super::config::nearest;
 use super::subject::InputSpec;
@@ -20,10 +20,10 @@ pub(crate) struct DataOptions {
     /// Samples: arrays named after the program's inputs and `__target__` (.npz, .safetensors), a table (.csv), or a directory of images by class
     #[arg(long, value_name = "D", help_heading = "Data")]
     pub(crate) data: Option<PathBuf>,
-    /// The array or column with the labels
+    /// Name of the array or column with the labels
     #[arg(long, value_name = "NAME", help_heading = "Data", default_value = TARGET)]
     pub(crate) target: String,
-    /// Transform of images, in order: resize=256, center_crop=224, random_crop=32:4, random_resized_crop=224, flip, vertical_flip, grayscale, normalize=imagenet; may be repeated
+    /// Image transform: resize=256, center_crop=224, random_crop=32:4, random_resized_crop=224, flip, vertical_flip, grayscale or normalize=imagenet; may be repeated, applied in order
     #[arg(long, value_name = "T", help_heading = "Data", action = clap::ArgAction::Append, value_parser = |t: &str| t.parse::<Transform>().map_err(|e| e.to_string()))]
     pub(crate) transform: Vec<Transform>,
 }
@@ -52,7 +52,7 @@ impl Collate for Batch {
 enum Source {
     /// Rows of tensors.
     Arrays { inputs: Vec<Tensor>, target: Option<Tensor> },
-    /// Files, as the program's one input wants them.
+    /// Image files, transformed into what the program's only input expects.
     Images { folder: ImageFolder, shape: Vec<usize> },
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Samples {
     transforms: Transforms,
     /// Names of the classes, where the data has them.
     pub(crate) classes: Option<Vec<String>>,
-    /// What was changed to fit the program, for people.
+    /// Notes for the user about conversions made to fit the program.
     pub(crate) notes: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl Dataset for Samples {
                 };
                 let input = fitted.ok_or_else(|| {
                     let message = format!(
-                        "{}: the image is {:?} after its transforms, the program takes {shape:?}; add --transform resize=HxW",
+                        "{}: the image is {:?} after the transforms, expected {shape:?}; add --transform resize=HxW",
                         folder.path(row).display(),
                         image.shape(),
                     );
@@ -224,11 +224,11 @@ impl Samples {
     fn read_images(path: &Path, mut transforms: Transforms, inputs: &[InputSpec]) -> Done<Samples> {
         let [input] = inputs else {
             let message =
-                format!("a directory of images is for programs with one input, this one has {}", inputs.len());
+                format!("a directory of images needs a program with one input, this one has {}", inputs.len());
             return Err(named(path, message));
         };
         if input.dtype != DType::F32 {
-            return Err(named(path, format!("images are float32, the program takes {}", input.dtype)));
+            return Err(named(path, format!("images are float32, the program expects {}", input.dtype)));
         }
         let shape =
             input.sample_shape().ok_or_else(|| named(path, "the program's input has no fixed size per sample"))?;
@@ -237,7 +237,12 @@ impl Samples {
             // Flattened images: gray unless there are three of them.
             [n] if n % 3 == 0 && ((n / 3) as f64).sqrt().fract() == 0.0 => 3,
             [_] | [_, _] => 1,
-            _ => return Err(named(path, format!("the program takes samples of shape {shape:?}, which is no image"))),
+            _ => {
+                return Err(named(
+                    path,
+                    format!("the program expects samples of shape {shape:?}, which is not an image"),
+                ));
+            }
         };
         let mut notes = Vec::new();
         let resizes = |t: &Transform| {
@@ -246,10 +251,10 @@ impl Samples {
                 Transform::Normalize { .. } | Transform::Grayscale | Transform::Flip(_) | Transform::VerticalFlip(_)
             )
         };
-        // Without a word about sizes, images are made to fit.
+        // Without a transform that sets the size, images are resized to fit.
         if let (&[_, height, width], false) = (shape.as_slice(), transforms.list.iter().any(resizes)) {
             transforms.list.insert(0, Transform::Resize([height, width]));
-            notes.push(format!("images are resized to {height}x{width}; --transform chooses another way"));
+            notes.push(format!("images are resized to {height}x{width}; use --transform to change this"));
         }
         let folder = ImageFolder::new(path)?.with_channels(channels);
         let classes = Some(folder.classes().to_vec());
@@ -257,7 +262,7 @@ impl Samples {
         Ok(Samples { source: Arc::new(Source::Images { folder, shape }), rows, transforms, classes, notes })
     }
 
-    /// Parts for training and validation, drawn with the seed; the share is that of validation.
+    /// A random split into training and validation samples; `share` is the fraction for validation.
     pub(crate) fn split(self, share: f64, seed: u64) -> Done<(Samples, Samples)> {
         let n = self.rows.len();
         let held = ((n as f64 * share).round() as usize).clamp(usize::from(n > 1), n.saturating_sub(1));
@@ -282,7 +287,7 @@ impl Samples {
         self
     }
 
-    /// The labels of all samples, where they are at hand.
+    /// The labels of all samples, if they are in memory.
     pub(crate) fn labels(&self) -> Done<Option<Tensor>> {
         match &*self.source {
             Source::Arrays { target: None, .. } => Ok(None),
@@ -296,8 +301,8 @@ impl Samples {
         }
     }
 
-    /// The first sample with a number that is not finite among its inputs, where they are at hand: its number in its file,
-    /// and the number.
+    /// The first sample with a non-finite value among its inputs, if they are in memory: its index in its file, and the
+    /// value.
     pub(crate) fn first_not_finite(&self) -> Done<Option<(usize, f64)>> {
         let Source::Arrays { inputs, .. } = &*self.source else { return Ok(None) };
         for t in inputs.iter().filter(|t| t.is_floating_point()) {
@@ -312,12 +317,12 @@ impl Samples {
         Ok(None)
     }
 
-    /// The number of a sample in its file, by position among these samples.
+    /// The index of a sample in its file, by position among these samples.
     pub(crate) fn row(&self, position: usize) -> usize {
         self.rows[position]
     }
 
-    /// What a sample is called, by its number in its file.
+    /// A name for a sample, by its index in its file.
     pub(crate) fn name(&self, row: usize) -> String {
         match &*self.source {
             Source::Arrays { .. } => format!("sample {row}"),
@@ -325,7 +330,7 @@ impl Samples {
         }
     }
 
-    /// What identifies the samples: their number and a checksum of what they are. Image files are known by name and size.
+    /// A fingerprint of the samples: their count and a checksum. Image files are identified by name and size.
     pub(crate) fn fingerprint(&self) -> Done<u64> {
         use std::hash::Hasher;
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
@@ -387,13 +392,13 @@ fn columns(path: &Path, options: &DataOptions, inputs: &[InputSpec], labels: boo
     if labels && target.is_none() {
         let found: Vec<&str> = names.iter().map(String::as_str).collect();
         let message =
-            format!("no column `{}`; name the labels' column with --target: {}", plain(&options.target), list(&found));
+            format!("no column `{}`; choose the label column with --target: {}", plain(&options.target), list(&found));
         return Err(named(path, message));
     }
     if let Some(k) = target {
         let values: Tensor = column(k)?;
         let whole = values.try_to_vec::<f64>()?.iter().all(|v| v.fract() == 0.0 && v.abs() < 9e15);
-        // Whole numbers are class indices; losses of numbers convert them back.
+        // Integers are class indices; regression losses convert them back.
         arrays.insert(options.target.clone(), if whole { values.try_to_dtype(DType::I64)? } else { values });
     }
     for input in inputs {
@@ -417,7 +422,7 @@ fn columns(path: &Path, options: &DataOptions, inputs: &[InputSpec], labels: boo
     Ok(arrays)
 }
 
-/// Seeds everything that draws.
+/// Seeds every random generator.
 pub(super) fn seed(seed: u64) {
     random::manual_seed(seed);
 }

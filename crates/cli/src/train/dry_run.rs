@@ -34,12 +34,12 @@ pub(super) fn run(options: &Options, prepared: &Prepared) -> Done {
     for _ in 0..STEPS {
         let began = Instant::now();
         for _ in 0..options.accumulate {
-            // A small set is gone through again.
+            // A small set is iterated again.
             let batch = match batches.next() {
                 Some(batch) => batch?,
                 None => {
                     batches = loader.iter();
-                    batches.next().ok_or_else(|| Refusal::because("there is no batch to train with"))??
+                    batches.next().ok_or_else(|| Refusal::because("the data has no complete batch to train on"))??
                 }
             };
             let forward = || -> Done<Tensor> {
@@ -79,7 +79,7 @@ pub(super) fn run(options: &Options, prepared: &Prepared) -> Done {
         });
         return Ok(say!("{}", serde_json::to_string_pretty(&value).map_err(Refusal::because)?)?);
     }
-    say!("parameters    {all}, of which {trained} are trained ({:.2}%)", 100.0 * trained as f64 / all.max(1) as f64)?;
+    say!("parameters    {all}, {trained} trainable ({:.2}%)", 100.0 * trained as f64 / all.max(1) as f64)?;
     for g in &groups {
         let shown: String = g.chars().take(100).collect();
         say!("              {shown}{}", if shown.len() < g.len() { "…" } else { "" })?;
@@ -97,13 +97,13 @@ pub(super) fn run(options: &Options, prepared: &Prepared) -> Done {
     if average > 0 {
         say!("              average {}", bytes(average))?;
     }
-    say!("              activations {} of one forward pass", bytes(activations))?;
+    say!("              activations {} per forward pass", bytes(activations))?;
     say!(
         "              peak {}, measured over {} steps, on top of the mapped weights and the data",
         bytes(peak + average),
         times.len()
     )?;
-    say!("time          {:.1} ms a step, {} in all without validation", 1e3 * step, duration(step * steps as f64))?;
+    say!("time          {:.1} ms per step, {} in total without validation", 1e3 * step, duration(step * steps as f64))?;
     Ok(say!("loss          {loss:.4} in step {}; nothing was written", times.len())?)
 }
 

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// How many of the samples with the largest losses are kept.
 const WORST: usize = 24;
 
-/// A sample that the model finds hard.
+/// A sample with a large loss.
 #[derive(Clone)]
 pub(crate) struct Hard {
-    /// Its number in its file.
+    /// Its index in its file.
     pub(crate) row: usize,
     pub(crate) loss: f64,
     pub(crate) label: Option<i64>,
@@ -34,7 +34,7 @@ pub(crate) struct Evaluation {
     /// Largest loss first.
     pub(crate) worst: Vec<Hard>,
     pub(crate) samples: usize,
-    /// Samples left out because the program takes only batches of a fixed size.
+    /// Samples skipped because the program only accepts batches of a fixed size.
     pub(crate) left_out: usize,
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Runs it; the caller sets the mode. The last samples are filled up to a whole batch where the program takes nothing
-    /// smaller, and only their own results count; an output that is itself the loss cannot be taken apart, so there they
-    /// are left out.
+    /// Runs the pass; the caller sets the mode. If the program accepts nothing smaller, the last samples are padded to a full
+    /// batch and only their own results count; an output that is itself the loss cannot be split by sample, so in that case
+    /// they are skipped.
     pub(crate) fn run(&self) -> Done<Evaluation> {
         let (least, _) = self.subject.batch_range()?;
         let mut tally = self.objective.tally();
@@ -92,7 +92,7 @@ impl Pass<'_> {
                     if of(&labels, k) == Some(super::objective::IGNORE) {
                         continue;
                     }
-                    // Only what will be kept is worth a copy.
+                    // Copy only what will be kept.
                     if worst.len() == WORST && worst.last().is_some_and(|w| w.loss >= loss) {
                         continue;
                     }
@@ -154,7 +154,7 @@ pub(super) fn blame(
             }
         }
     }
-    // A sample whose label does not count may have spoiled the weights before.
+    // A sample whose label is ignored may have corrupted the weights in an earlier step.
     if let Some((row, bad)) = data.first_not_finite()? {
         return Ok(format!("{} holds {bad}", data.name(row)));
     }

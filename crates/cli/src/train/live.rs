@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Between two drawings: fast enough for the eye, too slow to cost anything.
+/// Time between two redraws: fast enough for the eye, too slow to cost anything.
 const FRAME: Duration = Duration::from_millis(100);
 /// Rows of the loss curve.
 const ROWS: usize = 4;
@@ -47,7 +47,7 @@ pub(crate) fn short(v: f64) -> String {
     if v == 0.0 || (1e-3..1e5).contains(&v.abs()) { format!("{v:.4}") } else { format!("{v:.2e}") }
 }
 
-/// A metric for people: shares as percentages.
+/// A metric formatted for display: fractions as percentages.
 pub(crate) fn metric_text(name: &str, v: f64) -> String {
     let share = ["accuracy", "f1", "precision", "recall"].iter().any(|m| name.ends_with(m));
     if share { format!("{:.2}%", 100.0 * v) } else { short(v) }
@@ -120,7 +120,7 @@ pub(crate) fn curve(values: &[f64], width: usize) -> Vec<String> {
 }
 
 impl Live {
-    /// For a run of so many steps and epochs; `quiet` shows nothing.
+    /// For a run of this many steps and epochs; `quiet` shows nothing.
     pub(crate) fn new(quiet: bool, steps: u64, epochs: usize, batch: usize, accumulate: usize, samples: usize) -> Live {
         let terminal = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
         let shown = match (quiet, terminal) {
@@ -146,11 +146,11 @@ impl Live {
         })))
     }
 
-    /// Takes the view away; the lines of the epochs stay.
+    /// Clears the view; the epochs' lines stay.
     pub(crate) fn finish(&self) {
         let mut view = self.0.borrow_mut();
         let erase = view.erase();
-        // A terminal that is gone is no reason to fail.
+        // A terminal that has gone away is not a reason to fail.
         let _ = std::io::stderr().write_all(erase.as_bytes());
     }
 }

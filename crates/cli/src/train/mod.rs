@@ -1,4 +1,4 @@
-//! `firebrand train`: the built-in model on the embedded digits, or an exported program on data; one loop for both.
+//! `firebrand train`: trains the built-in model on the bundled digits, or an exported program on data; one loop for both.
 //!
 //! The same seed gives the same results for any number of threads, and also when the run was interrupted (by a signal, by
 //! `kill -9`, by a power failure) and continued with `--resume`. Progress goes to standard error.
@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use subject::Subject;
 
-/// Samples per forward pass if nothing else is said.
+/// Default number of samples per forward pass.
 const BATCH: usize = 32;
 
 /// Everything a run needs, checked as far as it can be before the first step.
@@ -49,7 +49,7 @@ struct Prepared {
     /// Parameters that this run froze.
     frozen: Vec<Parameter>,
     batch: usize,
-    /// Whether the last, smaller batch of an epoch is left out because the program does not take it.
+    /// Whether the last, smaller batch of an epoch is skipped because the program does not accept it.
     drop_last: bool,
 }
 
@@ -71,7 +71,10 @@ impl Prepared {
         let rest = train.len() % batch;
         let drop_last = rest > 0 && rest < least;
         if drop_last {
-            note!("the program takes batches of {least}: {rest} of {} samples are left out in each epoch", train.len());
+            note!(
+                "the program only accepts batches of {least}: {rest} of {} samples are skipped in each epoch",
+                train.len()
+            );
         }
         Ok(Prepared { subject, train, val, objective, frozen, batch, drop_last })
     }
@@ -100,7 +103,7 @@ impl Prepared {
             let all = self.subject.module().parameters();
             all.iter().filter(|p| !trained || p.requires_grad()).map(|p| p.numel()).sum()
         };
-        let data = options.data.data.as_ref().map_or("embedded digits, 8x8".into(), |p| p.display().to_string());
+        let data = options.data.data.as_ref().map_or("bundled digits, 8x8".into(), |p| p.display().to_string());
         Ok(Facts {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -161,13 +164,13 @@ fn samples(options: &Options, subject: &Subject) -> Done<(Samples, Option<Sample
     {
         let shown = |n: &Option<Vec<String>>| n.as_ref().map_or(String::new(), |n| n.join(", "));
         let message =
-            format!("--val-data has other classes ({}) than --data ({})", shown(&val.classes), names.join(", "));
+            format!("--val-data has different classes ({}) than --data ({})", shown(&val.classes), names.join(", "));
         return Err(Refusal::because(message));
     }
     Ok((train, val.map(Samples::for_evaluation)))
 }
 
-/// The batch size that is asked for, if the program takes it; otherwise one that it takes.
+/// The requested batch size, if the program accepts it; without a request, one that it accepts.
 fn batch_size(options: &Options, subject: &Subject, samples: usize) -> Done<usize> {
     let (least, most) = subject.batch_range()?;
     if least > most || least > samples {
@@ -189,7 +192,7 @@ fn batch_size(options: &Options, subject: &Subject, samples: usize) -> Done<usiz
         None => {
             let n = BATCH.clamp(least, most);
             if n != BATCH {
-                note!("the program was exported for {allowed}: the batch size is {n}");
+                note!("the program was exported for {allowed}: using a batch size of {n}");
             }
             Ok(n)
         }
@@ -200,7 +203,7 @@ fn batch_size(options: &Options, subject: &Subject, samples: usize) -> Done<usiz
 pub(crate) fn run(options: &Options, settings: &Settings, command: &clap::Command, quiet: bool) -> Done {
     let _saved = options.adapt.saved()?;
     options.check()?;
-    // From the beginning: a signal while data is read stops the run before its first step.
+    // Set up first: a signal while data is being read stops the run before its first step.
     let stop = crate::signals::stop_on_interrupt();
     if let Some(path) = &options.output {
         check_outputs([path])?;
@@ -277,9 +280,9 @@ pub(crate) fn run(options: &Options, settings: &Settings, command: &clap::Comman
         let computed = prepared.objective.compute(&outputs, batch)?;
         let mean = &computed.loss.mean;
         if !mean.requires_grad() {
-            return Err(Error::user("the loss does not depend on a parameter that is trained"));
+            return Err(Error::user("the loss does not depend on any trainable parameter"));
         }
-        // Drawn before the backward pass frees what the nodes hold.
+        // Drawn before the backward pass frees the saved tensors.
         if wants_graph && graph.borrow().is_none() {
             let names = module.named_parameters();
             let view = GraphView::of(&[mean]).all_named(names.iter().map(|(n, p)| (n.as_str(), p.tensor())));
@@ -316,7 +319,7 @@ pub(crate) fn run(options: &Options, settings: &Settings, command: &clap::Comman
                 progress.step,
                 f.path().display()
             ),
-            None => "stopped; nothing was kept, because there is no --out DIR to keep it in".into(),
+            None => "stopped; nothing was saved, because no --out DIR was given".into(),
         };
         return Err(Refusal::Stopped(advice));
     }
@@ -343,7 +346,7 @@ pub(crate) fn run(options: &Options, settings: &Settings, command: &clap::Comman
     done.write()
 }
 
-/// Refuses to resume a run with another program or other data than it began with.
+/// Returns an error if a run is resumed with a different program or different data than it started with.
 fn same_inputs(before: &Facts, now: &Facts) -> Done {
     for (what, a, b) in [
         ("the program", &before.model_checksum, &now.model_checksum),
@@ -351,7 +354,7 @@ fn same_inputs(before: &Facts, now: &Facts) -> Done {
     ] {
         if a != b {
             let message = format!(
-                "{what} has changed since the run began; restore it, or start another run in another directory"
+                "{what} has changed since the run started; restore it, or start a new run in another directory"
             );
             return Err(Refusal::because(message));
         }
@@ -359,7 +362,7 @@ fn same_inputs(before: &Facts, now: &Facts) -> Done {
     Ok(())
 }
 
-/// A run that came to its end.
+/// A finished run.
 struct Finished<'a> {
     options: &'a Options,
     facts: &'a Facts,
@@ -378,7 +381,7 @@ struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    /// Writes the model and the report, which appear together, and says how it went.
+    /// Writes the model and the report, which appear together, and prints a summary.
     fn write(self) -> Done {
         let Finished { options, prepared, history, .. } = self;
         let module = prepared.subject.module();

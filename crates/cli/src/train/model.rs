@@ -10,7 +10,7 @@ use firebrand::nn::sequential;
 /// Channels of the first convolutions.
 const WIDTH: usize = 16;
 
-/// In words, for the report.
+/// A description for the report.
 pub(crate) const DESCRIPTION: &str =
     "conv 16, conv 16, pool, conv 32, pool, linear 10; 3 by 3, with batch norm and ReLU";
 
@@ -18,7 +18,7 @@ fn convolution(inputs: usize, outputs: usize) -> Result<Conv2d> {
     Conv2dOptions { padding: Padding::Size([1, 1]), ..Conv2dOptions::new(inputs, outputs, [3, 3]) }.build()
 }
 
-/// From `[batch, 1, 8, 8]` to scores of the classes; weights are drawn from the default generator.
+/// Maps `[batch, 1, 8, 8]` to class scores; weights are initialized from the default generator.
 pub(crate) fn convolutional() -> Result<Sequential> {
     Ok(sequential![
         convolution(1, WIDTH)?,

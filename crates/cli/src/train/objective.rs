@@ -1,5 +1,5 @@
-//! What is minimized, and the metrics that go with it: a loss by name, a loss program (`LOSS.pt2`), or an output of the
-//! program itself. Labels are brought into the form the loss takes, and wrong ones are named before the first step.
+//! The loss and its metrics: a loss by name, a loss program (`LOSS.pt2`), or an output of the program itself. Labels are
+//! converted to the form the loss expects, and invalid ones are reported before the first step.
 
 use super::data::{Batch, Samples};
 use super::subject::Subject;
@@ -40,7 +40,7 @@ pub(crate) enum LossChoice {
     Named(LossName),
     /// An output of the program.
     Output,
-    /// What another program computes.
+    /// The result of another program.
     Program(PathBuf),
 }
 
@@ -64,22 +64,22 @@ impl std::str::FromStr for LossChoice {
     }
 }
 
-/// Arguments about the loss.
+/// Options for the loss.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ObjectiveOptions {
-    /// Loss to minimize: mse, l1, smooth_l1, cross_entropy, bce_with_logits, nll; output (the program computes its loss itself); or LOSS.pt2, a program of outputs and labels
+    /// Loss to minimize: mse, l1, smooth_l1, cross_entropy, bce_with_logits, nll; output (the program returns its loss); or LOSS.pt2, a program that takes outputs and labels
     #[arg(long, value_name = "L", help_heading = "Loss and metrics")]
     pub(crate) loss: Option<LossChoice>,
-    /// The output the loss reads, by name or position from 0 [default: the first of floating point]
+    /// Output to compute the loss from, by name or zero-based position [default: the first floating-point output]
     #[arg(long, value_name = "NAME|I", help_heading = "Loss and metrics")]
     pub(crate) loss_output: Option<String>,
-    /// Label smoothing of cross_entropy
+    /// Label smoothing for cross_entropy
     #[arg(long, value_name = "X", help_heading = "Loss and metrics", value_parser = super::options::share)]
     pub(crate) label_smoothing: Option<f64>,
-    /// Weights of the classes, for cross_entropy and nll; `balanced` weighs them by the inverse of their frequency
+    /// Class weights for cross_entropy and nll; `balanced` weights classes by inverse frequency
     #[arg(long, value_name = "W,W,…|balanced", help_heading = "Loss and metrics")]
     pub(crate) class_weights: Option<ClassWeights>,
-    /// K of the top-K accuracy
+    /// K for the top-K accuracy
     #[arg(long, value_name = "K", help_heading = "Loss and metrics", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) top_k: u32,
 }
@@ -89,7 +89,7 @@ pub(crate) struct ObjectiveOptions {
 pub(crate) enum ClassWeights {
     /// These.
     Given(Vec<f64>),
-    /// By the inverse of how often they occur.
+    /// Weighted by inverse frequency.
     Balanced,
 }
 
@@ -107,7 +107,7 @@ impl std::str::FromStr for ClassWeights {
 }
 
 impl ObjectiveOptions {
-    /// Checks what belongs together.
+    /// Checks which options can be combined.
     pub(crate) fn check(&self) -> Done {
         let classes = matches!(self.loss, None | Some(LossChoice::Named(LossName::CrossEntropy | LossName::Nll)));
         if self.class_weights.is_some() && !classes {
@@ -121,13 +121,13 @@ impl ObjectiveOptions {
     }
 }
 
-/// Reductions as ATen numbers them.
+/// ATen's numbers for the reductions.
 const NONE: i64 = 0;
 const MEAN: i64 = 1;
 /// The label that is ignored, as in PyTorch.
 pub(crate) const IGNORE: i64 = -100;
 
-/// What is minimized, ready to compute.
+/// The loss, ready to compute.
 pub(crate) struct Objective {
     choice: LossChoice,
     program: Option<ProgramModule>,
@@ -139,7 +139,7 @@ pub(crate) struct Objective {
     pub(crate) notes: Vec<String>,
 }
 
-/// How classes are labelled, decided once for all the data.
+/// The form of the class labels, decided once for all the data.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Indices,
@@ -147,10 +147,10 @@ enum Form {
     Probabilities,
 }
 
-/// What a batch came to.
+/// The results of a batch.
 pub(crate) struct Computed {
     pub(crate) loss: BatchLoss,
-    /// The output the loss read, as rows of scores for classes, and the labels in the same form.
+    /// The output the loss was computed from, as rows of class scores, and the labels in the same form.
     pub(crate) read: Tensor,
     pub(crate) labels: Option<Tensor>,
 }
@@ -188,7 +188,7 @@ impl Objective {
         matches!(self.choice, LossChoice::Named(LossName::CrossEntropy | LossName::Nll))
     }
 
-    /// Whether the loss of some samples can be told from outputs of more: not if the program computes it.
+    /// Whether the loss of some samples can be computed from the outputs of a larger batch: not if the program returns the loss.
     pub(crate) fn splits(&self) -> bool {
         self.choice != LossChoice::Output
     }
@@ -231,7 +231,7 @@ impl Objective {
             return Err(Refusal::because(message));
         }
         if let Some(names) = data.classes.as_ref().filter(|n| n.len() > classes) {
-            let message = format!("the data has {} classes, the program's output {classes}", names.len());
+            let message = format!("the data has {} classes, the program's output has {classes}", names.len());
             return Err(Refusal::because(message));
         }
         self.set_weights(options, classes, &labels)
@@ -243,7 +243,7 @@ impl Objective {
             Some(ClassWeights::Given(list)) => {
                 if list.len() != classes {
                     let message = format!(
-                        "--class-weights has {} numbers, the program's output has {classes} classes",
+                        "--class-weights has {} weights, the program's output has {classes} classes",
                         list.len()
                     );
                     return Err(Refusal::because(message));
@@ -262,8 +262,8 @@ impl Objective {
         Ok(())
     }
 
-    /// The number of classes: the last dimension of the output, looked up where the program says it and computed otherwise,
-    /// without a trace in the program's state.
+    /// The number of classes: the last dimension of the output, from the program's metadata if it is known there; otherwise
+    /// from a run that leaves the program's state unchanged.
     fn count_classes(&self, subject: &Subject, data: &Samples) -> Done<usize> {
         if let Subject::Digits(_) = subject {
             return Ok(firebrand::digits::CLASSES);
@@ -291,7 +291,7 @@ impl Objective {
         let output = outputs.get(self.output).and_then(Option::as_ref);
         let output = output.filter(|t| t.is_floating_point()).ok_or_else(|| {
             Refusal::because(format!(
-                "output {} is no tensor of floating point; choose another with --loss-output",
+                "output {} is not a floating-point tensor; choose another with --loss-output",
                 self.output
             ))
         })?;
@@ -307,7 +307,7 @@ impl Objective {
                 let mean = if output.numel() == 1 { output.try_reshape([0i64; 0])? } else { output.try_mean()? };
                 if output.shape().len() > 1 && output.numel() > 1 {
                     let message = format!(
-                        "--loss output: expected a loss, or one per sample, found shape {:?}; choose an output with --loss-output",
+                        "--loss output: expected a scalar loss, or one value per sample, found shape {:?}; choose an output with --loss-output",
                         output.shape()
                     );
                     return Err(Refusal::because(message));
@@ -359,7 +359,7 @@ impl Objective {
             );
             return Err(Refusal::because(message));
         }
-        // What autocast made small goes back to full precision before it is summed, as PyTorch's losses do.
+        // Outputs in reduced precision (autocast) are converted to full precision before they are summed, as in PyTorch's losses.
         let weights = self
             .weights
             .as_ref()
@@ -378,7 +378,7 @@ impl Objective {
         Ok(Computed { loss: BatchLoss { mean, count }, read: rows, labels: Some(labels) })
     }
 
-    /// What PyTorch divides by: the labels that count, each by the weight of its class.
+    /// PyTorch's denominator: the number of labels that are not ignored, each weighted by its class.
     fn weigh(&self, labels: &[i64]) -> Done<f64> {
         let counted = labels.iter().filter(|l| **l != IGNORE);
         Ok(match &self.weights {
@@ -410,11 +410,11 @@ impl Objective {
         let results = program.run(&inputs).map_err(|e| Refusal::because(format!("the loss program: {e}")))?;
         match results.first() {
             Some(Value::Tensor(t)) if t.numel() == 1 && t.is_floating_point() => Ok(t.try_reshape([0i64; 0])?),
-            _ => Err(Refusal::because("the loss program must return one number of floating point first")),
+            _ => Err(Refusal::because("the first result of the loss program must be a floating-point scalar")),
         }
     }
 
-    /// The loss of every sample of a batch, where it can be told.
+    /// The loss of every sample of a batch, where it can be computed.
     pub(crate) fn by_sample(&self, computed: &Computed, samples: usize) -> Done<Option<Vec<f64>>> {
         let LossChoice::Named(name) = self.choice else { return Ok(None) };
         let Some(labels) = &computed.labels else { return Ok(None) };
@@ -438,7 +438,7 @@ impl Objective {
         Ok(Some(each.chunks(width).map(|c| c.iter().sum::<f64>() / width as f64).collect()))
     }
 
-    /// A tally of the metrics that go with the loss; the first batch shows the number of classes.
+    /// An accumulator for the metrics of this loss; the first batch determines the number of classes.
     pub(crate) fn tally(&self) -> Tally {
         match self.choice {
             LossChoice::Named(LossName::CrossEntropy | LossName::Nll) => Tally::Classes(None),
@@ -448,7 +448,7 @@ impl Objective {
         }
     }
 
-    /// Adds a batch to a tally; predicted classes, where there are classes.
+    /// Adds a batch to the accumulator and returns the predicted classes, if there are classes.
     pub(crate) fn observe(&self, tally: &mut Tally, computed: &Computed) -> Done<Option<Vec<i64>>> {
         let Some(labels) = &computed.labels else { return Ok(None) };
         match tally {
@@ -464,7 +464,7 @@ impl Objective {
     }
 }
 
-/// Metrics of a pass, batch by batch.
+/// Metrics of a pass, accumulated batch by batch.
 pub(crate) enum Tally {
     /// One class out of several.
     Classes(Option<Classification>),
@@ -476,7 +476,7 @@ pub(crate) enum Tally {
     LossOnly,
 }
 
-/// The position of the output the loss reads.
+/// The position of the output the loss is computed from.
 fn pick_output(options: &ObjectiveOptions, subject: &Subject, notes: &mut Vec<String>) -> Done<usize> {
     let names = subject.outputs();
     let floats: Vec<usize> = match subject {
@@ -488,11 +488,11 @@ fn pick_output(options: &ObjectiveOptions, subject: &Subject, notes: &mut Vec<St
     let shown = || names.iter().enumerate().map(|(k, n)| format!("{k} ({})", plain(n))).collect::<Vec<_>>().join(", ");
     let Some(wanted) = &options.loss_output else {
         let Some(first) = floats.first() else {
-            return Err(Refusal::because("the program has no output of floating point"));
+            return Err(Refusal::because("the program has no floating-point output"));
         };
         if floats.len() > 1 {
             notes.push(format!(
-                "the loss reads output {first} ({}) of {}; --loss-output chooses another",
+                "the loss is computed from output {first} ({}) of {}; use --loss-output to choose another",
                 plain(&names[*first]),
                 shown()
             ));
@@ -515,10 +515,10 @@ fn alike(output: &Tensor, target: &Tensor) -> Done<Tensor> {
     Ok(target.try_reshape(sizes)?.try_to_dtype(output.dtype())?)
 }
 
-/// How these labels are to be read, and a note for people where that was not obvious.
+/// How to interpret these labels, and a note for the user where that is not obvious.
 fn form(target: &Tensor, classes: usize) -> Done<(Form, Option<String>)> {
     let rows = target.shape().len() > 1 && target.shape().last() == Some(&classes) && classes > 1;
-    let recognized = format!("labels are one-hot rows of {classes} classes; their positions are the classes");
+    let recognized = format!("labels are one-hot rows of {classes} classes; converted to class indices");
     match target.dtype() {
         DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => {
             if rows && is_one_hot(target)? {
@@ -554,7 +554,7 @@ fn class_labels(form: Form, target: &Tensor, classes: usize) -> Done<Tensor> {
     }
 }
 
-/// Whether every row has a single one and zeros else.
+/// Whether every row has a single one and otherwise zeros.
 fn is_one_hot(target: &Tensor) -> Done<bool> {
     let classes = target.shape().last().copied().unwrap_or(1);
     let values = target.try_to_dtype(DType::F64)?.try_to_vec::<f64>()?;

@@ -48,7 +48,7 @@ pub(crate) enum ScheduleName {
     OneCycle,
 }
 
-/// A learning rate, of all parameters or of those that match.
+/// A learning rate, for all parameters or for those that match a pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     pub(super) pattern: Option<String>,
@@ -63,12 +63,12 @@ impl FromStr for Rate {
     }
 }
 
-/// How long the rate rises.
+/// Length of the warm-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Warmup {
     /// Steps.
     Steps(u64),
-    /// A share of all steps.
+    /// A fraction of all steps.
     Share(f64),
 }
 
@@ -101,7 +101,7 @@ impl Options {
     }
 }
 
-/// Parameters that share a learning rate and whether they decay.
+/// Parameters with the same learning rate and the same weight-decay setting.
 struct Group {
     lr: f64,
     decays: bool,
@@ -109,7 +109,7 @@ struct Group {
     parameters: Vec<Tensor>,
 }
 
-/// The parameters to train, in groups; the first has the rate that no pattern changes, where there is such a group.
+/// The parameters to train, in groups; the group with the default rate, if there is one, comes first.
 fn groups(options: &Options, module: &dyn Module) -> Done<Vec<Group>> {
     let trained: Vec<(String, Parameter)> =
         module.named_parameters().into_iter().filter(|(_, p)| p.requires_grad()).collect();
@@ -157,7 +157,7 @@ macro_rules! over {
     }};
 }
 
-/// The optimizer that is asked for, and its groups for people: rate, decay, names.
+/// The chosen optimizer, and a description of its groups: rate, decay, names.
 pub(super) fn optimizer(options: &Options, module: &dyn Module) -> Done<(Box<dyn Optimizer>, Vec<String>)> {
     let groups = groups(options, module)?;
     let decay = options.weight_decay;
@@ -216,7 +216,7 @@ pub(super) fn schedule(options: &Options, steps: u64) -> Box<dyn Schedule> {
     if warm == 0 {
         return main;
     }
-    // The first step is already one: it has 1/(N+1) of the rate, and the step after the last has all of it.
+    // Warm-up starts at the first step with 1/(N+1) of the rate; the step after the last one has the full rate.
     let rise = LinearLR { start_factor: 1.0 / (warm + 1) as f64, end_factor: 1.0, total_iters: warm };
     Box::new(SequentialLR::new(rise, warm, main))
 }

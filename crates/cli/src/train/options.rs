@@ -1,5 +1,5 @@
-//! Arguments of `firebrand train`. Which of them go together is checked in one place, because any of them may come from a
-//! file (`--config`) or from the folder of a run that is resumed.
+//! Arguments of `firebrand train`. Which of them can be combined is checked in one place, because any of them may come from a
+//! file (`--config`) or from the folder of a resumed run.
 
 use super::data::DataOptions;
 use super::objective::ObjectiveOptions;
@@ -22,7 +22,7 @@ fn not_negative(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number between 0 and 1, both excluded.
+/// A number between 0 and 1, exclusive.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v > 0.0 && v < 1.0 => Ok(v),
@@ -33,18 +33,18 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
 /// Arguments of `firebrand train`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Exported program to fine-tune; trains the built-in model on the embedded digits if omitted
+    /// Exported program to fine-tune; if omitted, trains the built-in model on the bundled digits
     #[arg(value_name = "MODEL.pt2")]
     pub(super) model: Option<PathBuf>,
     #[command(flatten)]
     pub(super) data: DataOptions,
-    /// Validation samples, in the same form as --data
+    /// Validation samples, in the same format as --data
     #[arg(long, value_name = "D", help_heading = "Data", conflicts_with = "val_split")]
     pub(super) val_data: Option<PathBuf>,
-    /// Fraction of the samples to set aside for validation, drawn with the seed
+    /// Fraction of the samples to hold out for validation, chosen at random with --seed
     #[arg(long, value_name = "F", help_heading = "Data", value_parser = share)]
     pub(super) val_split: Option<f64>,
-    /// Samples of one forward pass [default: 32, or what the program was exported for]
+    /// Samples per forward pass [default: 32, or the batch size the program was exported for]
     #[arg(long, value_name = "N", help_heading = "Data", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) batch_size: Option<u32>,
     /// Threads that prepare batches ahead of time
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     /// Optimizer
     #[arg(long, value_enum, help_heading = "Optimization", default_value = "adamw")]
     pub(super) optimizer: OptimizerName,
-    /// Learning rate; with a pattern, of the parameters whose names match (later ones win). May be repeated [default: 3e-3]
+    /// Learning rate; with a pattern, for the parameters whose names match. May be repeated, later ones win [default: 3e-3]
     #[arg(long, value_name = "[PATTERN=]X", help_heading = "Optimization", action = clap::ArgAction::Append)]
     pub(super) lr: Vec<Rate>,
     /// Learning-rate schedule, per step [default: constant; one_cycle for the built-in model]
@@ -80,25 +80,25 @@ pub(crate) struct Options {
     /// Clip gradients to this total norm
     #[arg(long, value_name = "X", help_heading = "Optimization", value_parser = positive)]
     pub(super) clip: Option<f64>,
-    /// Forward passes per step; K of them give the gradients of one batch K times as large
+    /// Forward passes per optimizer step; K of them give the gradients of one batch K times as large
     #[arg(long, value_name = "K", help_heading = "Optimization", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) accumulate: u32,
-    /// Keep an exponential moving average of the weights with this decay; it is validated and written
+    /// Keep an exponential moving average of the weights with this decay, and validate and save that
     #[arg(long, value_name = "DECAY", help_heading = "Optimization", value_parser = share)]
     pub(super) ema: Option<f64>,
     /// Train only the parameters whose names match; may be repeated
     #[arg(long, value_name = "PATTERN", help_heading = "Optimization", action = clap::ArgAction::Append)]
     pub(super) trainable: Vec<String>,
-    /// Do not train the parameters whose names match; may be repeated
+    /// Freeze the parameters whose names match; may be repeated
     #[arg(long, value_name = "PATTERN", help_heading = "Optimization", action = clap::ArgAction::Append)]
     pub(super) freeze: Vec<String>,
-    /// Stop when the watched metric has not improved for more than N epochs
+    /// Stop early when the watched metric has not improved for more than N epochs
     #[arg(long, value_name = "N", help_heading = "Optimization")]
     pub(super) patience: Option<u32>,
     /// Validation metric to watch, for --patience and --best [default: val_loss]
     #[arg(long, value_name = "METRIC", help_heading = "Optimization")]
     pub(super) watch: Option<String>,
-    /// Write the weights of the epoch with the best watched metric instead of the last epoch's (needs --out and validation)
+    /// Save the weights of the epoch with the best watched metric instead of the last epoch's (needs --out and validation)
     #[arg(long, help_heading = "Optimization")]
     pub(super) best: bool,
 
@@ -119,19 +119,19 @@ pub(crate) struct Options {
     /// Write the fine-tuned program to this file [default with --out: DIR/model.pt2]
     #[arg(short, long, value_name = "OUT.pt2", help_heading = "Run")]
     pub(super) output: Option<PathBuf>,
-    /// Directory of the run: settings, checkpoint, metrics and report [default: the next number under runs/; for MODEL.pt2, none]
+    /// Run directory for settings, checkpoint, metrics and report [default: the next number under runs/; for MODEL.pt2, none]
     #[arg(long, value_name = "DIR", help_heading = "Run")]
     pub(super) out: Option<PathBuf>,
-    /// Resume the run in --out (or the latest one under runs/) with the same settings; only --epochs may grow
+    /// Resume the run in --out (or the latest one under runs/) with the same settings; only --epochs may be increased
     #[arg(long, help_heading = "Run")]
     pub(super) resume: bool,
     /// Also write a checkpoint every N steps
     #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) checkpoint_every: Option<u64>,
-    /// Read settings from a file: every long option is a key, options on the command line win
+    /// Read settings from a TOML file whose keys are long option names; the command line takes precedence
     #[arg(long, value_name = "RUN.toml", help_heading = "Run")]
     pub(super) config: Option<PathBuf>,
-    /// Show parameters, memory, steps and time per step after three steps, and write nothing
+    /// Take three steps, report parameters, memory, number of steps and time, and write nothing
     #[arg(long, help_heading = "Run")]
     pub(super) dry_run: bool,
     /// Print the result as JSON
@@ -140,7 +140,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Checks what belongs together: usage errors, as wrong arguments are.
+    /// Checks which options can be combined; violations are usage errors, like invalid arguments.
     pub(super) fn check(&self) -> Done {
         let usage = |message: &str| Err(Refusal::Usage(message.to_string()));
         let program = self.model.is_some();
@@ -151,10 +151,10 @@ impl Options {
             (self.val_data.is_some(), "--val-data"),
             (self.val_split.is_some(), "--val-split"),
             (self.compile, "--compile"),
-            (self.adapt.is_any(), "--lora, --weights, --recompute or their like"),
+            (self.adapt.is_any(), "--lora, --weights, --recompute or a similar option"),
         ];
         if let Some((_, name)) = needs_model.iter().find(|(given, _)| *given && !program) {
-            return usage(&format!("{name} is for exported programs: name MODEL.pt2"));
+            return usage(&format!("{name} needs an exported program: add MODEL.pt2"));
         }
         if program && self.data.data.is_none() {
             return usage("--data is missing: the samples to train MODEL.pt2 on");
@@ -163,20 +163,20 @@ impl Options {
             return usage("--loss is missing: cross_entropy, mse, …, output, or LOSS.pt2");
         }
         if program && self.output.is_none() && self.out.is_none() && !self.dry_run {
-            return usage("-o OUT.pt2 or --out DIR is missing: where the fine-tuned program goes");
+            return usage("-o OUT.pt2 or --out DIR is missing: where to write the fine-tuned program");
         }
         if self.resume && self.out.is_none() && program {
-            return usage("--resume needs --out DIR: the directory of the run");
+            return usage("--resume needs --out DIR: the run directory");
         }
         let validates = !program || self.val_data.is_some() || self.val_split.is_some();
         if (self.best || self.patience.is_some()) && !validates {
             return usage("--best and --patience need validation samples: --val-split F or --val-data D");
         }
         if self.best && program && self.out.is_none() {
-            return usage("--best needs --out DIR, where the best weights are kept");
+            return usage("--best needs --out DIR, where the best weights are saved");
         }
         if self.bf16 && self.compile {
-            return usage("--bf16 and --compile do not go together");
+            return usage("--bf16 and --compile cannot be combined");
         }
         self.objective.check()
     }

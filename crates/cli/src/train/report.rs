@@ -1,4 +1,4 @@
-//! The report of a run: one HTML page without references to anything outside it.
+//! The report of a run: one self-contained HTML page.
 
 use super::config::Settings;
 use super::data::Samples;
@@ -18,7 +18,7 @@ pub(super) struct Page<'a> {
     pub(super) settings: &'a Settings,
     pub(super) history: &'a [Metrics],
     pub(super) evaluated: Option<&'a Evaluation>,
-    /// What was evaluated.
+    /// The result of the evaluation.
     pub(super) data: Option<&'a Samples>,
     pub(super) parameters: &'a [ParameterRow],
     /// The history of one loss, drawn.
@@ -37,7 +37,7 @@ pub(super) struct ParameterRow {
 }
 
 impl ParameterRow {
-    /// `frozen` are those that the run froze, whatever they are now.
+    /// `frozen` are the parameters that the run froze, whatever their flags are now.
     pub(super) fn new(name: &str, p: &Parameter, frozen: &[Parameter]) -> ParameterRow {
         let trained = p.requires_grad() && !frozen.iter().any(|f| f.tensor().is_same(p.tensor()));
         let bytes = p.numel() * p.dtype().size();
@@ -49,7 +49,7 @@ impl ParameterRow {
     }
 }
 
-/// More classes than this make a matrix nobody reads.
+/// With more classes than this, the matrix is unreadable.
 const MATRIX: usize = 40;
 
 /// The processor, as the system names it.
@@ -79,7 +79,7 @@ fn confusion(counts: &[Vec<usize>], names: &[String]) -> String {
         let _ = write!(html, "<tr><th>{}</th>", escape(&names[class]));
         for (column, &n) in row.iter().enumerate() {
             let kind = if column == class { "right" } else { "wrong" };
-            // Few errors must still be seen.
+            // A few errors must still be visible.
             let share = if n == 0 { 0.0 } else { (n as f64 / total as f64).max(0.15) };
             let text = if n == 0 { String::new() } else { n.to_string() };
             let _ = write!(html, "<td class='{kind}' style='--share:{share:.2}'>{text}</td>");
@@ -103,7 +103,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A sample as a picture, if it has the shape of one: stretched to the full range of brightness, at most 96 pixels wide.
+/// A sample as an image, if it has the shape of one: normalized to the full brightness range, at most 96 pixels wide.
 fn picture(input: &Tensor) -> Done<Option<String>> {
     let (channels, height, width) = match *input.shape() {
         [c @ (1 | 3), h, w] if h > 1 && w > 1 => (c, h, w),
@@ -132,7 +132,7 @@ fn picture(input: &Tensor) -> Done<Option<String>> {
     Ok(Some(format!("data:image/png;base64,{}", base64(&png))))
 }
 
-/// The samples with the largest losses: pictures where they are pictures, a table otherwise.
+/// The samples with the largest losses: as images if they are images, otherwise as a table.
 fn hardest(worst: &[Hard], data: &Samples, names: &[String]) -> Done<String> {
     let class = |c: Option<i64>| c.map(|c| names.get(c as usize).cloned().unwrap_or(c.to_string()));
     let mut figures = String::from("<div class='samples'>");
@@ -167,7 +167,7 @@ fn hardest(worst: &[Hard], data: &Samples, names: &[String]) -> Done<String> {
     Ok(if rows.is_empty() { figures + "</div>" } else { table(&["sample", "loss", "label", "predicted"], &rows, true) })
 }
 
-/// The tree of modules with what they hold, what is trained in it, and how much memory it takes.
+/// The module tree with parameter counts, what is trainable, and memory.
 fn tree(rows: &[&ParameterRow], depth: usize) -> String {
     let mut html = String::new();
     let mut rest = rows;
@@ -184,7 +184,7 @@ fn tree(rows: &[&ParameterRow], depth: usize) -> String {
             t if t == all => "trained".into(),
             t => format!("{t} trained"),
         };
-        let facts = format!("{all} numbers, {}, {state}", bytes(sum(&|r| r.bytes)));
+        let facts = format!("{all} elements, {}, {state}", bytes(sum(&|r| r.bytes)));
         if let [one] = part
             && one.path.len() == depth + 1
         {
@@ -289,7 +289,7 @@ pub(super) fn page(p: &Page<'_>) -> Done<String> {
     let settings: Vec<Vec<String>> = p.settings.iter().map(|(n, v)| vec![n.to_string(), v]).collect();
     main += &section("Settings", "As in <code>run.toml</code>.", &table(&["option", "value"], &settings, false));
     if let Some(graph) = p.graph {
-        let lead = "Gradients flow along the arrows; bars show how much a node saves for backward.";
+        let lead = "Gradients flow along the arrows; bars show how many bytes a node saves for backward.";
         main += &section("Autograd graph of the loss", lead, graph);
     }
     Ok(page::page(&format!("firebrand train: {figure}"), &main))

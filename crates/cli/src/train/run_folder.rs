@@ -1,6 +1,6 @@
 //! The folder of a run: `run.toml` (settings), `run.json` (facts), `metrics.jsonl`, `metrics.csv`, `checkpoint.safetensors`,
-//! `best.safetensors`, the model, `report.html`, each whole or absent, and TensorBoard event files. All but model and report
-//! are there, up to date, after every epoch. A folder belongs to one run.
+//! `best.safetensors`, the model, `report.html`, each complete or absent, and TensorBoard event files. All but the model and the
+//! report are up to date after every epoch. A folder belongs to one run.
 
 use super::config::{FILE, Settings};
 use crate::refusal::{Done, Refusal};
@@ -17,7 +17,7 @@ pub(crate) const RUNS: &str = "runs";
 /// The version of `run.json`.
 pub(crate) const SCHEMA: &str = "firebrand.run/1";
 
-/// What a run is and was done with.
+/// Information about a run and its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Facts {
     /// [`SCHEMA`].
@@ -30,10 +30,10 @@ pub(crate) struct Facts {
     pub(crate) val_samples: usize,
     pub(crate) batch_size: usize,
     pub(crate) steps_per_epoch: usize,
-    /// Numbers in all parameters, and in those that are trained.
+    /// Number of elements of all parameters, and of the trainable ones.
     pub(crate) parameters: usize,
     pub(crate) trainable: usize,
-    /// Parameter groups of the optimizer, in words.
+    /// A description of the optimizer's parameter groups.
     pub(crate) groups: Vec<String>,
     pub(crate) threads: usize,
     pub(crate) cpu: String,
@@ -86,7 +86,7 @@ fn of_a_run(name: &str) -> bool {
 }
 
 impl RunFolder {
-    /// Refuses a folder in which another run is, before any work is done.
+    /// Returns an error if the folder holds another run, before any work is done.
     pub(crate) fn check_unused(path: &Path) -> Done {
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
@@ -97,7 +97,7 @@ impl RunFolder {
         match entries.filter_map(name).find(|n| of_a_run(n)) {
             Some(found) => Err(refused(
                 path,
-                format!("holds a run already ({found}); continue it with --resume, or choose another directory"),
+                format!("already holds a run ({found}); continue it with --resume, or choose another directory"),
             )),
             None => Ok(()),
         }
@@ -132,7 +132,7 @@ impl RunFolder {
         Ok(RunFolder(path))
     }
 
-    /// Removes what a run that was killed had not finished writing.
+    /// Removes partial files that a killed run left behind.
     pub(crate) fn clean(&self) {
         let unfinished = |name: &str| {
             let rest = name.strip_prefix('.').and_then(|n| n.strip_suffix(".tmp")).and_then(|n| n.rsplit_once('.'));
@@ -140,7 +140,7 @@ impl RunFolder {
         };
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         for entry in entries.filter(|e| e.file_name().to_str().is_some_and(unfinished)) {
-            // What cannot be removed is in nobody's way.
+            // A file that cannot be removed does no harm.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -170,7 +170,10 @@ impl RunFolder {
         let path = self.file("run.json");
         let facts: Facts = serde_json::from_str(&read_text(&path)?).map_err(|e| refused(&path, e))?;
         if facts.schema != SCHEMA {
-            return Err(refused(&path, format!("expected {SCHEMA}, found {}; it is of another version", facts.schema)));
+            return Err(refused(
+                &path,
+                format!("expected {SCHEMA}, found {}; it was written by another version", facts.schema),
+            ));
         }
         Ok(facts)
     }
@@ -208,7 +211,7 @@ impl RunFolder {
 pub(crate) struct Writer {
     folder: RunFolder,
     events: EventWriter,
-    /// Steps so far: where metrics of epochs stand in event files, so that a restart voids them too.
+    /// Steps so far: the step that epoch metrics have in event files, so that a restart also discards those.
     step: u64,
 }
 
@@ -236,7 +239,7 @@ impl Writer {
 
 impl Callback for Writer {
     fn begin(&mut self, progress: &Progress) -> Result<()> {
-        // What an interrupted run wrote after its checkpoint is void.
+        // Discard what an interrupted run wrote after its checkpoint.
         self.events.restart(progress.step + 1)?;
         self.step = progress.step;
         self.tables(&progress.history)

@@ -1,4 +1,4 @@
-//! What is trained: the built-in model or an exported program, with the parts that are frozen.
+//! What is trained: the built-in model or an exported program, and which of its parameters are frozen.
 
 use super::data::Batch;
 use super::model;
@@ -28,7 +28,7 @@ impl InputSpec {
         self.sizes.get(1..)?.iter().copied().collect()
     }
 
-    /// The array as the program takes it: floats are converted to the program's, with a note; anything else must fit.
+    /// The array as the program expects it: floats are converted to the input's dtype, with a note; anything else must match.
     pub(crate) fn fit(&self, t: &Tensor, notes: &mut Vec<String>) -> std::result::Result<Tensor, String> {
         let name = plain(&self.name);
         if t.shape().len() != self.sizes.len() {
@@ -76,7 +76,7 @@ pub(super) fn load(options: &Options) -> Done<Subject> {
 }
 
 impl Subject {
-    /// A program with a state of its own.
+    /// A program with its own copy of the state.
     pub(crate) fn program(path: &Path, weights: WeightOptions) -> Done<Subject> {
         let program = load_program(path, weights)?;
         Ok(Subject::Program(Box::new(program.module().map_err(Refusal::because)?)))
@@ -100,9 +100,10 @@ impl Subject {
             Subject::Program(module) => {
                 let inputs = module.tensor_inputs().map_err(Refusal::because)?;
                 let spec = |(name, meta): (&str, &firebrand::graph::ir::TensorMeta)| {
-                    let dtype = meta.dtype.dtype().ok_or_else(|| {
-                        Refusal::because(format!("input `{}` has a dtype this build does not have", plain(name)))
-                    })?;
+                    let dtype = meta
+                        .dtype
+                        .dtype()
+                        .ok_or_else(|| Refusal::because(format!("input `{}` has an unsupported dtype", plain(name))))?;
                     let sizes = meta.sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
                     Ok(InputSpec { name: name.to_string(), dtype, sizes })
                 };
@@ -119,7 +120,7 @@ impl Subject {
         }
     }
 
-    /// Runs on a batch; outputs by position, `None` for those that are no tensors.
+    /// Runs on a batch; outputs by position, `None` for those that are not tensors.
     pub(crate) fn forward(&self, batch: &Batch) -> Result<Vec<Option<Tensor>>> {
         match self {
             Subject::Digits(model) => Ok(vec![Some(model.try_call(&batch.inputs[0])?)]),
@@ -159,7 +160,7 @@ impl Subject {
     }
 }
 
-/// Whether a name matches a pattern in which `*` stands for any text.
+/// Whether a name matches a pattern in which `*` matches any text.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -173,20 +174,19 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Refuses a pattern that no name matches.
+/// Returns an error for a pattern that matches no name.
 pub(super) fn check_pattern(option: &str, pattern: &str, names: &[&str]) -> Done {
     if names.iter().any(|n| matches(pattern, n)) {
         return Ok(());
     }
     let shown: Vec<String> = names.iter().take(12).map(|n| plain(n).into_owned()).collect();
     let more = if names.len() > shown.len() { ", …" } else { "" };
-    let message =
-        format!("{option} {}: no parameter has such a name; there are {}{more}", plain(pattern), shown.join(", "));
+    let message = format!("{option} {}: no parameter matches; there are {}{more}", plain(pattern), shown.join(", "));
     Err(Refusal::because(message))
 }
 
-/// Freezes what is not to be trained; `*` in a pattern stands for any text. Returns what must be undone before the program
-/// is saved: freezing is a matter of this run.
+/// Freezes what is not to be trained; `*` in a pattern matches any text. Returns what must be undone before the program
+/// is saved: freezing only concerns this run.
 pub(super) fn freeze(options: &Options, module: &dyn Module) -> Done<Vec<Parameter>> {
     let parameters = module.named_parameters();
     let names: Vec<&str> = parameters.iter().map(|(n, _)| n.as_str()).collect();

@@ -396,7 +396,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         }
         false => String::new(),
     };
-    // Kernels hold what they use of these; whoever comes into conflict with them is told the names.
+    // Kernels hold the ones they use; the error of a conflicting op names them.
     let operands: Vec<&str> =
         op.args().chain(&op.outs).filter(|a| a.ty.is_tensor()).map(|a| a.ident.as_str()).collect();
     let named = match is_view || operands.is_empty() {

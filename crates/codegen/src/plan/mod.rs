@@ -20,7 +20,7 @@ pub enum Storage {
     Tensor,
     /// A list of such tensors with a flag that says it was released.
     TensorList,
-    /// A list of scalars with such a flag, which nobody checks.
+    /// A list of scalars with such a flag, which nothing checks.
     ScalarList,
     /// Anything else, by value.
     Value,

@@ -1,4 +1,4 @@
-//! counter(inner): counts what it is given and hands it on.
+//! counter(inner): counts the graphs it is given and passes them on.
 
 use crate::backend::{Backend, ExampleInput, Executable};
 use crate::error::Result;
@@ -6,14 +6,14 @@ use firebrand_graph::ir::{GraphModule, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A back end that counts graphs and ops.
+/// A backend that counts graphs and ops.
 pub struct Counter {
     inner: Arc<dyn Backend>,
     frames: AtomicUsize,
     ops: AtomicUsize,
 }
 
-/// Counts what `inner` is given.
+/// Counts the graphs that `inner` is given.
 pub fn counter(inner: Arc<dyn Backend>) -> Arc<Counter> {
     Arc::new(Counter { inner, frames: AtomicUsize::new(0), ops: AtomicUsize::new(0) })
 }
@@ -24,7 +24,7 @@ impl Counter {
         self.frames.load(Relaxed)
     }
 
-    /// How many calls those graphs have, in all.
+    /// The total number of calls in those graphs.
     pub fn ops(&self) -> usize {
         self.ops.load(Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Graphs that are interpreted, op by op: the back end `eager`, with ordinary autograd, which is the reference for every other
-//! one; what unoptimised back ends do with forward and backward graphs; and what a graph does that cannot be traced.
+//! Graphs that are interpreted, op by op: the backend `eager`, with ordinary autograd, which is the reference for every other
+//! one; what unoptimized backends do with forward and backward graphs; and what a graph does that cannot be traced.
 
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
 use crate::error::{Error, Result};
@@ -10,12 +10,12 @@ use firebrand_graph::ir::{Argument, Function, GraphModule, Kind, NodeId, Target}
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The back end of plain runs.
+/// The backend that runs graphs eagerly.
 pub fn eager() -> Arc<dyn Backend> {
     Arc::new(Interpret)
 }
 
-/// The back end that compiles nothing: every run interprets the graph.
+/// The backend that compiles nothing: every run interprets the graph.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interpret;
 
@@ -113,7 +113,7 @@ impl NodeRunner for EagerRunner<'_> {
 }
 
 impl EagerRunner<'_> {
-    /// What a node gives that belongs to a call; none for any other.
+    /// The result of a node that belongs to a call; `None` for any other node.
     fn special(&self, function: &Function, args: &[Value]) -> Result<Option<Value>> {
         Ok(Some(match (function, args) {
             (Function::RegisterHook, [tensor, body, free @ ..]) => {
@@ -136,10 +136,10 @@ impl EagerRunner<'_> {
 }
 
 fn slot_number(slot: &Value) -> Result<usize> {
-    usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))
+    usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is not a number"))
 }
 
-/// Puts the hook of a node on a tensor as a plain run does: one that the call brings along, or a sub-graph.
+/// Puts the hook of a node on a tensor as an eager run does: one that the call brings along, or a sub-graph.
 pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[Value]) -> Result<()> {
     match body {
         Value::Graph(body) => {
@@ -159,7 +159,7 @@ pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[
     Ok(())
 }
 
-/// What the body of a traced hook puts in the gradient's place; none if it leaves it as it is.
+/// The replacement for the gradient that the body of a traced hook returns; `None` if it leaves it unchanged.
 pub(crate) fn hook_result(result: &Value) -> Option<&Tensor> {
     let first = match result {
         Value::List(items) => items.first(),

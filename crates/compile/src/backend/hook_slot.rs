@@ -22,7 +22,7 @@ impl HookSlot {
         Arc::new(HookSlot { hook, removed: AtomicBool::new(false) })
     }
 
-    /// Calls the hook; a removed one leaves the gradient as it is.
+    /// Calls the hook; a removed one leaves the gradient unchanged.
     pub fn run(&self, grad: Option<&Tensor>) -> Result<Option<Tensor>> {
         if self.removed.load(Relaxed) { Ok(None) } else { (self.hook)(grad) }
     }

@@ -1,14 +1,14 @@
-//! Back ends: what turns a captured graph into something that runs, and what it is told.
+//! Backends turn a captured graph into an executable; this module defines their interface.
 //!
 //! A captured graph is a [`GraphModule`] in the training dialect: placeholders first (tensor arguments, captured tensors
-//! and parameters, then numbers), calls, one output node that returns a tuple. It may write its inputs in place, hold
+//! and parameters, then numbers), calls, one output node that returns a tuple. It may mutate its inputs, contain
 //! grad-mode regions as higher-order ops, hook nodes ([`Function::RegisterHook`](firebrand_graph::ir::Function)) and custom
 //! functions. Running the executable has every visible effect that interpreting the graph has: inputs are written where the
 //! graph writes them, results share memory as they would, random numbers come from the generator in the same order, and
 //! gradients flow to every input that requires them.
 //!
-//! Back ends that need no compiler of their own are here too: `eager`, `counter`, `record`. This folder knows no guards and
-//! no caches (a back end is asked once per captured graph), and none of the back ends that compile.
+//! Backends that do not compile anything themselves are here too: `eager`, `counter`, `record`. This folder knows nothing of guards and
+//! caches (a backend is called once per captured graph), nor of the backends that compile.
 
 mod counter;
 mod eager;
@@ -33,19 +33,19 @@ pub use firebrand_graph::interpret::Value;
 
 /// A graph that can be run.
 pub trait Executable: Send + Sync {
-    /// Runs it: one value per placeholder in, one per element of the output tuple out.
+    /// Runs it: takes one value per placeholder and returns one per element of the output tuple.
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>>;
 
-    /// Runs it on inputs that are given away: it may free each after its last use, and write over those that nobody else
+    /// Runs it on inputs passed by value: it may free each after its last use, and overwrite those that nothing else
     /// holds.
     fn run_owned(&self, inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
         self.run(&inputs, call)
     }
 }
 
-/// Turns graphs into executables. Closures `Fn(&GraphModule, &[ExampleInput]) -> Result<Arc<dyn Executable>>` are back ends.
+/// Turns graphs into executables. Closures `Fn(&GraphModule, &[ExampleInput]) -> Result<Arc<dyn Executable>>` are backends.
 pub trait Backend: Send + Sync {
-    /// What it is called in errors and logs.
+    /// Its name in errors and logs.
     fn name(&self) -> &str;
 
     /// Compiles one graph. The examples describe its placeholders, in order.
@@ -65,12 +65,12 @@ where
     }
 }
 
-/// What is known of one input when a graph is compiled. There are no numbers of tensors here.
+/// Metadata of one input when a graph is compiled. It does not contain values of tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleInput {
-    /// Its value, as a meta tensor.
+    /// Its abstract value.
     pub value: ExampleValue,
-    /// Whether it lives as long as the function does (a parameter or captured tensor), so that keeping it costs nothing.
+    /// Whether it lives as long as the function (a parameter or captured tensor), so that saving it costs nothing.
     pub is_static: bool,
 }
 
@@ -94,7 +94,7 @@ impl ExampleInput {
         }
     }
 
-    /// Whether gradients may be wanted of it.
+    /// Whether it may need a gradient.
     pub fn requires_grad(&self) -> bool {
         self.tensor().is_some_and(|t| t.requires_grad)
     }
@@ -103,11 +103,11 @@ impl ExampleInput {
 /// What the `call_host` nodes of a compiled backward pass call: hooks, accumulation and everything else that is not in the
 /// graph. It comes with each run.
 pub trait HostCalls: Send + Sync {
-    /// Does what a slot stands for.
+    /// Performs the action of a slot.
     fn call(&self, slot: usize, values: Vec<Option<Tensor>>, results: &[Option<Spec>]) -> Result<Vec<Option<Tensor>>>;
 }
 
-/// What belongs to one call and not to the graph: the hooks that the call brings along, and the custom functions.
+/// What belongs to one call and not to the graph: its hooks and custom functions.
 #[derive(Clone, Default)]
 pub struct Call {
     hooks: Arc<[Arc<HookSlot>]>,
@@ -143,10 +143,13 @@ impl Call {
 
     /// What a node `call_host(kind, slot, values, sizes, dtypes)` does.
     pub fn call_host(&self, mut args: Vec<Value>) -> Result<Value> {
-        let host = self.host.as_ref().ok_or_else(|| Error::internal("the graph calls a host, the call has none"))?;
+        let host = self
+            .host
+            .as_ref()
+            .ok_or_else(|| Error::internal("the graph calls host code, but the call provides none"))?;
         let results = host_results(&args, Device::Cpu)?;
         let slot = usize::try_from(args[1].scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
-        // Moved, not copied: a gradient that nobody else holds may become that of a leaf.
+        // Moved, not copied: a gradient that nothing else holds may become that of a leaf.
         let Value::List(values) = std::mem::replace(&mut args[2], Value::NONE) else { return Err(not_a_host_call()) };
         let values = values.into_iter().map(optional_tensor).collect::<Result<_>>()?;
         let results = host.call(slot, values, &results)?;
@@ -161,7 +164,7 @@ impl Call {
 
     /// What a node `call_hook(slot, grad)` does: the gradient, or what the hook puts in its place, which must be like it.
     pub fn call_hook(&self, slot: &Value, grad: &Value) -> Result<Value> {
-        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))?;
+        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is not a number"))?;
         let grad = if grad.is_none() { None } else { Some(grad.tensor()?) };
         let new = self.hook(slot)?.run(grad)?;
         if let (Some(new), Some(old)) = (&new, grad)
@@ -184,7 +187,7 @@ impl Call {
 /// The kind of a `call_host` node that adds to the gradient of a leaf and calls no hook.
 pub(crate) const ACCUMULATE: &str = "accumulate_grad";
 
-/// Whether a graph is a backward pass with calls of a host in it. Such a graph is pure but for these calls, and nobody
+/// Whether a graph is a backward pass with calls of a host in it. Such a graph is pure but for these calls, and nothing
 /// differentiates it.
 pub fn calls_host(graph: &GraphModule) -> bool {
     let g = &graph.graph;

@@ -1,20 +1,20 @@
-//! record(inner): keeps the graphs it is given and hands them on.
+//! record(inner): stores the graphs it is given and passes them on.
 
 use crate::backend::{Backend, ExampleInput, Executable};
 use crate::error::Result;
 use firebrand_graph::ir::GraphModule;
 use std::sync::{Arc, Mutex};
 
-/// A graph and its inputs, as a back end got them.
+/// A graph and its inputs, as a backend got them.
 pub type Recorded = (GraphModule, Vec<ExampleInput>);
 
-/// A back end that keeps what it was given.
+/// A backend that stores the graphs it was given.
 pub struct Recorder {
     inner: Arc<dyn Backend>,
     graphs: Mutex<Vec<Recorded>>,
 }
 
-/// Keeps what `inner` is given.
+/// Stores the graphs that `inner` is given.
 pub fn record(inner: Arc<dyn Backend>) -> Arc<Recorder> {
     Arc::new(Recorder { inner, graphs: Mutex::default() })
 }

@@ -1,7 +1,7 @@
 //! What a compiled backward pass does outside its graph: hooks, formulas that are not traced, unpacking, accumulation.
 //!
 //! A frame knows what each slot stands for; a run brings the nodes. Everything is done by the engine's own functions, so it
-//! happens as in a plain run. The first error is kept as it is: back ends may wrap what passes through them.
+//! happens as in an eager run. The first error is kept as it is: backends may wrap what passes through them.
 
 use super::key::Key;
 use crate::backend::{ACCUMULATE, HostCalls};
@@ -26,7 +26,7 @@ pub(crate) enum HostKind {
     PreHooks,
     /// Hooks after it: outgoing gradients, then as many incoming ones as there are.
     PostHooks { outgoing: usize },
-    /// A formula; the bits say which gradients nobody wants.
+    /// A formula; the bits say which gradients are not needed.
     Formula { unwanted: u64 },
     /// Reads a packed tensor: the one at this place among those the node keeps.
     Unpack { place: usize },
@@ -121,7 +121,7 @@ impl RunHost {
         })
     }
 
-    /// What user code has written since the run began must not be read any more, as in a plain run.
+    /// What user code has written since the run began must not be read any more, as in an eager run.
     fn check_versions(&self, after: usize) -> firebrand_core::Result<()> {
         for w in self.watched.iter().filter(|w| w.step > after) {
             let found = w.tensor.try_version().unwrap_or(w.version);

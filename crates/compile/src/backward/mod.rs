@@ -1,13 +1,13 @@
-//! Compiled backward: the engine's walk as a graph.
+//! Compiled backward: a backward pass of the engine as a graph.
 //!
 //! Inside the scope that [`enable`] opens, every backward pass of this thread that records nothing is captured once per
-//! structure, compiled with a back end and used again. It does what a plain run does, in the same order: hooks of every
-//! kind, accumulation as soon as a gradient is ready, callbacks at the end. Kept tensors, seeds, sizes and numbers are
+//! structure, compiled with a backend and used again. It does what an eager run does, in the same order: hooks of every
+//! kind, accumulation as soon as a gradient is ready, callbacks at the end. Saved tensors, seeds, sizes and numbers are
 //! inputs; pure hooks (`register_pure_hook`) are part of the graph; everything else that is user code is
 //! called from it (`call_host` nodes). Runs that create a graph, and runs under transforms, autocast, anomaly or inference
-//! mode, are plain.
+//! mode, are run by the engine.
 //!
-//! `key` says what a run is, `walk` writes it down, `fit` makes one graph of two, `frame` finds the graph of a run, `host`
+//! `key` describes a run, `walk` traces it, `fit` combines two traces into one graph, `frame` finds the graph of a run, `host`
 //! does what is not in the graph.
 
 mod fit;
@@ -32,14 +32,14 @@ use walk::{PureHooks, Walk};
 /// How backward passes are compiled.
 #[derive(Clone)]
 pub struct Options {
-    /// What graphs are compiled by; `firebrand`, the optimising one, if not given.
+    /// The backend; `firebrand`, the optimizing one, if not given.
     pub backend: Arc<dyn Backend>,
-    /// Whether sizes are inputs from the first capture on. Without, the first capture is for its sizes only; a second one
+    /// Whether sizes are inputs from the first capture on. Otherwise the first capture is specialized to its sizes; a second one
     /// with others is for all.
     pub dynamic: bool,
-    /// Whether a pure hook that cannot be traced is an error; without, it is called as other hooks are.
+    /// Whether a pure hook that cannot be traced is an error; otherwise it is called like other hooks.
     pub fullgraph: bool,
-    /// How many graphs a structure may have; what fits none of them then runs plainly.
+    /// The maximum number of graphs per structure; beyond that, passes that match none are run by the engine.
     pub cache_limit: usize,
 }
 
@@ -50,18 +50,18 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The usual options with this back end.
+    /// The default options with this backend.
     pub fn with_backend(backend: Arc<dyn Backend>) -> Options {
         Options { backend, ..Options::default() }
     }
 }
 
-/// Compiles backward passes of this thread while the guard lives. Scopes nest, the inner one counts.
+/// Compiles backward passes of this thread while the guard lives. Scopes nest; the innermost one applies.
 pub fn enable(options: Options) -> Guard {
     CompiledBackward::new(options).enable()
 }
 
-/// Runs backward passes of this thread plainly while the guard lives, whatever scope is around it.
+/// Disables compiled backward on this thread while the guard lives, whatever the enclosing scope.
 pub fn disable() -> Guard {
     Guard { compiler: None, _scope: RunnerScope::new(None) }
 }
@@ -74,18 +74,18 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// How many structures were captured so far.
+    /// The number of structures captured so far.
     pub fn captures(&self) -> usize {
         self.compiler.as_ref().map_or(0, CompiledBackward::captures)
     }
 }
 
-/// Compiled backward passes: what was captured lasts as long as this, over any number of scopes. Cloning shares it.
+/// A cache of compiled backward passes: it can be used for any number of scopes. Cloning shares it.
 #[derive(Clone)]
 pub struct CompiledBackward(Arc<Compiler>);
 
 impl CompiledBackward {
-    /// Nothing captured yet.
+    /// An empty cache.
     pub fn new(options: Options) -> CompiledBackward {
         CompiledBackward(Arc::new(Compiler { options, captured: AtomicUsize::new(0), cache: Mutex::default() }))
     }
@@ -95,7 +95,7 @@ impl CompiledBackward {
         Guard { compiler: Some(self.clone()), _scope: RunnerScope::new(Some(Arc::new(self.clone()))) }
     }
 
-    /// How many structures were captured so far.
+    /// The number of structures captured so far.
     pub fn captures(&self) -> usize {
         self.0.captured.load(Relaxed)
     }
@@ -179,7 +179,7 @@ impl Compiler {
                 tracing::warn!(
                     target: "firebrand::compile::backward",
                     limit = self.options.cache_limit,
-                    "a backward pass has as many graphs as it may have, and runs plainly"
+                    "the limit of compiled backward graphs is reached; this pass is run by the engine"
                 );
                 return Ok(None);
             }
@@ -253,7 +253,7 @@ impl BackwardRunner for CompiledBackward {
             Ok(traced) => traced,
             Err(e @ (Error::GraphBreak(_) | Error::Core(_))) => return Err(e.into()),
             Err(e) => {
-                tracing::info!(target: "firebrand::compile::backward", "a backward pass runs plainly: {e}");
+                tracing::info!(target: "firebrand::compile::backward", "a backward pass is run by the engine: {e}");
                 compiler.cache().plain.insert(hash);
                 return Ok(Outcome::Plain);
             }

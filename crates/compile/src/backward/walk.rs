@@ -335,7 +335,7 @@ fn deliver(arriving: &mut [Gradients], (step, slot): Place, g: Tensor) -> Result
     Ok(())
 }
 
-/// Erases what nobody reads: parts of formulas, and unpacking of tensors that no formula reads.
+/// Erases what nothing reads: parts of formulas, and unpacking of tensors that no formula reads.
 fn sweep(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let unpack = Argument::from(HostKind::Unpack { place: 0 }.name());

@@ -39,7 +39,7 @@ impl Binding {
         Binding { cells, ..Binding::default() }
     }
 
-    /// Lets go of tensors whose stand-ins nobody holds any more.
+    /// Lets go of tensors whose stand-ins nothing holds any more.
     pub(crate) fn prune(&self) {
         let gone = {
             let mut tensors = lock(&self.tensors);

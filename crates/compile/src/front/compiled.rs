@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 type Body_<I, O> = dyn Fn(&I) -> firebrand_core::Result<O> + Send + Sync;
 
-/// A compiled function of an `I`. Cloning the handle shares the compiled graphs.
+/// A compiled function that takes an `I`. Cloning the handle shares the compiled graphs.
 pub struct Compiled<I, O> {
     f: Arc<Body_<I, O>>,
     inner: Arc<Inner<O>>,
@@ -67,7 +67,7 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Compiles a function of tensors with the usual options. The first call compiles; see [`compile_with`].
+/// Compiles a function of tensors with default options. The first call compiles; see [`compile_with`].
 ///
 /// ```
 /// use firebrand_compile::compile;
@@ -91,8 +91,8 @@ where
 
 /// Compiles a function of tensors.
 ///
-/// The function is run once per compilation, on meta tensors; what it does to tensors becomes a graph. Host
-/// code in it therefore runs once per compilation too: what must happen at every call goes through
+/// The function is run once per compilation, on meta tensors; its tensor operations become a graph. Host
+/// code in it therefore also runs once per compilation: anything that must happen at every call goes through
 /// [`effects`](crate::front::effects), [`Shared`](crate::Shared) cells, hooks or module buffers.
 pub fn compile_with<I, R, F>(f: F, options: Options) -> Compiled<I, R::Tree>
 where
@@ -132,7 +132,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         })
     }
 
-    /// Calls the function: by a compiled graph that fits, by compiling one, or plainly.
+    /// Calls the function: with a compiled graph that matches, by compiling one, or eagerly.
     pub fn try_call(&self, input: &I) -> Result<O> {
         // Inside another capture the function is a part of that. Under forward mode or a transform every op has a rule, and a
         // compiled graph has none.
@@ -176,7 +176,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         entries.iter().rev().find(|e| e.guards.failure(leaves, ambient, symbols).is_none()).cloned()
     }
 
-    /// Whether a call with this input would find a compiled graph: the guard check of a call, and nothing else of it.
+    /// Whether a call with this input would find a compiled graph: only the guard check of a call.
     pub fn is_compiled_for(&self, input: &I) -> bool {
         self.fitting(&Leaves::of(input), &Ambient::now(), &mut Symbols::new()).is_some()
     }
@@ -186,23 +186,23 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         &self.inner.compiler.options
     }
 
-    /// How many entries the function has.
+    /// The number of compiled entries.
     pub fn entries(&self) -> usize {
         self.inner.entries.read().unwrap_or_else(|e| e.into_inner()).len()
     }
 
-    /// The guards of every entry, in words.
+    /// The guards of every entry, as text.
     pub fn guards(&self) -> Vec<Vec<String>> {
         let entries = self.inner.entries.read().unwrap_or_else(|e| e.into_inner());
         entries.iter().map(|e| e.guards.list()).collect()
     }
 
-    /// Why graphs have ended in the middle of the function so far.
+    /// The graph breaks of the function so far.
     pub fn graph_breaks(&self) -> Vec<GraphBreak> {
         lock(&self.inner.compiler.breaks).clone()
     }
 
-    /// Forgets everything compiled.
+    /// Discards all compiled graphs.
     pub fn reset(&self) {
         self.inner.entries.write().unwrap_or_else(|e| e.into_inner()).clear();
         *lock(&self.inner.dynamics) = Dynamics::default();
@@ -211,7 +211,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         lock(&self.inner.compiler.breaks).clear();
     }
 
-    /// Why each entry does not fit.
+    /// Why each entry does not match.
     fn reasons(&self, entries: &[Arc<Entry<O>>], leaves: &Leaves<'_>, ambient: &Ambient) -> Vec<String> {
         let mut symbols = Symbols::new();
         let reason = |(i, entry): (usize, &Arc<Entry<O>>)| {
@@ -221,7 +221,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         entries.iter().enumerate().filter_map(reason).collect()
     }
 
-    /// What happens when compiling again is not wanted; none if it is.
+    /// What to do when recompiling is forbidden; `None` if it is allowed.
     fn forbidden(&self, input: &I, entries: &[Arc<Entry<O>>], reasons: Vec<String>) -> Result<Option<O>> {
         let compiler = &self.inner.compiler;
         let function = compiler.name.clone();
@@ -241,7 +241,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             if compiler.options.fullgraph {
                 return Err(Error::CacheLimit { function, limit, reasons });
             }
-            tracing::warn!(target: "firebrand::recompiles", function = %function, limit, "cache limit reached, running plainly");
+            tracing::warn!(target: "firebrand::recompiles", function = %function, limit, "cache limit reached, running eagerly");
             return Ok(Some((self.f)(input)?));
         }
         Ok(None)
@@ -515,7 +515,7 @@ impl SegmentRunner for Compiler {
     }
 }
 
-/// Ends the graph here: what is computed so far runs before the function goes on. Outside a capture nothing happens.
+/// Breaks the graph here: what is recorded so far runs before the function continues. Does nothing outside a capture.
 #[track_caller]
 pub fn graph_break() {
     if let Some(session) = crate::front::capture::session()
@@ -525,7 +525,7 @@ pub fn graph_break() {
     }
 }
 
-/// Whether this code runs because a function is captured.
+/// Whether a function is currently being captured.
 pub fn is_compiling() -> bool {
     core_capture::is_capturing()
 }

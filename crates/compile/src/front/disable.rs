@@ -8,13 +8,13 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// A function that always runs plainly. Inside a captured function a call of it ends the graph.
+/// A function that always runs eagerly. Inside a captured function, a call of it breaks the graph.
 pub struct Disabled<I, F> {
     f: F,
     input: PhantomData<fn(&I)>,
 }
 
-/// Keeps a function out of every graph.
+/// Excludes a function from every graph.
 pub fn disable<I: TensorTree, R: Outcome, F: Fn(&I) -> R>(f: F) -> Disabled<I, F> {
     Disabled { f, input: PhantomData }
 }

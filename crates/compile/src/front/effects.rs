@@ -1,7 +1,7 @@
 //! Effects: what a compiled function does besides computing, at every call.
 //!
-//! A captured function runs once per compilation, so plain host code in it runs once per compilation too. What must
-//! happen at every call is recorded here (or through a [`Shared`](crate::Shared) cell, a hook, a buffer) and repeated in
+//! A captured function runs once per compilation, so other host code in it runs once per compilation too. What must
+//! happen at every call is recorded here (or through a [`Shared`](crate::Shared) cell, a hook, a buffer) and replayed in
 //! program order after the graph ran.
 
 use crate::front::capture;
@@ -11,7 +11,7 @@ pub fn record(f: impl Fn() + Send + Sync + 'static) {
     capture::effect(f)
 }
 
-/// As [`record`], with tensors and other values of the captured function: `f` gets those of the call.
+/// Like [`record`], with tensors and other values of the captured function: `f` gets those of the call.
 pub fn record_with<T: firebrand_core::TensorTree + Send + Sync>(value: T, f: impl Fn(T) + Send + Sync + 'static) {
     match capture::session() {
         Some(session) => session.effect_with(value, f),

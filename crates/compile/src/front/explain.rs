@@ -1,4 +1,4 @@
-//! explain: what compiling a function for an input would give, in words.
+//! explain: describes the result of compiling a function for an input.
 
 use crate::backend::ExampleInput;
 use crate::backend::count_ops;
@@ -11,19 +11,19 @@ use firebrand_core::tree::{Outcome, TensorTree};
 use firebrand_graph::ir::GraphModule;
 use std::fmt;
 
-/// What a function becomes for one input.
+/// The result of compiling a function for one input.
 #[derive(Debug)]
 pub struct Explanation {
     /// The graphs and their inputs, in order.
     pub graphs: Vec<(GraphModule, Vec<ExampleInput>)>,
-    /// Why graphs end in the middle of the function.
+    /// The graph breaks.
     pub breaks: Vec<GraphBreak>,
-    /// What the compiled function is for, in words.
+    /// The guards, as text.
     pub guards: Vec<String>,
 }
 
 impl Explanation {
-    /// How many calls the graphs have, in all.
+    /// The total number of calls in the graphs.
     pub fn ops(&self) -> usize {
         self.graphs.iter().map(|(g, _)| count_ops(g)).sum()
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Runs a function once on an input and says what it was compiled to. The function's effects happen.
+/// Runs a function once on an input and reports what it was compiled to. The function's effects take place.
 pub fn explain<I, R, F>(f: F, input: &I) -> Result<Explanation>
 where
     I: TensorTree,

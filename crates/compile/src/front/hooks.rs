@@ -6,10 +6,10 @@ use firebrand_core::{Result, Tensor};
 
 pub use crate::backend::{HookFn, HookSlot};
 
-/// Puts a hook on `t` that is nothing but computation on tensors, also on tensors it captured.
+/// Registers a hook on `t` that only computes with tensors, including tensors it captured.
 ///
 /// On a value inside a compiled function its body becomes part of the backward graph and is compiled with it. It must not
-/// write outer state, change the gradient in place or look at its memory order: that is an error when the function is
+/// modify outer state, change the gradient in place or inspect its memory order: that is an error when the function is
 /// compiled. Everywhere else it is an ordinary hook.
 #[track_caller]
 pub fn register_pure_hook<R: HookResult>(

@@ -1,11 +1,11 @@
-//! Marks: what the caller says about the sizes of a tensor before a function is compiled for it.
+//! Marks: hints from the caller about the sizes of a tensor before a function is compiled for it.
 
 use firebrand_core::{Tensor, WeakTensor};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
 
-/// What was said of one dimension.
+/// The mark of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// Varies; an error if it cannot.
@@ -33,7 +33,7 @@ fn mark(t: &Tensor, dim: usize, mark: Mark) {
     dims.push((dim, mark));
 }
 
-/// Dimension `dim` varies: functions are compiled for any size of it at once. If a function cannot work for any size, its
+/// Marks dimension `dim` as dynamic: functions are compiled for any size of it from the start. If a function does not work for every size, its
 /// compilation is an error that says why.
 ///
 /// # Panics
@@ -43,7 +43,7 @@ pub fn mark_dynamic(t: &Tensor, dim: usize) {
     mark(t, dim, Mark::Dynamic)
 }
 
-/// As [`mark_dynamic`], but a function that works for one size only is compiled for that size.
+/// Like [`mark_dynamic`], but a function that works for one size only is compiled for that size.
 ///
 /// # Panics
 /// If there is no such dimension.
@@ -52,7 +52,7 @@ pub fn maybe_mark_dynamic(t: &Tensor, dim: usize) {
     mark(t, dim, Mark::MaybeDynamic)
 }
 
-/// Every size of dimension `dim` gets a graph of its own.
+/// Marks dimension `dim` as static: every size gets its own graph.
 ///
 /// # Panics
 /// If there is no such dimension.
@@ -61,7 +61,7 @@ pub fn mark_static(t: &Tensor, dim: usize) {
     mark(t, dim, Mark::Static)
 }
 
-/// What was said of the dimensions of a tensor.
+/// The marks of the dimensions of a tensor.
 pub(crate) fn of(t: &Tensor) -> Vec<(usize, Mark)> {
     if !IN_USE.load(Relaxed) {
         return Vec::new();

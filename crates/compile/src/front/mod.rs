@@ -1,7 +1,7 @@
-//! The front: a closure in, calls of compiled graphs out.
+//! The front: turns a closure into calls of compiled graphs.
 //!
 //! `compiled` is the callable with its cache; the `leaves` of a call's arguments are checked by `guard`. If no `entry` fits,
-//! `capture` runs the closure once and a back end gets the graph. `binding` and `source` say which tensors of a call stand
+//! `capture` runs the closure once and a backend gets the graph. `binding` and `source` say which tensors of a call stand
 //! for those of the capture; `shared`, `hooks` and `effects` are what closures use inside. Modules here depend on each other
 //! one way, in the order `leaves`, `source`, `binding`, `guard`, `capture`, `entry`, `compiled`.
 

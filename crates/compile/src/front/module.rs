@@ -1,4 +1,4 @@
-//! Compiled modules: called, trained and saved as the module itself is.
+//! Compiled modules: called, trained and saved like the module itself.
 //!
 //! Parameters and buffers are inputs of the graph, so training, loading a state dictionary or replacing a buffer needs no
 //! new compilation. Training mode and hooks are guarded. The names of the state dictionary stay as they are.

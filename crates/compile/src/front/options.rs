@@ -1,17 +1,17 @@
-//! Options of compiled functions, and the stance of the process towards compiling.
+//! Options of compiled functions, and the process-wide stance towards compiling.
 
 use crate::backend::Backend;
 use crate::backends;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Whether sizes may vary within one graph.
+/// Whether sizes may be dynamic within one graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dynamic {
-    /// The first graph is for fixed sizes; one that is seen to vary becomes a symbol of the next graph.
+    /// The first graph has static sizes; a size that changes becomes symbolic in the next graph.
     #[default]
     Automatic,
-    /// Symbols from the first graph on.
+    /// Symbolic sizes from the first graph on.
     Always,
     /// One graph per set of sizes.
     Never,
@@ -20,23 +20,23 @@ pub enum Dynamic {
 /// How to compile a function.
 #[derive(Clone)]
 pub struct Options {
-    /// What graphs are compiled by; `firebrand`, the optimising one, if not given.
+    /// The backend; `firebrand`, the optimizing one, if not given.
     pub backend: Arc<dyn Backend>,
-    /// One graph, or an error that says why not.
+    /// Require one graph; a graph break is an error.
     pub fullgraph: bool,
-    /// Whether sizes may vary within one graph.
+    /// Whether sizes may be dynamic within one graph.
     pub dynamic: Dynamic,
-    /// How many graphs a function may have; what fits none of them then runs plainly.
+    /// The maximum number of graphs per function; beyond that, calls that match none run eagerly.
     pub cache_limit: usize,
-    /// Compiling a second time is an error that says what did not fit.
+    /// Recompiling is an error that says which guards failed.
     pub error_on_recompile: bool,
-    /// Whether effects are repeated at every call; without, only the results count.
+    /// Whether effects are replayed at every call; otherwise only the results are computed.
     pub replay_effects: bool,
-    /// Run plainly what a back end cannot compile.
+    /// Run eagerly what a backend cannot compile.
     pub suppress_errors: bool,
     /// Do not compile at all.
     pub disable: bool,
-    /// What the function is called in messages; its type's name if not given.
+    /// The function's name in messages; its type's name if not given.
     pub name: Option<String>,
 }
 
@@ -57,23 +57,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The usual options with this back end.
+    /// The default options with this backend.
     pub fn with_backend(backend: Arc<dyn Backend>) -> Options {
         Options { backend, ..Options::default() }
     }
 }
 
-/// What compiled functions do, all over the process.
+/// What compiled functions do, process-wide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stance {
     /// Compile when needed.
     #[default]
     Default,
-    /// Run plainly, and leave what is compiled alone.
+    /// Run eagerly; compiled graphs stay cached.
     ForcePlain,
-    /// Run what is compiled if it fits, and plainly otherwise.
+    /// Use compiled graphs that match, otherwise run eagerly.
     PlainOnRecompile,
-    /// Compiling a second time is an error.
+    /// Recompiling is an error.
     FailOnRecompile,
 }
 

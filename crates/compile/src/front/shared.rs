@@ -1,7 +1,7 @@
 //! Shared: a cell that a function and its caller both hold.
 //!
-//! Inside a captured function, reading a cell makes its tensors inputs of the graph (the next call reads them anew) and
-//! its host values guards; writing it is an effect that every call repeats, in program order, after the graph ran. A cell
+//! Inside a captured function, reading a cell makes its tensors inputs of the graph (every call reads them again) and
+//! its host values guards; writing it is an effect that every call replays, in program order, after the graph ran. A cell
 //! may also be an argument: then each call uses its own.
 
 use crate::front::binding;
@@ -12,7 +12,7 @@ use firebrand_core::{Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Set where a cell is used, for whoever watches.
+/// Set where a cell is used, for observers.
 static USED: Slot<Option<Arc<AtomicBool>>> = Slot::new(|| None);
 
 fn note_use() {
@@ -75,7 +75,7 @@ impl<T: Send + 'static> Shared<T> {
         cell.value.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Reads or changes the content now, as plain host code: inside a captured function that is once per compilation.
+    /// Reads or changes the content immediately, like any host code: inside a captured function that is once per compilation.
     /// Hooks and recorded effects use this; they run at every call.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut Self::lock(&self.cell()))
@@ -102,7 +102,7 @@ impl<T: TensorTree + Send> Shared<T> {
         Self::lock(cell).clone()
     }
 
-    /// Puts something else in it, at every call.
+    /// Replaces the content, at every call.
     pub fn set(&self, value: T)
     where
         T: Sync,

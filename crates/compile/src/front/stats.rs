@@ -1,6 +1,6 @@
 //! What the process knows of compiled graphs: how many there are, and which can be shared.
 //!
-//! Functions of the same code (the same closure type) whose captures are the very same graph, with the same back end, share
+//! Functions of the same code (the same closure type) whose captures are the very same graph, with the same backend, share
 //! what was compiled: ten layers compiled one by one cost one compilation. The weights are inputs, so nothing else differs.
 
 use crate::backend::{Backend, ExampleInput, Executable};
@@ -18,20 +18,20 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 static MISSES: AtomicU64 = AtomicU64::new(0);
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts over the process.
+/// Process-wide counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Calls that found a compiled entry.
     pub hits: u64,
-    /// Calls that found none and compiled.
+    /// Calls that found no entry and compiled.
     pub misses: u64,
     /// Graphs that another function of the same code had compiled.
     pub shared: u64,
-    /// Entries there are now.
+    /// Current number of entries.
     pub entries: usize,
 }
 
-/// The counts so far.
+/// The current counters.
 pub fn cache_stats() -> CacheStats {
     CacheStats {
         hits: HITS.load(Relaxed),
@@ -71,7 +71,7 @@ pub(crate) fn graph_text(module: &GraphModule) -> String {
     firebrand_graph::text::print_module(module, firebrand_graph::text::Form::Long)
 }
 
-/// What makes two graphs the same for a back end.
+/// What makes two graphs the same for a backend.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct GraphKey {
     code: TypeId,

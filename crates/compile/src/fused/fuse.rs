@@ -67,7 +67,7 @@ struct Edge {
     local: bool,
 }
 
-/// Drops loops and calls without effect whose results nobody reads.
+/// Drops loops and calls without effect whose results nothing reads.
 fn drop_unused(lowered: &mut Lowered) {
     let mut used = vec![false; lowered.buffers.len()];
     let mut used_late = vec![false; lowered.late];
@@ -150,7 +150,7 @@ fn dependencies(lowered: &Lowered) -> Vec<Vec<Edge>> {
             }
         }
         item.each_write(&mut |b| {
-            // Whoever reads the old content comes first, or reads place by place in the same kernel.
+            // Readers of the old content come first, or read place by place in the same kernel.
             for &(from, whole) in readers[b].iter().filter(|(r, _)| *r != i) {
                 needs.push(Edge { from, local: whole && is_loop });
             }

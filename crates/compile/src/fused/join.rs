@@ -1,9 +1,9 @@
-//! Joining that costs nothing: results of one call that lie beside each other in memory, stacked and turned to the order in
-//! which they lie, are that memory.
+//! Concatenation that costs nothing: results of one call that are adjacent in memory, stacked and permuted to the order in
+//! which they are stored, are that memory.
 //!
-//! The gradients of queries, keys and values are such results where one projection made all three. Only parts that nobody
+//! The gradients of queries, keys and values are such results where one projection made all three. Only parts that nothing
 //! else reads are joined so, and only where the next thing that happens is a copy to row-major order: no reader sees other
-//! strides than in a plain run.
+//! strides than in an eager run.
 
 use super::ir::{BufferId, Load};
 use super::lower::{Known, Placed};
@@ -97,7 +97,7 @@ fn copies_behind(graph: &Graph, n: NodeId) -> Option<Vec<NodeId>> {
     Some(found)
 }
 
-/// Whether a stack takes all results of a call, and nobody else takes any.
+/// Whether a stack takes all results of a call, and nothing else takes any.
 fn is_only_reader(graph: &Graph, stack: NodeId) -> bool {
     let Some(parts) = graph[stack].args().first().and_then(Argument::items) else { return false };
     let parts: Vec<NodeId> = parts.iter().filter_map(Argument::node).collect();

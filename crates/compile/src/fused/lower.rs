@@ -2,7 +2,7 @@
 //!
 //! The graph is run once on meta tensors, which gives every value its sizes and strides. An op that is pointwise
 //! becomes a loop by recording its eager kernel; reductions, norms and softmax become loops by the rules of `rules`; a view is
-//! only a layout; whatever is left stays a call. Values that are no tensors and differ from call to call stay late.
+//! only a layout; whatever is left stays a call. Values that are not tensors and differ from call to call stay late.
 
 use super::ir::*;
 use super::join::Joins;
@@ -249,14 +249,14 @@ impl Lowering<'_> {
 
     fn outputs(&mut self, a: &Argument) -> Result<()> {
         let Known::List(items) = self.resolve(a)? else {
-            return Err(Error::internal("a graph for a back end returns a tuple"));
+            return Err(Error::internal("a graph for a backend returns a tuple"));
         };
         for item in items {
             self.out.outputs.push(match item {
                 Known::Tensor(p) => Output::Tensor(p.load),
                 Known::Late(k, _) => Output::Late(k),
                 Known::Plain(v) => Output::Known(v),
-                Known::List(_) => return Err(Error::internal("a graph for a back end returns no nested lists")),
+                Known::List(_) => return Err(Error::internal("a graph for a backend returns no nested lists")),
             });
         }
         Ok(())
@@ -304,7 +304,7 @@ impl Lowering<'_> {
         if let Some((op, _)) = schema
             && op.base().ends_with("embedding_bag")
         {
-            return Err(Error::internal(format!("%{}: sizes of results depend on numbers", node.name())));
+            return Err(Error::internal(format!("%{}: sizes of results depend on values", node.name())));
         }
         // Buffers have one dtype: strides and offsets of the real numbers in a complex one count other elements.
         let retyped = |r: &Tensor| tensors.iter().any(|p| p.meta.shares_storage(r) && p.meta.dtype() != r.dtype());

@@ -1,11 +1,11 @@
-//! The fused back end: functional graphs without autograd become few kernels over planned memory.
+//! The fused backend: functional graphs without autograd become few kernels over planned memory.
 //!
 //! A graph is lowered to loops (`lower`, `rules`), loops are gathered into kernels (`fuse`), a kernel becomes one program of
 //! the tile executor (`emit`), and the plan says when memory comes and goes (`plan`, `run`). A plan fits inputs of one
 //! geometry; an executable keeps several. A graph that cannot be planned is interpreted, and the log says why.
 //!
-//! Numbers: elementwise results are those of the plain run; sums may be taken in another order; values of half types stay
-//! f32 inside a kernel unless [`FusedOptions::bitwise`] asks for the plain run to the bit.
+//! Precision: elementwise results are those of eager execution; sums may be taken in another order; values of half types stay
+//! f32 inside a kernel unless [`FusedOptions::bitwise`] requests bitwise equality with eager execution.
 
 mod batch_norm;
 mod emit;
@@ -34,7 +34,7 @@ use tracing::info;
 
 pub use report::{FusionCounters, PlanStats, counters, reset_counters};
 
-/// What the fused back end makes of an op.
+/// How the fused backend lowers an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusion {
     /// A loop recorded from its own kernel.
@@ -43,13 +43,13 @@ pub enum Fusion {
     Rule,
     /// A layout.
     View,
-    /// The ops it is made of.
+    /// The ops it is composed of.
     Parts,
     /// A call of its kernel.
     Call,
 }
 
-/// What the fused back end makes of an op.
+/// How the fused backend lowers an op.
 pub fn fusion(op: Op) -> Fusion {
     let info = op.info();
     match info.derivative {
@@ -64,14 +64,14 @@ pub fn fusion(op: Op) -> Fusion {
 /// Plans an executable keeps; the oldest goes first.
 const PLANS: usize = 16;
 
-/// How the fused back end works.
+/// Options of the fused backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FusedOptions {
-    /// Every op rounds as the plain run does: half types after each op, reductions by their own kernels.
+    /// Every op rounds as in eager mode: half types after each op, reductions by their own kernels.
     pub bitwise: bool,
 }
 
-/// The back end for pure graphs; [`crate::joint::firebrand`] is it with gradients.
+/// The backend for functional graphs; [`crate::joint::firebrand`] adds gradients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fused {
     options: FusedOptions,
@@ -83,7 +83,7 @@ impl Fused {
         Fused { options }
     }
 
-    /// Compiles a graph and keeps the type of the result, which tells of its plans. Without examples the first plan is made
+    /// Compiles a graph and returns the concrete type, which exposes its plans. Without examples the first plan is made
     /// at the first call.
     pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<FusedGraph> {
         let compiled = FusedGraph {
@@ -183,13 +183,13 @@ impl FusedGraph {
         planned
     }
 
-    /// What each plan came to, newest first; graphs that are interpreted have none.
+    /// Statistics of each plan, newest first; interpreted graphs have none.
     pub fn stats(&self) -> Vec<PlanStats> {
         let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
         plans.iter().filter_map(|p| if let Planned::Plan(p) = &**p { Some(p.stats.clone()) } else { None }).collect()
     }
 
-    /// The newest plan as text: one line a kernel or call, with the nodes it does.
+    /// The newest plan as text: one line per kernel or call, with its nodes.
     pub fn describe(&self) -> String {
         let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
         match plans.first().map(|p| &**p) {

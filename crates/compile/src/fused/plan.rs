@@ -1,8 +1,8 @@
-//! A plan: the steps of one graph for inputs of one geometry, and what happens to memory between them.
+//! A plan: the steps of one graph for inputs of one geometry, and the memory allocated and freed between them.
 //!
 //! A buffer is allocated by the step that writes it and let go after its last reader, so memory is what lives at once; the
 //! caching allocator hands the same blocks out again at the next call. A kernel writes over an operand that dies with it if
-//! it reads that operand place by place and nobody else holds it. The caller's tensors are written only where the graph says
+//! it reads that operand place by place and nothing else holds it. The caller's tensors are written only where the graph says
 //! so, or if the caller gave them away.
 
 use super::emit::{Emitted, emit};
@@ -44,7 +44,7 @@ pub(crate) struct Made {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) given: Vec<Given>,
-    /// A step, and the buffers that nobody reads after it.
+    /// A step, and the buffers that nothing reads after it.
     pub(crate) steps: Vec<(Step, Vec<BufferId>)>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) outputs: Vec<Output>,

@@ -1,11 +1,11 @@
-//! What the fused back end did, for people: counters, plans as text.
+//! Reports of the fused backend: counters, plans as text.
 
 use super::plan::{Plan, Step};
 use firebrand_graph::ir::GraphModule;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What one plan came to.
+/// Statistics of one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanStats {
     /// Call nodes of the graph.
@@ -16,11 +16,11 @@ pub struct PlanStats {
     pub fused_nodes: usize,
     /// Nodes that run by their own kernels.
     pub calls: usize,
-    /// Results written over an operand that died.
+    /// Results that reuse the memory of an operand.
     pub taken_over: usize,
 }
 
-/// What all plans of the process came to.
+/// Statistics of all plans of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FusionCounters {
     /// Plans made.

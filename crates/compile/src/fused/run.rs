@@ -110,7 +110,7 @@ impl Frame<'_> {
         })
     }
 
-    /// Runs a call; `dead` is what nobody reads after it.
+    /// Runs a call; `dead` is what nothing reads after it.
     fn run_call(&mut self, o: &Opaque, dead: &[BufferId]) -> Result<()> {
         let args: Vec<Value> = o.args.iter().map(|a| self.value(a)).collect::<Result<_>>()?;
         let kwargs: Vec<(Name, Value)> =
@@ -165,7 +165,7 @@ impl Frame<'_> {
         }
         if t.shape() != planned.layout.sizes() || t.dtype() != planned.dtype {
             let (found, expected) = (t.shape().to_vec(), planned.layout.sizes());
-            return Err(Error::internal(format!("a call returned sizes {found:?}, planned were {expected:?}")));
+            return Err(Error::internal(format!("a call returned sizes {found:?}, expected {expected:?}")));
         }
         let spec = firebrand_core::Spec { layout: planned.layout.clone(), dtype: planned.dtype, device: t.device() };
         Ok(ops::copy_(&Tensor::try_empty(spec)?, &t, false)?.clone())

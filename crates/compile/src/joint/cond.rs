@@ -30,7 +30,7 @@ type Sides = [Arc<GraphModule>; 2];
 pub(super) struct Conditionals {
     /// Where their nodes go.
     pub(super) tracer: InnerTrace,
-    /// Whether derivatives of the gradients are wanted.
+    /// Whether derivatives of the gradients are needed.
     pub(super) create_graph: bool,
     /// Whether to decompose ops.
     pub(super) decompose: bool,
@@ -94,7 +94,7 @@ impl Conditionals {
         let alike = |(a, b): (&TensorMeta, &TensorMeta)| a.dtype == b.dtype && a.sizes == b.sizes;
         match yes.len() == no.len() && yes.iter().zip(&no).all(alike) {
             true => Ok(traced),
-            false => Err(Error::internal("the sides of a conditional return tensors that are not alike")),
+            false => Err(Error::internal("the branches of a conditional return tensors of different dtypes or sizes")),
         }
     }
 
@@ -229,7 +229,7 @@ fn results_of(side: &GraphModule) -> &[Argument] {
 fn metas_of(joint: &Joint, nodes: &[NodeId]) -> Result<Vec<TensorMeta>> {
     let one = |n: &NodeId| match &joint.module.graph[*n].meta().val {
         Some(Val::Tensor(meta)) => Ok((**meta).clone()),
-        _ => Err(Error::internal("a side of a conditional returns something that is no tensor")),
+        _ => Err(Error::internal("a branch of a conditional returns something that is not a tensor")),
     };
     nodes.iter().map(one).collect()
 }
@@ -258,7 +258,7 @@ fn drawn_and_read(joint: &Joint) -> Vec<usize> {
 
 fn pick(joint: &Joint, which: &[usize]) -> Result<Vec<NodeId>> {
     let all = draws(joint);
-    let lost = || Error::internal("two traces of a side draw different numbers");
+    let lost = || Error::internal("two traces of a branch draw different random numbers");
     which.iter().map(|&i| all.get(i).copied().ok_or_else(lost)).collect()
 }
 
@@ -278,7 +278,7 @@ fn to_copy(traced: &[JointTrace; 2]) -> Result<Vec<usize>> {
             let contiguous = outline(&meta)?.layout().same_geometry(&Layout::contiguous(&known(&meta))?);
             let schema = graph[n].target().and_then(Target::overload).and_then(OpOverload::schema);
             let is_item = graph[n].target().is_some_and(|t| t.is_function(&Builtin::GetItem));
-            // Parts of a view, such as those of split, are told by what they are parts of.
+            // Parts of a view, such as those of split, are identified by what they are parts of.
             let of = graph[n].args().first().and_then(Argument::node).filter(|_| is_item);
             let whole = of.and_then(|n| graph[n].target()?.overload()?.schema());
             let is_view = schema.or(whole).is_some_and(Schema::is_view);

@@ -1,4 +1,4 @@
-//! Decompositions: a traced graph with normalisations, softmax and activation derivatives decomposed into ops that a back
+//! Decompositions: a traced graph with normalizations, softmax and activation derivatives decomposed into ops that a back
 //! end can fuse.
 //!
 //! The graph runs once more on meta tensors, with these ops computed by others; everything else is copied. Decomposed
@@ -47,7 +47,7 @@ pub(super) fn decompose(module: GraphModule) -> Result<GraphModule> {
     let mut inputs = Vec::new();
     for n in graph.placeholders() {
         let Some(Val::Tensor(meta)) = &graph[n].meta().val else {
-            return Err(Error::internal("a traced graph has inputs that are no tensors"));
+            return Err(Error::internal("a traced graph has inputs that are not tensors"));
         };
         let tensor = outline(&TensorMeta { requires_grad: false, ..(**meta).clone() })?;
         tracer.input(graph[n].name(), &tensor);
@@ -206,7 +206,7 @@ struct Normalised<'a> {
 }
 
 impl Normalised<'_> {
-    /// With x^ the normalised input, n its inner size and h = g w: rstd / n (n h - sum h - x^ sum(h x^)).
+    /// With x^ the normalized input, n its inner size and h = g w: rstd / n (n h - sum h - x^ sum(h x^)).
     fn backward(
         &self,
         dims: usize,

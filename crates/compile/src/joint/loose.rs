@@ -1,6 +1,6 @@
 //! Loose views: made where nothing is recorded, of something that requires grad.
 //!
-//! Such a view requires grad as its base does, but no gradient reaches the base through it. What a plain run computes from
+//! Such a view requires grad as its base does, but no gradient reaches the base through it. What an eager run computes from
 //! it while recording has a history that ends there. A view chain made anew from its base would not end, so a graph that
 //! goes on from a loose view runs node by node.
 

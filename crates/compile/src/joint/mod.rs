@@ -1,8 +1,8 @@
-//! The joint-graph back end: forward and backward of a captured graph are traced together, cut in two and compiled.
+//! The joint-graph backend: forward and backward of a captured graph are traced together, partitioned and compiled.
 //!
-//! A captured graph may write its inputs, return views and hold hooks; what the inner back end gets is pure, has no
-//! history and no hidden state. What cannot be traced as a whole (a custom function that comes with the call, an op without
-//! a pure form) runs node by node instead: slower, and the same.
+//! A captured graph may mutate its inputs, return views and contain hooks; the inner backend gets functional graphs without
+//! history and hidden state. What cannot be traced as a whole (a custom function that comes with the call, an op without
+//! a functional form) runs node by node instead: slower, with the same results.
 
 mod cond;
 mod decompose;
@@ -32,14 +32,14 @@ use std::sync::{Arc, Mutex};
 use trace::Input;
 pub(crate) use trace::without_writes;
 
-/// How a joint-graph back end works.
+/// Options of a joint-graph backend.
 #[derive(Clone)]
 pub struct AotOptions {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Compiles forward and backward graphs.
     pub inner: Arc<dyn Backend>,
-    /// How the joint graph is cut.
+    /// How the joint graph is partitioned.
     pub partition: PartitionOptions,
     /// Whether to decompose normalizations, softmax and derivatives of activations first.
     pub decompose: bool,
@@ -52,7 +52,7 @@ impl AotOptions {
     }
 }
 
-/// A joint-graph back end.
+/// A joint-graph backend.
 pub struct Aot {
     options: AotOptions,
 }
@@ -64,31 +64,31 @@ impl Aot {
     }
 }
 
-/// The joint graph, pure and cut in two, each part interpreted: what the optimising back end starts from, without it.
+/// The joint graph, functionalized and partitioned, each part interpreted: the optimizing backend without its optimizations.
 pub fn aot_eager() -> Aot {
     let partition = PartitionOptions::default();
     Aot::new(AotOptions { name: "aot_eager", inner: Arc::new(Interpret), partition, decompose: false })
 }
 
-/// As [`aot_eager`], with larger ops decomposed into those that an optimizing back end fuses.
+/// Like [`aot_eager`], with larger ops decomposed into those that an optimizing backend fuses.
 pub fn aot_eager_decomp() -> Aot {
     let partition = PartitionOptions::default();
     Aot::new(AotOptions { name: "aot_eager_decomp", inner: Arc::new(Interpret), partition, decompose: true })
 }
 
-/// The optimising back end: the joint graph, cut with recomputation, each part fused.
+/// The optimizing backend: the joint graph, partitioned with recomputation, each part fused.
 pub fn firebrand(options: crate::fused::FusedOptions) -> Aot {
     let partition = PartitionOptions { keep_saved_results: false, ..PartitionOptions::default() };
     let inner = Arc::new(crate::fused::Fused::new(options));
     Aot::new(AotOptions { name: "firebrand", inner, partition, decompose: false })
 }
 
-/// A joint-graph back end around another one, which gets pure graphs without history.
+/// A joint-graph backend around another one, which gets functional graphs without history.
 pub fn aot(inner: Arc<dyn Backend>, partition: PartitionOptions) -> Aot {
     Aot::new(AotOptions { name: "aot", inner, partition, decompose: false })
 }
 
-/// How many sizes of one graph have plans.
+/// The maximum number of plans (for different sizes) per graph.
 const PLANS: usize = 32;
 
 impl Backend for Aot {
@@ -135,7 +135,7 @@ impl Aot {
         Staged { whole, graph: Arc::new(graph.clone()), stages }
     }
 
-    /// As [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.
+    /// Like [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.
     pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<AotExecutable> {
         let executable = self.unplanned(graph, examples.iter().map(|e| e.is_static).collect());
         let inputs = examples.iter().map(|e| match &e.value {

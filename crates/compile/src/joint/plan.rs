@@ -1,7 +1,7 @@
 //! A plan: everything one captured graph needs to run at given sizes, forward and backward.
 //!
-//! Made from metadata alone. Backward graphs are made per set of gradients that arrive: an output nobody differentiates
-//! has no gradient, and what a plain run would not execute is not in the graph. The forward and what it keeps are the same
+//! Made from metadata alone. Backward graphs are made per set of gradients that arrive: an output that is not differentiated
+//! has no gradient, and what an eager run would not execute is not in the graph. The forward and what it keeps are the same
 //! for all of them.
 
 use super::AotOptions;
@@ -103,7 +103,7 @@ pub(crate) struct Plan {
     pub(crate) is_random: bool,
     /// Positions of tensors among all inputs.
     pub(crate) tensors: Vec<usize>,
-    /// Tensor inputs in the order in which a plain run reaches them: gradients leave the compiled node in it.
+    /// Tensor inputs in the order in which an eager run reaches them: gradients leave the compiled node in it.
     pub(crate) order: Vec<usize>,
     /// Whether gradients may be wanted.
     pub(crate) differentiable: bool,
@@ -142,7 +142,7 @@ fn typed(graph: &GraphModule, inputs: &[Input]) -> GraphModule {
 
 /// Hook nodes whose tensor is returned and used for nothing else: the hook then belongs on what the caller gets, where it
 /// runs before hooks the caller adds. Later results first, as the engine runs them. If some hook is on an inner value, all
-/// stay inside, so that their order is that of a plain run.
+/// stay inside, so that their order is that of an eager run.
 fn output_hooks(graph: &GraphModule, returned: &[Argument], on_inputs: &[(NodeId, usize)]) -> Vec<(NodeId, NodeId)> {
     let g = &graph.graph;
     let is_hook = |n: NodeId| is_hook(graph, n);
@@ -253,7 +253,7 @@ impl Plan {
         options: &AotOptions,
     ) -> Result<Plan> {
         if recording && goes_on_from_loose_view(graph, &inputs) {
-            return Err(Error::internal("a view was made where nothing is recorded, and is used where something is"));
+            return Err(Error::internal("a view was created with grad mode off, and is used with grad mode on"));
         }
         let functional = timed(Stage::Joint, || functionalize_module(&typed(graph, &inputs), true))?;
         if functional.mutations.iter().any(|m| !m.relayout.is_empty()) {
@@ -278,7 +278,7 @@ impl Plan {
         let on_inputs = input_hooks(&functional.module);
         let deferred = output_hooks(&functional.module, &picked, &on_inputs);
         let outer = |hook: NodeId, on: Option<usize>| {
-            let lost = || Error::internal("what a hook is on is lost");
+            let lost = || Error::internal("the tensor of a hook is lost");
             Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body: hook_body(&functional.module, hook)? })
         };
         let place = |result: &NodeId| picked.iter().position(|a| a == &Argument::Node(*result));
@@ -451,7 +451,7 @@ impl Plan {
         let run: Arc<dyn Executable> = match hooks.is_empty() {
             true => {
                 let examples = examples(&graph, &vec![false; inputs.len()]);
-                // Nobody sees into it: it needs no stages.
+                // The caller cannot see into it: it needs no stages.
                 Arc::new(super::Aot::new(self.options.clone()).compile_graph(&graph, &examples)?)
             }
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),

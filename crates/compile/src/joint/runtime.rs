@@ -139,7 +139,7 @@ impl CompiledFunction {
 
     fn first_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
-        // In the last run they are ours alone, but for what others hold: the back end may write over them.
+        // In the last run they are ours alone, but for what others hold: the backend may write over them.
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
         if !defined.contains(&true) {
             return Ok(vec![None; plan.tensors.len()]);
@@ -148,7 +148,7 @@ impl CompiledFunction {
         let saved = ctx.take_saved_tensors_at(&backward.saved)?;
         let mut values = Vec::with_capacity(saved.len() + grads.len());
         for t in saved {
-            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a kept value is lost"))?));
+            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a saved value is lost"))?));
         }
         for (k, g) in grads.into_iter().enumerate().filter(|(k, _)| defined[*k]) {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
@@ -158,7 +158,7 @@ impl CompiledFunction {
         pick(&backward.grads, &results)
     }
 
-    /// Gradients that can be differentiated: computed from the inputs anew, with the random numbers of then.
+    /// Gradients that can be differentiated: recomputed from the inputs, with the random numbers of the forward.
     fn higher_order(&self, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
@@ -170,7 +170,7 @@ impl CompiledFunction {
             if t.try_version().unwrap_or(0) != *version {
                 return Err(firebrand_core::Error::argument(
                     "backward",
-                    "an input of a compiled function was written after the call, and differentiating its gradient needs it",
+                    "an input of a compiled function was modified in place after the call, and differentiating its gradient needs the old value",
                 )
                 .into());
             }

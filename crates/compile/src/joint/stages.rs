@@ -3,9 +3,9 @@
 //! A compiled graph is one node of the caller's graph. A value that the caller can differentiate by, or that has a hook, must
 //! be where the caller's engine passes: so a graph is cut behind every result, and behind every value with a hook that comes
 //! with the call. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes. Nodes of a later stage
-//! run before those of an earlier one, as in a plain run, since cuts follow the order of the program. Ops from which different
+//! run before those of an earlier one, as in an eager run, since cuts follow the order of the program. Ops from which different
 //! results are computed are apart too: so whichever results are differentiated, a node that is reached passes gradients to all
-//! of its inputs, and leaves that a plain run does not reach are not reached.
+//! of its inputs, and leaves that an eager run does not reach are not reached.
 
 use crate::backend::{Call, Executable, Interpreted, Value};
 use crate::error::{Error, Result};
@@ -144,7 +144,7 @@ pub(super) fn cut(graph: &GraphModule) -> Option<Vec<Piece>> {
         }
     }
     let reached = reached_by(graph, &visible);
-    // Parts of a result belong to what they are parts of: they have one node in a plain run too.
+    // Parts of a result belong to what they are parts of: they have one node in an eager run too.
     let source = |mut n: NodeId| {
         while let Some(of) = part_of(graph, n) {
             n = of;

@@ -2,7 +2,7 @@
 //!
 //! The graph runs once on meta tensors, then the engine runs from its results; what reaches the kernels is
 //! recorded. So hooks run on accumulated gradients, undefined gradients stay undefined, and the order of sums is that
-//! of a plain run. Tracing happens in a state of its own ([`ThreadState::isolated`]): nothing the caller has switched on
+//! of an eager run. Tracing happens in a state of its own ([`ThreadState::isolated`]): nothing the caller has switched on
 //! (capture, saved-tensor hooks, autocast, anomaly mode) takes part.
 
 use super::cond::Conditionals;
@@ -39,11 +39,11 @@ pub(crate) struct Request {
     pub(crate) deferred: HashSet<NodeId>,
     /// Hook nodes on inputs, which belong on the caller's tensors.
     pub(crate) on_inputs: HashSet<NodeId>,
-    /// Whether to decompose ops that a back end could fuse.
+    /// Whether to decompose ops that a backend could fuse.
     pub(crate) decompose: bool,
     /// For each output that wants one, whether it has a gradient; none: all have.
     pub(crate) defined: Option<Vec<bool>>,
-    /// Whether derivatives of the gradients are wanted.
+    /// Whether derivatives of the gradients are needed.
     pub(crate) create_graph: bool,
     /// Whether anything is recorded at all.
     pub(crate) recording: bool,
@@ -218,7 +218,7 @@ fn assemble(mut module: GraphModule, outputs: usize, is_static: Vec<bool>, creat
     Ok(Joint { module, primals, is_static, tangents, outputs, grads })
 }
 
-/// Nobody differentiates the graph any more, so aliases are their values.
+/// The graph is not differentiated any more, so aliases are their values.
 fn drop_aliases(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let order: Vec<NodeId> = graph.nodes().collect();
@@ -279,7 +279,7 @@ fn keep_constants(module: &mut GraphModule) -> Result<()> {
 /// Runs the nodes of a captured graph on meta tensors.
 #[derive(Clone)]
 struct Runner {
-    /// Also says where nodes go, and whether derivatives of the gradients are wanted.
+    /// Also says where nodes go, and whether derivatives of the gradients are needed.
     conditionals: Conditionals,
     deferred: HashSet<NodeId>,
     on_inputs: HashSet<NodeId>,

@@ -1,7 +1,7 @@
-//! The accuracy check: a back end's numbers against the plain run, and which node is to blame.
+//! The accuracy check: compares a backend's results with eager execution, and finds the node to blame.
 //!
-//! Distances are relative to the largest number of a result, and both runs are measured against the plain run in f64 where
-//! the graph allows one: a compiled graph that is nearer to the truth than the plain one is never blamed.
+//! Distances are relative to the largest value of a result, and both runs are measured against eager execution in f64 where
+//! the graph allows it: a compiled graph that is closer to the truth than eager execution is never blamed.
 
 use super::extract::{Piece, examples, node_values, returned};
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
@@ -12,25 +12,25 @@ use firebrand_graph::interpret::{Eager, run_module};
 use firebrand_graph::ir::{GraphModule, Name};
 use std::sync::Arc;
 
-/// A node that a back end computes differently.
+/// A node that a backend computes differently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
     /// The node.
     pub node: Name,
     /// What it calls.
     pub target: String,
-    /// How far off it is, relative to its largest number.
+    /// How far off it is, relative to its largest value.
     pub error: f64,
 }
 
-/// What an accuracy check found.
+/// The result of an accuracy check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccuracyReport {
     /// How far each result is from the reference.
     pub errors: Vec<f64>,
     /// Results that are too far off, by position.
     pub wrong: Vec<usize>,
-    /// The first nodes that are off by themselves, given the plain run's operands.
+    /// The first nodes that are off by themselves, given the eager run's operands.
     pub blame: Vec<Deviation>,
 }
 
@@ -44,7 +44,7 @@ impl AccuracyReport {
 impl std::fmt::Display for AccuracyReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for k in &self.wrong {
-            writeln!(f, "result {k} is off by {:.2e} of its largest number", self.errors[*k])?;
+            writeln!(f, "result {k} is off by {:.2e} of its largest value", self.errors[*k])?;
         }
         for d in &self.blame {
             writeln!(f, "%{} = {} is off by {:.2e} by itself", d.node, d.target, d.error)?;
@@ -80,7 +80,7 @@ fn plain(graph: &GraphModule, inputs: &[Value]) -> Result<Vec<Value>> {
     }
 }
 
-/// Copies, so that a graph which writes its inputs can be run again; floats as f64 if asked for.
+/// Copies, so that a graph which writes its inputs can be run again; floats as f64 if requested.
 fn copies(inputs: &[Value], wide: bool) -> Result<Vec<Value>> {
     let copy = |v: &Value| match v {
         Value::Tensor(t) if wide && t.is_floating_point() => Ok(Value::Tensor(t.detach().try_to_dtype(DType::F64)?)),
@@ -95,7 +95,7 @@ fn judge(graph: &GraphModule, inputs: &[Value], got: &[Value], tolerance: f64) -
     let plainly = plain(graph, &copies(inputs, false)?)?;
     if plainly.len() != got.len() {
         return Err(Error::internal(format!(
-            "the back end returned {} results, the graph has {}",
+            "the backend returned {} results, the graph has {}",
             got.len(),
             plainly.len()
         )));
@@ -109,7 +109,7 @@ fn judge(graph: &GraphModule, inputs: &[Value], got: &[Value], tolerance: f64) -
             && let Some(wide) = &widely
             && distance(&plainly[k], &wide[k])? > tolerance / 2.0
         {
-            // The plain run itself is far from the truth: only more than twice as far counts.
+            // The eager run itself is far from the truth: only more than twice as far counts.
             let allowed = 2.0 * distance(&plainly[k], &wide[k])?;
             let own = distance(value, &wide[k])?;
             error = if own > allowed { own } else { 0.0 };
@@ -122,8 +122,8 @@ fn judge(graph: &GraphModule, inputs: &[Value], got: &[Value], tolerance: f64) -
     Ok((errors, wrong))
 }
 
-/// Runs a graph plainly and through a back end, compares the results, and if they differ compares node by node.
-/// `tolerance` is relative to the largest number of each result; 1e-3 is usual for f32.
+/// Runs a graph eagerly and through a backend, compares the results, and if they differ compares node by node.
+/// `tolerance` is relative to the largest value of each result; 1e-3 is usual for f32.
 pub fn check_accuracy(
     backend: &dyn Backend,
     graph: &GraphModule,
@@ -137,7 +137,7 @@ pub fn check_accuracy(
     Ok(AccuracyReport { errors, wrong, blame })
 }
 
-/// The nodes that are off by themselves, each run alone on the operands of the plain run.
+/// The nodes that are off by themselves, each run alone on the operands of the eager run.
 fn blame(backend: &dyn Backend, graph: &GraphModule, inputs: &[Value], tolerance: f64) -> Result<Vec<Deviation>> {
     let values = node_values(graph, &copies(inputs, false)?)?;
     let whole = Piece { outputs: returned(graph), ..Piece::default() };
@@ -161,14 +161,14 @@ fn blame(backend: &dyn Backend, graph: &GraphModule, inputs: &[Value], tolerance
     Ok(found)
 }
 
-/// A back end that checks another at every call: a result that is off is an error which names the nodes to blame.
+/// A backend that checks another at every call: a result that is off is an error which names the nodes to blame.
 pub struct Checked<B> {
     inner: Arc<B>,
     tolerance: f64,
 }
 
 impl<B: Backend> Checked<B> {
-    /// Checks `inner` with this tolerance, relative to the largest number of each result.
+    /// Checks `inner` with this tolerance, relative to the largest value of each result.
     pub fn new(inner: B, tolerance: f64) -> Checked<B> {
         Checked { inner: Arc::new(inner), tolerance }
     }

@@ -1,4 +1,4 @@
-//! Graphs as pictures, in the language of Graphviz.
+//! Graph drawings, in Graphviz's DOT language.
 
 use firebrand_graph::ir::{GraphModule, Kind, Val};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Pieces of graphs as graphs of their own, and the values that flow between them.
+//! Parts of graphs as separate graphs, and the values that flow between them.
 
 use crate::backend::{ExampleInput, ExampleValue, Value};
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use firebrand_graph::interpret::{Call, NodeRunner, run_call, run_module};
 use firebrand_graph::ir::{Argument, Graph, GraphModule, Kind, NodeId, TensorMeta};
 use std::collections::{HashMap, HashSet};
 
-/// The value of every node of a plain run.
+/// The value of every node of an eager run.
 pub(super) fn node_values(module: &GraphModule, inputs: &[Value]) -> Result<HashMap<NodeId, Value>> {
     struct Watch(HashMap<NodeId, Value>, usize);
     impl NodeRunner for Watch {
@@ -82,7 +82,7 @@ impl Piece {
         for n in old.nodes().filter(is_input) {
             let name = old[n].name();
             new.insert(n, graph.create_node(Kind::Placeholder(name.clone()), [], [], Some(name)));
-            let missing = || Error::internal(format!("%{name} has no value in the plain run"));
+            let missing = || Error::internal(format!("%{name} has no value in the eager run"));
             inputs.push(values.get(&n).cloned().ok_or_else(missing)?);
         }
         for n in old.nodes().filter(|n| needed.contains(n) && !is_input(n) && !old[*n].is_output()) {
@@ -111,7 +111,7 @@ pub(super) fn returned(module: &GraphModule) -> Vec<NodeId> {
     nodes
 }
 
-/// What a back end is told of these inputs.
+/// The description of these inputs for a backend.
 pub(super) fn examples(inputs: &[Value]) -> Result<Vec<ExampleInput>> {
     let example = |v: &Value| {
         let value = match v {

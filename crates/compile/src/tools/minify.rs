@@ -2,7 +2,7 @@
 //!
 //! Three kinds of cuts are tried again and again, each kept if the predicate still holds: an earlier node becomes the only
 //! result, a computed value becomes an input, a node is replaced by one of its operands of the same kind. The predicate sees
-//! a complete graph with inputs to run it on; it may be an error, a wrong number, or anything else.
+//! a complete graph with inputs to run it on; it may test for an error, a wrong result, or anything else.
 
 use super::extract::{Piece, node_values, returned};
 use crate::backend::Value;
@@ -12,21 +12,21 @@ use firebrand_graph::text::{Form, print_module};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// A graph that cannot be cut further, with inputs it fails on.
+/// A graph that cannot be reduced further, with inputs it fails on.
 #[derive(Debug)]
 pub struct Minified {
     /// The graph.
     pub graph: GraphModule,
     /// One value per placeholder.
     pub inputs: Vec<Value>,
-    /// How often the predicate was asked.
+    /// How often the predicate was evaluated.
     pub tries: usize,
 }
 
 /// Shrinks a graph for which `fails` holds.
 ///
 /// # Errors
-/// If the plain run fails, or `fails` does not hold for the graph as it is.
+/// If the eager run fails, or `fails` does not hold for the graph as it is.
 pub fn minify(
     graph: &GraphModule,
     inputs: &[Value],
@@ -99,7 +99,7 @@ impl Minifier<'_> {
         Ok(any)
     }
 
-    /// Lets an operand of the same kind stand for a node.
+    /// Replaces a node by an operand of the same kind.
     fn replace(&mut self) -> Result<bool> {
         let mut any = false;
         for n in self.piece.calls(self.graph).into_iter().rev() {
@@ -122,7 +122,7 @@ impl Minifier<'_> {
     }
 }
 
-/// A graph as `.fb` text that stands by itself: the program with the kinds of its inputs.
+/// A graph as self-contained `.fb` text: the program with the types of its inputs.
 pub fn reproducer(graph: &GraphModule, inputs: &[Value]) -> String {
     let mut module = graph.clone();
     let mut text = String::new();

@@ -1,7 +1,7 @@
-//! Tools for people whose compiled function is wrong, slow or puzzling.
+//! Tools for debugging compiled functions.
 //!
-//! [`check_accuracy`] compares a back end with the plain run and names the node that differs; [`Checked`] does so at every call.
-//! [`minify`] shrinks a graph as long as it still fails and [`reproducer`] writes what is left as text. [`dot`] draws a graph.
+//! [`check_accuracy`] compares a backend with the eager run and names the node that differs; [`Checked`] does so at every call.
+//! [`minify`] shrinks a graph as long as it still fails and [`reproducer`] writes the rest as text. [`dot`] draws a graph.
 
 mod accuracy;
 mod dump;

@@ -1,6 +1,6 @@
-//! Accumulate nodes: where gradients end, in `.grad` of a leaf; and everything about `.grad`.
+//! Accumulate nodes, where gradients end in the `.grad` of a leaf; and everything else about `.grad`.
 //!
-//! A leaf holds its accumulate node weakly, graphs hold it strongly and it holds the leaf: so it dies with the last
+//! A leaf holds its accumulate node weakly, graphs hold it strongly and it holds the leaf: so it is dropped with the last
 //! graph that uses it. Additions to `.grad` happen one after another, and no user code runs under a lock (`grad_slot`).
 
 use super::grad_slot::Sum;
@@ -40,7 +40,7 @@ impl Backward for AccumulateGrad {
 }
 
 impl Tensor {
-    /// The accumulate node of a leaf: the one that lives, or a new one.
+    /// The accumulate node of a leaf: the existing one, or a new one.
     pub(crate) fn grad_accumulator(&self) -> Result<Node> {
         let slot = || self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner());
         let living = |slot: &Option<WeakNode>| slot.as_ref().and_then(WeakNode::upgrade);
@@ -69,7 +69,7 @@ impl Tensor {
         Ok(node)
     }
 
-    /// The gradient, if there is one. Reading it on a computed tensor that does not retain it warns.
+    /// The gradient, if there is one. Reading it from a non-leaf tensor that does not retain it warns.
     pub fn grad(&self) -> Option<Tensor> {
         if let Some(tracer) = capture::tracer() {
             return tracer.grad(self);
@@ -79,7 +79,7 @@ impl Tensor {
         }
         if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf() {
             warn(
-                "the .grad of a tensor that is not a leaf is read; it is not filled during backward. \
+                "the .grad of a non-leaf tensor was accessed; it is not populated during backward. \
                  Call retain_grad() on it first, or read the leaf's",
             );
         }
@@ -205,7 +205,7 @@ impl Tensor {
         ops::formulas::clone_with_layout(&g, &layout)
     }
 
-    /// Stores the gradient of a computed tensor that retains it.
+    /// Stores the gradient of a non-leaf tensor that retains it.
     pub(crate) fn accumulate_retained(&self, g: &Tensor) -> Result<()> {
         let add = |old: Option<&Tensor>, g: Tensor, _: bool| {
             Ok(Sum::New(match old {
@@ -221,7 +221,7 @@ impl Tensor {
         }
     }
 
-    /// Retains the gradient of a computed tensor in its `.grad`. Does nothing on leaves, which store theirs anyway.
+    /// Retains the gradient of a non-leaf tensor in its `.grad`. Does nothing on leaves, which always store theirs.
     pub fn try_retain_grad(&self) -> Result<()> {
         if !self.requires_grad() {
             return Err(ErrorKind::RetainGradNoGrad.into());
@@ -240,7 +240,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Retains the gradient of a computed tensor in its `.grad`.
+    /// Retains the gradient of a non-leaf tensor in its `.grad`.
     ///
     /// # Panics
     /// If the tensor does not require grad.
@@ -249,13 +249,13 @@ impl Tensor {
         self.try_retain_grad().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Whether a computed tensor retains its gradient.
+    /// Whether a non-leaf tensor retains its gradient.
     pub fn retains_grad(&self) -> bool {
         self.flags() & RETAINS_GRAD != 0
     }
 }
 
-/// Whether user code may see the ops that add gradients: layers do, and hooks that see the nodes of a recorded sum.
+/// Whether user code may observe the ops that add gradients: layers do, and hooks that see the nodes of a recorded sum.
 fn is_watched(recording: bool) -> bool {
     let word = state::word();
     let hooks = if recording { state::CREATION | state::SAVED_HOOKS } else { 0 };
@@ -267,7 +267,7 @@ fn is_watched(recording: bool) -> bool {
     word & (state::LAYERS | state::INNER) != 0 && state::stacks(layered)
 }
 
-/// The addition where no layer and no hook sees it.
+/// The addition, invisible to layers and hooks.
 fn unseen<A>(add: A) -> impl Fn(Option<&Tensor>, Tensor, bool) -> Result<Sum<Tensor>>
 where
     A: Fn(Option<&Tensor>, Tensor, bool) -> Result<Sum<Tensor>>,
@@ -298,7 +298,7 @@ fn without_base(g: Tensor) -> Tensor {
     base.alias_with(layout)
 }
 
-/// Lets retention follow a tensor from its old node to its new one.
+/// Moves gradient retention of a tensor from its old node to its new one.
 pub(crate) fn move_retention(t: &Tensor, from: Option<&Edge>, to: Option<&Edge>) {
     let weak: WeakTensor = t.downgrade();
     if let Some(e) = from

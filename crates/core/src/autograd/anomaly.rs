@@ -1,4 +1,4 @@
-//! Anomaly mode: nodes remember where they were created, and NaN gradients are errors.
+//! Anomaly mode: nodes record where they were created, and NaN gradients are errors.
 
 use super::node::Node;
 use crate::slot::Slot;
@@ -10,7 +10,7 @@ static EXECUTING: Slot<Option<Node>> = Slot::new(|| None);
 
 /// A scope in which errors in backward show the forward call they come from. Slow; warns when entered.
 pub fn detect_anomaly(check_nan: bool) -> ModeGuard {
-    warn("anomaly detection is on: recording and backward get slower; use it for debugging only");
+    warn("anomaly detection is on, which makes forward and backward slower; use it for debugging only");
     set_detect_anomaly(true, check_nan)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn executing(node: &Node) -> impl Drop + use<> {
     EXECUTING.enter(Some(node.clone()))
 }
 
-/// Warns with the forward trace of a node that failed, and with those of the nodes whose backward made it.
+/// Warns with the forward trace of a node that failed, and with those of the nodes whose backward created it.
 pub(crate) fn report(node: &Node) {
     let of = |n: &Node| {
         let meta = n.metadata();
@@ -58,7 +58,7 @@ pub(crate) fn report(node: &Node) {
     };
     while let Some(p) = parent {
         let (t, next) = of(&p);
-        message += &format!("\nThe node was made by the backward of {}", p.name());
+        message += &format!("\nThe node was created by the backward of {}", p.name());
         if let Some(t) = t {
             message += &format!(", whose forward call was:\n{t}");
         }

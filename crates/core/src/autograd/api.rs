@@ -1,4 +1,4 @@
-//! `backward` and `grad`: argument rules, seeds, batched gradients.
+//! `backward` and `grad`: argument rules, incoming gradients (seeds), batched gradients.
 
 use super::engine::{self, Run, Wanted};
 use super::node::{Edge, GradientEdge, Node};
@@ -43,7 +43,7 @@ impl From<&GradientEdge> for Target {
     }
 }
 
-/// A list of targets: one, or an array, slice or vector of what converts to one.
+/// A list of targets: one, or an array, slice or vector of values that convert to one.
 pub trait Targets {
     /// The list.
     fn into_targets(self) -> Vec<Target>;
@@ -80,7 +80,7 @@ where
 /// Options of [`backward`].
 #[derive(Clone, Debug, Default)]
 pub struct BackwardOptions {
-    /// One gradient per output; a missing one is an implicit 1 for outputs of one element. Surplus ones are ignored.
+    /// One gradient per output; a missing one is an implicit 1 for outputs of one element. Extra ones are ignored.
     pub grad_tensors: Vec<Option<Tensor>>,
     /// Keep saved values for another run; defaults to `create_graph`.
     pub retain_graph: Option<bool>,
@@ -153,7 +153,7 @@ fn seeded(t: &Target, index: usize) -> Result<Seeded> {
     }
 }
 
-/// A gradient on the expected device; as in PyTorch, a 0-dim one is moved. It comes from `node`, or from the caller.
+/// A gradient on the expected device; as in PyTorch, a 0-dim gradient is moved there. It comes from `node`, or from the caller.
 pub(super) fn on_device(g: &Tensor, expected: Device, node: Option<&Node>, index: usize) -> Result<Tensor> {
     // A layer below autograd may show tensors on another device than those it computes with.
     if g.device() == expected || state::is(state::INNER) {
@@ -364,10 +364,10 @@ impl Tensor {
         self.try_backward(&BackwardOptions::default()).unwrap_or_else(|e| e.raise())
     }
 
-    /// As [`Tensor::backward`]; the graph can be walked again afterwards.
+    /// Like [`Tensor::backward`], but keeps the saved values, so that the graph can be differentiated again.
     ///
     /// # Panics
-    /// As [`Tensor::backward`].
+    /// See [`Tensor::backward`].
     #[track_caller]
     pub fn backward_retain_graph(&self) {
         self.try_backward(&BackwardOptions::retain_graph()).unwrap_or_else(|e| e.raise())
@@ -382,7 +382,7 @@ impl Tensor {
     /// Backward with a gradient of this tensor's shape.
     ///
     /// # Panics
-    /// As [`Tensor::backward`].
+    /// See [`Tensor::backward`].
     #[track_caller]
     pub fn backward_with(&self, gradient: &Tensor) {
         let options = BackwardOptions { grad_tensors: vec![Some(gradient.clone())], ..Default::default() };

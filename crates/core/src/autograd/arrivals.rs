@@ -1,6 +1,6 @@
 //! The counters of multi-grad hooks, one per backward run.
 //!
-//! A run is known by an object that it alone owns, held weakly: what a failed run left behind is found dead by the next
+//! A run is identified by an object that it alone owns, held weakly: what a failed run left behind is found dead by the next
 //! one and dropped. The lock guards the counters only; the user's closure runs outside it. Gradients are of any type
 //! here, so that the counters can be tested without an engine.
 
@@ -33,7 +33,7 @@ impl<R, G> Arrivals<R, G> {
         self.runs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Member `k` has arrived in a run. The last one gets all gradients, `None` for members that the run does not
+    /// Member `k` has arrived in a run. The last arrival gets all gradients, `None` for members that the run does not
     /// compute. `expected` says how many it does; it is asked at the first arrival, outside the lock.
     pub(crate) fn arrive<E>(
         &self,

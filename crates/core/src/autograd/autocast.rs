@@ -1,4 +1,4 @@
-//! Autocast on the CPU: inside a region, products run in bf16 or f16, and ops that need the precision run in f32.
+//! Autocast on the CPU: inside a region, matrix products run in bf16 or f16, and ops that need the precision run in f32.
 //!
 //! It acts above autograd, so the casts are recorded and gradients come back in the dtype of the parameters. Which op
 //! does what is a column of its record, which follows PyTorch's lists for the CPU (`golden/autocast.json` proves it). A
@@ -56,7 +56,7 @@ impl From<DType> for AutocastOptions {
     }
 }
 
-/// A region: lasts while it lives.
+/// An autocast region; ends when dropped.
 #[must_use = "the region lasts while the guard lives"]
 pub struct AutocastGuard {
     before: Region,
@@ -94,7 +94,7 @@ pub fn autocast<R>(options: impl Into<AutocastOptions>, f: impl FnOnce() -> R) -
     f()
 }
 
-/// The options of the region this thread is in; what they are outside one.
+/// The options of the region this thread is in, or those that apply outside of one.
 pub(crate) fn current() -> AutocastOptions {
     state::stacks(|s| {
         let Region { enabled, dtype, cache } = &s.autocast;
@@ -107,7 +107,7 @@ pub fn is_autocast_enabled() -> bool {
     state::stacks(|s| s.autocast.enabled)
 }
 
-/// The dtype of products inside a region.
+/// The dtype of matrix products inside a region.
 pub fn autocast_dtype() -> DType {
     state::stacks(|s| s.autocast.dtype)
 }
@@ -117,7 +117,7 @@ fn is_eligible(t: &Tensor) -> bool {
     t.is_floating_point() && t.dtype() != DType::F64
 }
 
-/// The op in the dtype its record asks for. The caller has hidden the upper layers.
+/// Runs the op in the dtype its record specifies. The caller has hidden the upper layers.
 pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     let region = state::stacks(|s| s.autocast.clone());
     let info = op.info();
@@ -128,7 +128,7 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     }
 }
 
-/// The op in the dtype its record asks for, for a capture: every cast is an op of its own, and the layers see all of it.
+/// Runs the op in the dtype its record specifies, for a capture: every cast is a separate op that the layers see.
 /// The caller has hidden the upper layers.
 pub fn call_with_autocast(op: Op, args: &[Value]) -> Result<Outputs> {
     let to = target(op, args, autocast_dtype());

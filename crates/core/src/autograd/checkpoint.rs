@@ -6,7 +6,7 @@
 //! Both rerun under the random state and the autocast options the function first saw.
 //!
 //! A rerun is stopped by an error value ([`ErrorKind::CheckpointEarlyStop`]): saving the last tensor fails with it, so the op
-//! fails, so the function returns it, and the rerun takes any end for success once it has all it needs. Layers, custom
+//! fails, so the function returns it, and the rerun treats any outcome as success once it has everything it needs. Layers, custom
 //! functions and foreign code see an ordinary error. Only a form without `try_` turns it into an unwinding
 //! ([`Error::raise`]), which begins in that form, passes the frames of the function (Rust code that chose that form) and ends
 //! in `rerun`; no panic hook runs.
@@ -45,14 +45,14 @@ pub enum DeterminismCheck {
 /// Options of [`checkpoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct CheckpointOptions {
-    /// Which variant; `None` warns and means reentrant, as in PyTorch.
+    /// Which variant to use; `None` warns and means reentrant, as in PyTorch.
     pub use_reentrant: Option<bool>,
     /// Rerun under the random state of the first run.
     pub preserve_rng_state: bool,
     /// What is compared.
     pub determinism_check: DeterminismCheck,
-    /// Stop the rerun at the last value that is needed: the op that saves it fails with
-    /// [`ErrorKind::CheckpointEarlyStop`], which the function passes on. [`set_checkpoint_early_stop`] wins over it.
+    /// Stop the rerun once the last needed value is saved: the op that saves it fails with
+    /// [`ErrorKind::CheckpointEarlyStop`], which the function propagates. [`set_checkpoint_early_stop`] takes precedence.
     pub early_stop: bool,
 }
 
@@ -74,15 +74,15 @@ static EARLY_STOP: Slot<Option<bool>> = Slot::new(|| None);
 #[must_use = "the choice lasts while the guard lives"]
 pub struct EarlyStopGuard(#[allow(dead_code)] SlotGuard<Option<bool>>);
 
-/// Whether reruns stop early, for checkpoints made while the guard lives.
+/// Whether reruns stop early, for checkpoints created while the guard lives.
 pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
     EarlyStopGuard(EARLY_STOP.enter(Some(on)))
 }
 
-/// Runs `f` without saving what its backward needs; it is recomputed during backward.
+/// Runs `f` without saving tensors for backward; they are recomputed during backward.
 pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     let reentrant = options.use_reentrant.unwrap_or_else(|| {
-        warn("checkpoint: use_reentrant is not given and means true; false is recommended");
+        warn("checkpoint: use_reentrant was not given and defaults to true; false is recommended");
         true
     });
     if reentrant {
@@ -122,7 +122,7 @@ struct Frame {
     function: Box<Closure>,
     inputs: Vec<SavedTensor>,
     rng: Option<Generator>,
-    /// What stand-ins that the function holds are about.
+    /// The tensors that the function's stand-ins refer to.
     bound: Bound,
     autocast: AutocastOptions,
     determinism_check: DeterminismCheck,
@@ -288,7 +288,7 @@ impl<F: Recompute> Function for CheckpointFunction<F> {
 
 fn reentrant_checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     if is_grad_enabled() && !inputs.iter().any(|t| t.requires_grad()) {
-        warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be none");
+        warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be None");
     }
     let preserve_rng_state = options.preserve_rng_state;
     CheckpointFunction { function: f, preserve_rng_state, autocast: autocast::current() }.apply(inputs)

@@ -1,6 +1,6 @@
 //! The engine: one run of a graph from its roots, node by node in descending sequence number.
 //!
-//! No hashing and no reference counting per node: edges never change after birth, so a run borrows the graph from its
+//! No hashing and no reference counting per node: edges never change after creation, so a run borrows the graph from its
 //! roots, and each node carries a stamp (task id, index into this run's table). A node that another running backward has
 //! stamped falls back to a map, so several threads may differentiate one graph at once. Nothing here recurses; a backward
 //! started inside a node or hook is a nested run, moved to another thread before the stack gets deep.
@@ -43,7 +43,7 @@ pub(crate) struct Run {
 
 type Callback = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// What hooks can ask about the current run.
+/// What hooks can query about the current run.
 pub(crate) struct TaskInfo {
     claims: Claims,
     is_capture: bool,
@@ -59,7 +59,7 @@ pub(crate) struct TaskInfo {
 const EXECUTE: u8 = 1;
 const CAPTURE: u8 = 2;
 
-/// The runs that this code is part of, innermost last.
+/// The backward runs that this code is part of, innermost last.
 static CURRENT: Slot<Vec<StdArc<TaskInfo>>> = Slot::new(Vec::new);
 
 thread_local! {
@@ -100,7 +100,7 @@ pub fn current_node() -> Option<Node> {
     None
 }
 
-/// Whether every run that this thread is in is a plain backward over the whole graph.
+/// Whether every run that this thread is in is an ordinary backward over the whole graph.
 pub(crate) fn all_runs_are_plain() -> bool {
     CURRENT.with(|c| c.iter().all(|t| t.state.is_empty()))
 }
@@ -187,7 +187,7 @@ struct Entry<'g> {
     grads: Gradients,
 }
 
-/// The nodes of one run. Stamps are taken back when it is dropped, also on error and unwind.
+/// The nodes of one run. Stamps are cleared when it is dropped, also on error and unwind.
 struct Table<'g> {
     claims: Claims,
     entries: Vec<Entry<'g>>,
@@ -229,7 +229,7 @@ impl<'g> Table<'g> {
         }
     }
 
-    /// Which nodes run: those wanted, and all that lead to them. Iterative depth-first walk, children first.
+    /// Which nodes run: the requested ones, and all that lead to them. Iterative depth-first walk, children first.
     fn mark(&self, mut state: Vec<u8>, roots: &[(Edge, Tensor)]) -> Vec<u8> {
         let mut done = vec![false; self.entries.len()];
         let mut stack: Vec<(u32, usize)> = Vec::new();
@@ -640,7 +640,7 @@ fn evaluate(
     Ok(())
 }
 
-/// Results must look like what the next nodes expect: summed down to its shape, cast to its dtype.
+/// Makes results match what the next nodes expect: summed down to the shape, cast to the dtype.
 #[inline]
 pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
     let edges = node.edges();

@@ -1,6 +1,6 @@
-//! Generated derivatives as data: a formula with what it keeps, and the one node type for all of them.
+//! Generated derivatives as data: a formula with its saved values, and one node type for all of them.
 //!
-//! What a node keeps is a tuple. Derivatives that keep the same types share all code around their formula: how values
+//! The saved values of a node are a tuple. Derivatives that save the same types share all code around their formula: how values
 //! are moved out, copied, shown, hooked, outlined and released. A formula itself is a plain function.
 
 use super::node::{Backward, BoxedBackward, Gradients, Needs, Node, boxed};
@@ -25,13 +25,13 @@ pub(crate) struct Formula<T: 'static> {
 }
 
 impl<T: Fields + Clone> Formula<T> {
-    /// A node's part that keeps tensors: released after the last run.
+    /// The saved values of a node, if there are tensors among them: released after the last run.
     #[inline]
     pub(crate) fn keep(&'static self, saved: T) -> BoxedBackward {
         boxed(Recorded { formula: self, saved: SavedSlot::new(saved) })
     }
 
-    /// A node's part that keeps no tensor: never released, so it can run any number of times.
+    /// The saved values of a node without tensors: never released, so the node can run any number of times.
     #[inline]
     pub(crate) fn keep_plain(&'static self, saved: T) -> BoxedBackward {
         boxed(Plain { formula: self, saved: PlainSlot::new(saved) })
@@ -115,7 +115,7 @@ impl<T: Fields + Clone> Backward for Plain<T> {
 
 /// A saved value of any type.
 pub(crate) trait Field: Visit {
-    /// As users see it; `None` if it has no public form.
+    /// The value as users see it; `None` if it has no public form.
     fn show(&self, node: &Node) -> Result<Option<SavedValue>>;
     /// The tensors in it.
     fn tensors(&mut self) -> &mut [SavedTensor] {

@@ -1,8 +1,8 @@
 //! Forward mode: tensors that carry a tangent while a dual level is active.
 //!
 //! One dual level exists at a time (per wrapping level of `func`: nested `func::jvp` wraps). The tangent lives with the
-//! tensor; leaving the level erases every tangent made in it. A view and its base share tangents: a view without one of
-//! its own shows the region of its base's.
+//! tensor; leaving the level erases every tangent created in it. A view and its base share tangents: a view without its
+//! own tangent uses the matching region of its base's.
 
 use super::view::Lens;
 use crate::func::level;
@@ -11,7 +11,7 @@ use crate::tensor::WeakTensor;
 use crate::tensor::{TANGENT, WRAPPED};
 use crate::{Error, ErrorKind, Result, Tensor, capture, ops};
 
-/// Enters the dual level; an error if one is active.
+/// Enters the dual level; returns an error if one is active.
 #[track_caller]
 pub fn enter_dual_level() -> Result<u32> {
     capture::leave("a dual level")?;
@@ -88,8 +88,8 @@ pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
     Ok(dual)
 }
 
-/// The tangent itself if it lies in its memory as the primal does in its own, memory included: then what shows a part of the
-/// one's memory can show that part of the other's. Else a copy that does, with zeros around it.
+/// The tangent itself if it has the same layout and storage size as the primal: then a view of part of the
+/// primal's memory is also a valid view of the tangent's. Otherwise a copy with that layout, with zeros around it.
 fn like_primal(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
     let memory = |t: &Tensor| t.storage().nbytes() / t.dtype().size();
     let (p, t) = (primal.layout(), tangent.layout());
@@ -174,7 +174,7 @@ pub(crate) fn tangents_or_zeros(ts: &[Tensor]) -> Result<Vec<Tensor>> {
     ts.iter().map(tangent_or_zeros).collect()
 }
 
-/// Gives a tensor a tangent until the level ends.
+/// Attaches a tangent to a tensor until the level ends.
 pub(crate) fn attach(t: &Tensor, tangent: Tensor) {
     let before = t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).replace(tangent);
     drop(before);
@@ -184,7 +184,7 @@ pub(crate) fn attach(t: &Tensor, tangent: Tensor) {
     }
 }
 
-/// Gives the result of an op its tangent.
+/// Attaches the tangent to the result of an op.
 pub(crate) fn set_tangent(result: &Tensor, tangent: Tensor) -> Result<()> {
     if !result.dtype().is_differentiable() {
         return Ok(());
@@ -208,7 +208,7 @@ fn pass_on(output: &Tensor) {
     }
 }
 
-/// Gives a tensor that was written in place its new tangent: in the memory of the old one, so that views see it.
+/// Sets the new tangent of a tensor that was written in place: in the memory of the old one, so that views see it.
 pub(crate) fn set_tangent_inplace(target: &Tensor, new: Tensor) -> Result<()> {
     let _off = ModeGuard::new(0, state::DUAL);
     write_tangent(target, new)?;

@@ -1,8 +1,8 @@
-//! The place of a gradient: additions to it happen one after another, so none is lost.
+//! The storage slot of a gradient: additions to it are serialized, so none is lost.
 //!
 //! A plain addition runs under the lock. One that user code may watch (a layer, a hook that sees new nodes) runs outside it
-//! and is stored if nothing changed meanwhile, else made again unseen on what is there now; so whoever watches may read,
-//! replace or add to the very gradient. Memory that is read or written outside the lock is never written by anybody else: a
+//! and is stored if nothing changed meanwhile, else repeated unobserved on the current value; so an observer may read,
+//! replace or add to the same gradient. Memory that is read or written outside the lock is never written by another thread: a
 //! plain addition then makes a new tensor. Nothing is dropped under the lock.
 
 use crate::sync::{Mutex, MutexGuard};
@@ -103,7 +103,7 @@ impl<T: Clone> GradSlot<T> {
     }
 
     /// Adds `g`, by code that user code may watch, and that may therefore come back here. `in_place` says whether `add`
-    /// would write what is there if it may. `unseen` is the same addition where nobody sees it: each gradient is shown once,
+    /// would write what is there if it may. `unseen` is the same addition where nothing sees it: each gradient is shown once,
     /// so user code that adds to what it watches comes to an end.
     pub(crate) fn add_watched<E>(
         &self,

@@ -1,7 +1,7 @@
 //! Checking derivatives against finite differences.
 //!
 //! Slow mode compares whole Jacobians; fast mode compares one product vᵀJu per pair of output and input, with random
-//! u and v, and falls back to the Jacobians only to explain a mismatch. Both then ask what a backward may get wrong
+//! u and v, and falls back to the Jacobians only to explain a mismatch. Both then test what a backward may get wrong
 //! without a wrong Jacobian: gradients that ignore the incoming one, undefined incoming gradients, batches of them.
 //! Values are compared outside of any op, so that a broken op cannot hide itself. The user's random stream is not
 //! touched. The function is always called with the caller's own tensors: they are perturbed in place and restored.
@@ -155,7 +155,7 @@ fn count(t: &Tensor) -> usize {
     t.numel() * if t.is_complex() { 2 } else { 1 }
 }
 
-/// The real numbers of a tensor, parts of a complex one side by side.
+/// The real values of a tensor, with the parts of complex elements side by side.
 fn reals(t: &Tensor) -> Result<Vec<f64>> {
     if !t.is_complex() {
         return t.try_to_vec();
@@ -163,7 +163,7 @@ fn reals(t: &Tensor) -> Result<Vec<f64>> {
     Ok(t.try_to_vec::<Complex<f64>>()?.into_iter().flat_map(|z| [z.re, z.im]).collect())
 }
 
-/// Overwrites the real numbers of a tensor.
+/// Overwrites the real values of a tensor.
 fn write_reals(numbers: &[f64], t: &Tensor) -> Result<()> {
     crate::races::op!("gradcheck", t);
     if t.is_complex() {
@@ -200,7 +200,7 @@ fn direction(random: &mut Generator, n: usize) -> Vec<f64> {
     v
 }
 
-/// Holds a tensor at changed values; restores them in the end, whatever happens.
+/// Holds a tensor at changed values; restores them when dropped, whatever happens.
 struct Perturbed<'a> {
     tensor: &'a Tensor,
     original: Vec<f64>,
@@ -246,7 +246,7 @@ fn transposed(columns: &[Vec<f64>], rows: usize) -> Jacobian {
     Jacobian((0..rows).map(|r| columns.iter().map(|c| c[r]).collect()).collect())
 }
 
-/// Gives undefined gradients to whatever is behind it.
+/// Passes undefined gradients on to its inputs.
 struct UndefinedGrad;
 
 impl Backward for UndefinedGrad {
@@ -575,7 +575,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Zero in, zero out; and results that fit their inputs.
+    /// Zero incoming gradients give zeros; and gradients match their inputs.
     fn check_zero_seeds(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
         let roots: Vec<Tensor> = outputs.iter().map(|&k| all[k].clone()).collect();
         let seeds = roots.iter().map(|o| filled_like(o, 0.0).map(Some)).collect::<Result<_>>()?;

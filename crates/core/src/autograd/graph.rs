@@ -1,4 +1,4 @@
-//! Walking a graph from outside, and switches that only matter elsewhere.
+//! Walking a graph from outside, and settings that only matter on other devices.
 
 use super::node::Node;
 use crate::{Error, ErrorKind, Result};
@@ -20,7 +20,7 @@ pub fn iter_graph(roots: impl IntoIterator<Item = Option<Node>>) -> Vec<Node> {
     out
 }
 
-/// A memory budget for a compiled region. There is nothing to budget in eager mode: always an error here.
+/// A memory budget for a compiled region. It has no meaning in eager mode: always an error here.
 ///
 /// The budget is a number; anything else does not compile (B-31).
 pub fn region_activation_memory_budget(budget: f64) -> Result<()> {

@@ -37,7 +37,7 @@ pub enum Saved {
     Nothing,
     /// Nothing: the graph was freed.
     Freed,
-    /// Something that was written in place since, so reading it would fail.
+    /// Something that has been written in place since, so reading it would fail.
     Stale,
     /// Tensors.
     Bytes {
@@ -161,7 +161,7 @@ impl GraphView {
         self.index[&node.addr()]
     }
 
-    /// One line a node, with its edges (`-` where no gradient goes), and the memory that all saved values hold together.
+    /// One line per node, with its edges (`-` where no gradient goes), and the total memory of all saved values.
     pub fn list(&self) -> String {
         let (mut text, mut all) = (String::new(), HashMap::new());
         for (i, node) in self.nodes.iter().enumerate() {
@@ -206,7 +206,7 @@ impl GraphView {
     }
 
     /// Depth first. The longest path below a node continues at its indentation, the other edges are indented below it;
-    /// a node that was shown already is only named.
+    /// a node that was already shown is only named.
     pub fn tree(&self) -> String {
         let heights = self.heights();
         let (mut text, mut shown) = (String::new(), HashSet::new());

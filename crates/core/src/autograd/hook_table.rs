@@ -1,8 +1,8 @@
-//! A table of hooks: run without copying them, changed at any time, also by the hooks that run.
+//! A table of hooks: run without copying them, and modified at any time, even by the running hooks.
 //!
 //! Running holds the list for reading, which costs two atomic operations however many hooks there are. A change waits
-//! in a queue and is applied as soon as no hook of the table runs, so a change made by a hook counts from the next time
-//! and a hook that was removed is dropped then. Nobody ever waits to write, so a hook may run its own table again (a
+//! in a queue and is applied as soon as no hook of the table runs, so a change made by a hook takes effect from the next time
+//! and a hook that was removed is dropped then. Nothing ever waits to write, so a hook may run its own table again (a
 //! backward inside a hook). Handles are weak: they never keep a tensor or node alive.
 
 use crate::sync::{AtomicBool, Mutex, Ordering::*, RwLock};
@@ -126,12 +126,12 @@ impl<F> Default for HookTable<F> {
 }
 
 impl<F: Clone + Send + Sync + 'static> HookTable<F> {
-    /// Adds a hook behind all others.
+    /// Appends a hook.
     pub(crate) fn add(&self, hook: F) -> RemovableHandle {
         self.insert(hook, false)
     }
 
-    /// Adds a hook behind all others, or in front of them.
+    /// Appends a hook, or inserts it in front of all others.
     pub(crate) fn insert(&self, hook: F, first: bool) -> RemovableHandle {
         let id = next_id();
         let tracer = crate::capture::tracer().map(|t| (t, hook.clone()));
@@ -145,7 +145,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
         handle
     }
 
-    /// Calls `run` with the hooks that are there now, in order, until one fails.
+    /// Calls `run` with the current hooks, in order, until one fails.
     #[inline]
     pub(crate) fn try_for_each<E>(&self, mut run: impl FnMut(&F) -> Result<(), E>) -> Result<(), E> {
         let entries = &*self.0;
@@ -158,7 +158,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
         list.iter().try_for_each(|(_, hook)| run(hook))
     }
 
-    /// A copy of the hooks that are there now.
+    /// A copy of the current hooks.
     pub(crate) fn snapshot(&self) -> SmallVec<[F; 2]> {
         self.0.settle();
         self.0.copy().into_iter().map(|(_, hook)| hook).collect()
@@ -170,7 +170,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
         self.0.copy().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// How many hooks are there now.
+    /// The current number of hooks.
     pub(crate) fn len(&self) -> usize {
         self.0.settle();
         self.0.list.read().unwrap_or_else(|e| e.into_inner()).len()
@@ -183,9 +183,9 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
 
 /// What a [`RemovableHandle`] removes its hook from.
 pub trait Removable: Send + Sync {
-    /// Removes the hook with this number, if it is there.
+    /// Removes the hook with this id, if it is registered.
     fn remove(&self, id: u64);
-    /// Whether it is there.
+    /// Whether it is registered.
     fn contains(&self, id: u64) -> bool;
 }
 
@@ -213,8 +213,8 @@ pub struct RemovableHandle {
 }
 
 impl RemovableHandle {
-    /// A handle with a number of its own to something that is not one of the engine's tables. What owns hooks says so
-    /// by its type; a plain map does not (J-55).
+    /// A handle with its own id to something that is not one of the engine's tables. Owners of hooks are marked
+    /// by their type; a plain map is not one (J-55).
     pub fn new<R: Removable + 'static>(owner: &Arc<R>) -> RemovableHandle {
         let table: Weak<dyn Removable> = Arc::downgrade(owner) as _;
         RemovableHandle { id: next_id(), table }
@@ -229,7 +229,7 @@ impl RemovableHandle {
         }
     }
 
-    /// The number of this handle object; what [`RemovableHandle::id`] is outside a capture.
+    /// The id of this handle object; what [`RemovableHandle::id`] returns outside a capture.
     pub fn key(&self) -> u64 {
         self.id
     }
@@ -249,12 +249,12 @@ impl RemovableHandle {
         }
     }
 
-    /// Whether it was made for this owner.
+    /// Whether it was created for this owner.
     pub fn belongs_to<R: Removable + 'static>(&self, owner: &Arc<R>) -> bool {
         std::ptr::addr_eq(self.table.as_ptr(), Arc::as_ptr(owner))
     }
 
-    /// Whether the hook is still there.
+    /// Whether the hook is still registered.
     pub fn is_registered(&self) -> bool {
         self.table.upgrade().is_some_and(|t| t.contains(self.id))
     }

@@ -1,6 +1,6 @@
 //! Hooks of tensors, leaves and nodes: how they are registered, and when the engine runs them.
 //!
-//! A hook may register or remove hooks, also in its own table: that counts from the next time (see `hook_table`).
+//! A hook may register or remove hooks, also in its own table: that takes effect from the next time (see `hook_table`).
 
 use super::hook_table::{HookTable, RemovableHandle};
 use super::node::{Edge, Gradients, Node};
@@ -88,7 +88,7 @@ impl<T: HookResult> HookResult for Result<T> {
     }
 }
 
-/// Outputs of a node that keep their gradient.
+/// Outputs of a node that retain their gradient.
 type Retaining = SmallVec<[(u32, crate::tensor::WeakTensor); 1]>;
 
 /// The hooks of a node.
@@ -104,9 +104,9 @@ pub(crate) struct NodeHooks {
 
 impl Tensor {
     /// Calls `hook` with the gradient of this tensor whenever it is computed. The hook may return a replacement.
-    /// It is skipped when the gradient is undefined; [`Tensor::register_hook_any`] is not.
+    /// It is skipped when the gradient is undefined; a hook of [`Tensor::register_hook_any`] is not.
     ///
-    /// The tensor's history (or the leaf) owns the hook, and the hook owns what it captures: a hook that captures the
+    /// The tensor's history (or the leaf) owns the hook, and the hook owns its captures: a hook that captures the
     /// tensor itself keeps both alive until the handle's `remove` is called. Capture a
     /// [`WeakTensor`](crate::WeakTensor) to avoid that.
     #[track_caller]
@@ -129,7 +129,7 @@ impl Tensor {
         self.try_register_hook(hook).unwrap_or_else(|e| e.raise())
     }
 
-    /// As [`Tensor::try_register_hook_any`].
+    /// Like [`Tensor::try_register_hook_any`], but panics on error.
     ///
     /// # Panics
     /// If the tensor does not require grad.
@@ -157,7 +157,7 @@ impl Tensor {
         self.add_hook(hook, None)
     }
 
-    /// As [`Tensor::try_register_hook`], for a hook that only computes on tensors, including tensors it
+    /// Like [`Tensor::try_register_hook`], for a hook that only computes on tensors, including tensors it
     /// captured: a compiler of backward passes may run it once on meta tensors and record what it does.
     #[track_caller]
     pub fn try_register_pure_hook<R: HookResult>(
@@ -171,7 +171,7 @@ impl Tensor {
         self.add_hook(StdArc::new(move |g| g.map_or(Ok(None), |g| hook(g).into_result())), Some(kind))
     }
 
-    /// As [`Tensor::try_register_pure_hook`].
+    /// Like [`Tensor::try_register_pure_hook`], but panics on error.
     ///
     /// # Panics
     /// If the tensor does not require grad.
@@ -200,7 +200,7 @@ impl Tensor {
         })
     }
 
-    /// As [`Tensor::try_register_post_accumulate_grad_hook`].
+    /// Like [`Tensor::try_register_post_accumulate_grad_hook`], but panics on error.
     ///
     /// # Panics
     /// If the tensor is not a leaf that requires grad.

@@ -10,7 +10,7 @@ use tracing::{Level, debug, enabled};
 
 const TARGET: &str = "firebrand::autograd";
 
-/// A dtype as logs and graph listings write it: `f64`, `i32`, `b8`.
+/// A dtype as in logs and graph listings: `f64`, `i32`, `b8`.
 pub(crate) fn abbreviation(dtype: DType) -> String {
     let name = dtype.name();
     let kinds = [("bfloat", "bf"), ("float", "f"), ("complex", "c"), ("uint", "u"), ("int", "i")];

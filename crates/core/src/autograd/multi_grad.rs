@@ -38,7 +38,7 @@ impl Drop for MultiHookGuard {
     }
 }
 
-/// A member, held weakly: a hook must not keep the graph that holds it alive.
+/// A member, held weakly: a hook must not keep alive the graph that owns it.
 enum Member {
     Leaf(WeakTensor),
     Computed(WeakNode),

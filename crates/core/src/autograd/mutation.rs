@@ -1,4 +1,4 @@
-//! A scope in which saved tensors may be overwritten: they are cloned just before.
+//! A scope in which saved tensors may be overwritten: they are cloned just before the write.
 //!
 //! While the scope lives, saving keeps the tensor behind a handle, and every in-place write first looks for handles whose
 //! elements it is about to change. Aliases are found by storage and element range, so saved views with an offset are

@@ -1,6 +1,6 @@
 //! Nodes and edges: the graph that backward walks.
 //!
-//! A node is immutable but for its hooks, its saved values and a stamp the engine uses; edges never change after birth,
+//! A node is immutable except for its hooks, its saved values and a stamp the engine uses; edges never change after creation,
 //! so a running backward borrows the graph. Ownership runs from tensors to nodes to next nodes and nothing points
 //! back, so there are no cycles; dropping is iterative (`defer`), so a chain of a million nodes drops on a small stack.
 
@@ -170,7 +170,7 @@ pub trait Backward: Send + Sync + 'static {
     }
 }
 
-/// String-keyed values that live with a node.
+/// String-keyed values attached to a node.
 pub type Metadata = indexmap::IndexMap<String, std::sync::Arc<dyn Any + Send + Sync>>;
 
 /// What only few nodes have.
@@ -180,7 +180,7 @@ pub(crate) struct NodeExtras {
     pub(crate) metadata: Mutex<Metadata>,
 }
 
-/// A recorded operation: a cheap handle, as a tensor is.
+/// A recorded operation: a cheap handle, like a tensor.
 ///
 /// Nodes come from recorded operations only; they cannot be constructed by hand (B-7).
 #[derive(Clone)]
@@ -198,7 +198,7 @@ impl WeakNode {
 
 struct NodeInner {
     sequence_nr: u64,
-    /// The wrapping level (`func::level`) whose graph it belongs to.
+    /// The wrapping level (`func::level`) to whose graph it belongs.
     level: u32,
     edges: Edges,
     inputs: SmallVec<[InputMetadata; 1]>,
@@ -297,13 +297,13 @@ impl Node {
         &self.0.edges
     }
 
-    /// What each incoming gradient must look like.
+    /// The required shape, dtype and device of each incoming gradient.
     #[inline]
     pub fn input_metadata(&self) -> &[InputMetadata] {
         &self.0.inputs
     }
 
-    /// A copy of the map that lives with the node.
+    /// A copy of the node's metadata map.
     pub fn metadata(&self) -> Metadata {
         match self.extras_if_any() {
             Some(e) => e.metadata.lock().unwrap_or_else(|e| e.into_inner()).clone(),
@@ -311,7 +311,7 @@ impl Node {
         }
     }
 
-    /// Puts a value into the map that lives with the node; returns the one it replaces.
+    /// Inserts a value into the node's metadata map; returns the one it replaces.
     pub fn insert_metadata(
         &self,
         key: impl Into<String>,
@@ -321,7 +321,7 @@ impl Node {
         self.extras().metadata.lock().unwrap_or_else(|e| e.into_inner()).insert(key, value)
     }
 
-    /// Takes a value out of the map that lives with the node.
+    /// Removes a value from the node's metadata map.
     pub fn remove_metadata(&self, key: &str) -> Option<std::sync::Arc<dyn Any + Send + Sync>> {
         self.extras_if_any()?.metadata.lock().unwrap_or_else(|e| e.into_inner()).shift_remove(key)
     }
@@ -357,7 +357,7 @@ impl Node {
         Ok(self.0.formula.saved(self)?.into_iter().map(|(n, _)| n).collect())
     }
 
-    /// Sets pack and unpack hooks on one saved tensor, packing it at once. One of several that are saved under a name is
+    /// Sets pack and unpack hooks on one saved tensor, packing it immediately. One of several that are saved under a name is
     /// `tensors[0]`; so are those of a custom function.
     pub fn register_saved_hooks(&self, name: &str, hooks: super::saved::SavedHooks) -> Result<()> {
         let index = |s: &str| s.strip_suffix(']').and_then(|k| k.parse().ok());
@@ -476,7 +476,7 @@ impl Drop for NodeInner {
     }
 }
 
-/// A place in the graph: the gradient with respect to the value that node input `output_nr` had when the edge was taken.
+/// A position in the graph: the gradient with respect to the value that node input `output_nr` had when the edge was obtained.
 #[derive(Clone, Debug)]
 pub struct GradientEdge {
     /// The node.

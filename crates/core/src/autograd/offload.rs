@@ -1,7 +1,7 @@
 //! Saved tensors offloaded to the caller's store (files), or kept in a smaller dtype.
 //!
 //! Leaves that require grad stay in memory, because they are owned elsewhere anyway, and so does what a store rejects:
-//! a full disk costs memory, never a gradient. What stays is version-checked as without hooks. This file knows no
+//! a full disk costs memory, never a gradient. What stays is version-checked as without hooks. This file knows nothing of
 //! files: [`SpillStore`] is implemented elsewhere.
 
 use super::saved::check_version;
@@ -74,7 +74,7 @@ enum Kept {
     Away(Arc<Away>),
 }
 
-/// What was put away while its tensor still lives: an op often saves what another one has saved.
+/// Tensors already offloaded that are still alive: an op often saves what another one has saved.
 #[derive(Default)]
 struct Known(Mutex<Vec<(WeakTensor, u32, Weak<Away>)>>);
 
@@ -92,7 +92,7 @@ impl Known {
     }
 }
 
-/// While the guard lives, tensors saved for backward are put into `store` and read back when backward needs them.
+/// While the guard lives, tensors saved for backward are moved to `store` and read back when backward needs them.
 /// Those smaller than `at_least` bytes stay in memory. What the store rejects stays in memory too, with one warning.
 pub fn save_in_store(store: impl SpillStore, at_least: usize) -> Result<SavedHooksGuard> {
     let (known, warned) = (Known::default(), AtomicBool::new(false));
@@ -111,7 +111,7 @@ pub fn save_in_store(store: impl SpillStore, at_least: usize) -> Result<SavedHoo
                 }
                 Err(e) => {
                     if !warned.swap(true, Relaxed) {
-                        warn(format!("a saved tensor could not be put away and stays in memory: {e}"));
+                        warn(format!("a saved tensor could not be offloaded and stays in memory: {e}"));
                     }
                     Kept::Here(Stayed::new(t))
                 }
@@ -132,8 +132,8 @@ enum Smaller {
 }
 
 /// While the guard lives, floating point tensors saved for backward are kept in `dtype` if that is smaller than their
-/// own, and converted back when backward reads them. Gradients are as exact as `dtype` is; the forward pass and the
-/// dtypes of all results stay as they are.
+/// own, and converted back when backward reads them. Gradients have the precision of `dtype`; the forward pass and the
+/// dtypes of all results are unchanged.
 pub fn save_compressed(dtype: DType) -> Result<SavedHooksGuard> {
     if !dtype.is_floating_point() {
         return Err(Error::argument("save_compressed", format!("expected a floating point dtype, found {dtype}")));

@@ -53,7 +53,7 @@ pub(crate) fn edges<const N: usize>(tensors: [&Tensor; N]) -> Result<Edges> {
     Ok(edges)
 }
 
-/// As [`edges`], of arguments that may be absent.
+/// Like [`edges`], of arguments that may be absent.
 pub(crate) fn edges_opt(tensors: &[Option<&Tensor>]) -> Result<Edges> {
     tensors.iter().map(|t| edge_opt(*t)).collect()
 }

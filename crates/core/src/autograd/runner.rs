@@ -24,7 +24,7 @@ pub trait BackwardRunner: Send + Sync {
 /// For one node of a run, which of the gradients it computed are defined.
 pub type Defined = SmallVec<[bool; 4]>;
 
-/// Is told, node by node in order, which gradients a run gave.
+/// Called, node by node in order, with which gradients a run produced.
 pub type Observer = Box<dyn FnOnce(&[Defined]) -> Result<()>>;
 
 /// The outcome of a run.
@@ -92,7 +92,7 @@ impl<'a> GraphTask<'a> {
     }
 }
 
-/// While it lives, runs of this thread are shown to a runner. The innermost scope counts.
+/// While it lives, runs of this thread are offered to a runner. The innermost scope applies.
 #[must_use = "the scope lasts while the guard lives"]
 pub struct RunnerScope {
     before: Option<Arc<dyn BackwardRunner>>,
@@ -117,7 +117,7 @@ impl Drop for RunnerScope {
     }
 }
 
-/// The runner that a run on this thread is shown to. Modes that change what ops do are the engine's own business.
+/// The runner that runs on this thread are offered to. Under modes that change what ops do, the engine runs itself.
 pub(super) fn active(create_graph: bool) -> Option<Arc<dyn BackwardRunner>> {
     const OWN: u32 = state::LAYERS
         | state::INNER
@@ -135,14 +135,14 @@ pub(super) fn active(create_graph: bool) -> Option<Arc<dyn BackwardRunner>> {
     state::stacks(|s| s.runner.clone())
 }
 
-/// A number for the kind of a formula: what [`Backward::kind`] is, and its name. It is asked for every node of a run.
+/// An id for the kind of a formula: [`Backward::kind`] and its name. It is queried for every node of a run.
 pub fn kind_of(formula: &dyn Backward) -> u64 {
     let mut words = Words(0);
     (formula.kind(), formula.name()).hash(&mut words);
     words.finish()
 }
 
-/// A hash that takes eight bytes at a time and expects no malice.
+/// A hash that takes eight bytes at a time; not resistant to malicious input.
 struct Words(u64);
 
 impl Hasher for Words {
@@ -205,7 +205,7 @@ pub fn hook_counts(node: &Node, mut pure: impl FnMut(u64)) -> HookCounts {
     counts
 }
 
-/// The pure hooks of a node: whoever keeps them keeps what identifies them from being used again.
+/// The pure hooks of a node: while they are held, their identities cannot be reused.
 pub fn pure_hooks(node: &Node) -> Vec<crate::capture::TensorHookFn> {
     let leaf = node.variable().and_then(Tensor::extras_if_any).and_then(|l| l.hooks.get());
     let own = node.extras_if_any().and_then(|e| e.hooks.tensor.get());
@@ -234,7 +234,7 @@ pub fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &Gradient
 }
 
 /// Runs a formula in the place of a node: its own, or another like it. The results look as the next nodes expect. `unwanted`
-/// has a bit for each of the first 64 gradients that nobody wants.
+/// has a bit for each of the first 64 gradients that are not needed.
 pub fn apply(node: &Node, formula: &dyn Backward, grads: Gradients, unwanted: u64) -> Result<Gradients> {
     let _buffers =
         formula.wants_input_buffers().then(|| BufferScope::new(Err("not in a backward pass that is compiled")));
@@ -249,7 +249,7 @@ pub fn without_history(t: &Tensor) -> Tensor {
     if t.requires_grad() || t.is_view() { t.alias_with(t.layout().clone()) } else { t.clone() }
 }
 
-/// Drops what a node keeps.
+/// Drops the saved values of a node.
 pub fn release(node: &Node) {
     node.formula().release()
 }

@@ -98,7 +98,7 @@ impl SavedTensor {
     /// Nothing.
     pub const NONE: SavedTensor = SavedTensor(Kept::None);
 
-    /// Keeps an input of the op.
+    /// Saves an input of the op.
     #[inline]
     pub fn input(t: &Tensor) -> Result<SavedTensor> {
         if t.flags() & INFERENCE != 0 {
@@ -114,20 +114,20 @@ impl SavedTensor {
         Ok(SavedTensor::unpacked(t))
     }
 
-    /// Keeps a tensor as it is, whatever hooks are active.
+    /// Saves a tensor unchanged, regardless of active hooks.
     #[inline]
     pub fn unpacked(t: &Tensor) -> SavedTensor {
         let computed = t.has_history_to_lose();
         SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter(), computed })
     }
 
-    /// Keeps an input if there is one.
+    /// Saves an input if there is one.
     #[inline]
     pub fn optional(t: Option<&Tensor>) -> Result<SavedTensor> {
         t.map_or(Ok(SavedTensor::NONE), SavedTensor::input)
     }
 
-    /// Keeps output `output_nr` of the op that is being recorded.
+    /// Saves output `output_nr` of the op that is being recorded.
     #[inline]
     pub fn output(t: &Tensor, output_nr: u32) -> Result<SavedTensor> {
         if t.flags() & INFERENCE != 0 {
@@ -166,7 +166,7 @@ impl SavedTensor {
         })
     }
 
-    /// Whether something was kept.
+    /// Whether something was saved.
     pub fn is_some(&self) -> bool {
         !matches!(self.0, Kept::None)
     }
@@ -194,7 +194,7 @@ impl SavedTensor {
         }
     }
 
-    /// As [`SavedTensor::unpack`], for a custom function: what was detached in place is refused only where its history
+    /// Like [`SavedTensor::unpack`], for a custom function: what was detached in place is refused only where its history
     /// would count.
     pub(crate) fn unpack_for_function(mut self, node: &Node) -> Result<Option<Tensor>> {
         if let Kept::Input { computed, .. } = &mut self.0
@@ -205,7 +205,7 @@ impl SavedTensor {
         self.unpack(node)
     }
 
-    /// The tensor, if it was kept as an input: needs no node.
+    /// The tensor, if it was saved as an input: needs no node.
     pub(crate) fn unpack_input(self) -> Result<Option<Tensor>> {
         match self.0 {
             Kept::None | Kept::Output { .. } => Ok(None),
@@ -218,13 +218,13 @@ impl SavedTensor {
         }
     }
 
-    /// As [`SavedTensor::unpack`], for values that are always present.
+    /// Like [`SavedTensor::unpack`], for values that are always present.
     #[inline]
     pub fn unpack_some(self, node: &Node) -> Result<Tensor> {
         self.unpack(node)?.ok_or_else(|| node.freed())
     }
 
-    /// What `pack` makes of the kept tensor: reading it runs `unpack`.
+    /// Replaces the saved tensor by what `pack` returns for it: reading it then runs `unpack`.
     fn packed(&self, hooks: std::sync::Arc<SavedHooks>) -> Result<SavedTensor> {
         match &self.0 {
             Kept::None => Err(ErrorKind::SavedHooksOnNone.into()),
@@ -259,7 +259,7 @@ pub(crate) fn peek<R>(f: impl FnOnce() -> R) -> (R, usize) {
     (result, PEEKED.replace(before).unwrap_or(0))
 }
 
-/// A tensor that was computed when it was saved must not have lost its history since: gradients of gradients would be gone.
+/// A tensor that had a history when it was saved must not have lost it since: gradients of gradients would be lost.
 #[inline]
 fn check_attached(t: &Tensor, computed: bool) -> Result<()> {
     if computed && t.flags() & DETACHED != 0 { Err(ErrorKind::SavedDetached.into()) } else { Ok(()) }

@@ -29,7 +29,7 @@ pub fn saved_tensors_hooks<P: Any + Send + Sync>(
     push(SavedHooks::new(pack, unpack))
 }
 
-/// As [`saved_tensors_hooks`], for hooks that return exactly the values they got: a captured function is compiled without them.
+/// Like [`saved_tensors_hooks`], for hooks that return exactly the values they got: a captured function is compiled without them.
 pub(crate) fn faithful_hooks<P: Any + Send + Sync>(
     pack: impl Fn(&Tensor) -> Result<P> + Send + Sync + 'static,
     unpack: impl Fn(&P) -> Result<Tensor> + Send + Sync + 'static,
@@ -47,7 +47,7 @@ fn push(hooks: SavedHooks) -> Result<SavedHooksGuard> {
     Ok(SavedHooksGuard { _mode: ModeGuard::new(state::SAVED_HOOKS, 0) })
 }
 
-/// Keeps saved tensors in host memory. On a CPU they are there already; with `pin_memory` a copy is made all the same, so
+/// Keeps saved tensors in host memory. On a CPU they are already there; with `pin_memory` a copy is made nevertheless, so
 /// that later writes to the tensor do not matter.
 pub fn save_on_cpu(pin_memory: bool) -> Result<SavedHooksGuard> {
     saved_tensors_hooks(
@@ -75,7 +75,7 @@ impl Drop for DisabledGuard {
     }
 }
 
-/// While the guard lives, opening a scope of saved-tensor hooks fails with `message`; fails itself inside such a scope.
+/// While the guard lives, opening a scope of saved-tensor hooks fails with `message`; returns an error if called inside such a scope.
 pub fn disable_saved_tensors_hooks(message: impl Into<String>) -> Result<DisabledGuard> {
     let message = message.into();
     if state::stacks(|s| !s.saved_hooks.is_empty()) {

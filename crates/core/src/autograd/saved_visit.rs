@@ -1,7 +1,7 @@
-//! Visiting what a node saves, value by value: to compare two nodes, or to lift what varies.
+//! Visiting the saved values of a node one by one: to compare two nodes, or to lift what varies.
 //!
 //! Tensors, sizes and numbers may differ between two runs of one program; everything else decides what a formula does.
-//! The order is that of the declaration, so two nodes of a kind show the same things at the same places.
+//! The order is that of the declaration, so two nodes of a kind present the same values at the same positions.
 
 use super::saved::SavedTensor;
 use crate::dispatch::MemoryFormat;

@@ -1,7 +1,7 @@
 //! Views and in-place ops: which tensors share memory, and how history follows a write.
 //!
-//! A tracked view knows its root base. After the base (or a sibling) was written its own history is stale; the next
-//! reader rebuilds it as a strided cut out of the base's new history. Writing through a view gives the *base* a
+//! A tracked view knows its root base. After the base (or a sibling) was modified, its own history is stale; the next
+//! reader rebuilds it as a strided slice of the base's new history. Writing through a view gives the *base* a
 //! `CopySlices` node that holds the op's own node for the region.
 
 use super::node::{Backward, BoxedBackward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
@@ -14,7 +14,7 @@ use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
-/// How a view was created, which decides whether it may be written.
+/// How a view was created, which decides whether it may be modified in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CreationKind {
@@ -22,9 +22,9 @@ pub(crate) enum CreationKind {
     Default,
     /// One of several outputs of one op.
     MultiOutput,
-    /// Made with grad mode off.
+    /// Created with grad mode off.
     NoGrad,
-    /// A view of a normal tensor made in inference mode.
+    /// A view of a normal tensor created in inference mode.
     Inference,
     /// Output of a custom function that aliases an input.
     Custom,
@@ -309,7 +309,7 @@ impl Tensor {
         self.stored_history().is_some() || self.view_info().is_some_and(follows)
     }
 
-    /// Whether it is a leaf: not computed by a recorded operation.
+    /// Whether it is a leaf: not the result of a recorded operation.
     pub fn is_leaf(&self) -> bool {
         match self.try_grad_fn_edge() {
             Ok(e) => e.is_none(),
@@ -412,7 +412,7 @@ fn lens(base: &Tensor, view: &Tensor) -> Result<Lens> {
     Lens::of(base.dtype(), view.dtype()).ok_or_else(strange)
 }
 
-/// The derivative of showing a region of a base: the gradient lies in the region, zero elsewhere.
+/// The derivative of viewing a region of a base: the gradient in the region, zero elsewhere.
 struct ViewCut {
     base: crate::Spec,
     region: Layout,
@@ -455,7 +455,7 @@ impl Backward for CopySlices {
         let (base, region) = self.lens.layouts(&self.base.layout, &self.region)?;
         let (whole, slice) = ops::formulas::cut_region(&self.lens.enter(&g)?, &base, &region)?;
         let slice = self.lens.show(slice)?;
-        // The inner node's first edge may be none (the view had no history of its own), yet its gradient is wanted here.
+        // The inner node's first edge may be none (the view had no history of its own), yet its gradient is needed here.
         let mut edges = self.inner.edges().clone();
         if needs.get(0)
             && let Some(first) = edges.first_mut()

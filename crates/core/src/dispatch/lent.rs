@@ -1,6 +1,6 @@
 //! Typed calls that leave the typed path: to the layers above or below autograd, or to the rules for mixed devices.
 //!
-//! Every op has such a call and hardly any is taken, so what an op's code holds of it is kept small: arguments are lent
+//! Every op has such a call and it is rarely taken, so the code for it in each op is kept small: arguments are lent
 //! (copied words, nothing to drop), and boxing, the call and the unboxing of results happen here, once for all ops.
 
 use super::{MemoryFormat, Op, Outputs, Value, call_inner, call_layers};

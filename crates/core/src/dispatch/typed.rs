@@ -1,4 +1,4 @@
-//! Boxed calls of typed functions: what the generated `boxed.rs` is made of.
+//! Boxed calls of typed functions: the building blocks of the generated `boxed.rs`.
 //!
 //! `boxed.rs` has one function per signature, which takes its arguments out of the boxes and calls the typed function it
 //! was given. What differs between ops of one signature is data: two function pointers and the defaults.

@@ -13,13 +13,13 @@ pub struct Arg<const N: usize>;
 
 /// Positions in a tuple of arguments: [`Arg`], or a tuple of those.
 pub trait Argnums<A: TensorTree> {
-    /// What stands there.
+    /// The type of the arguments at these positions.
     type Part: TensorTree;
 
     /// The arguments at these positions.
     fn part(&self, args: &A) -> Self::Part;
 
-    /// All arguments, with others at these positions.
+    /// All arguments, with replacements at these positions.
     fn put(&self, args: &A, part: &Self::Part) -> A;
 }
 
@@ -73,7 +73,7 @@ several! {
     A 0, B 1, C 2, D 3;
 }
 
-/// `f` as a function of some of its arguments, and those arguments: what every transform can take.
+/// `f` as a function of some of its arguments, and those arguments, ready for any transform.
 ///
 /// ```
 /// use firebrand_core::func::{self, Arg};
@@ -93,7 +93,7 @@ pub fn with_respect_to<A: TensorTree, R, W: Argnums<A>>(
     (move |part: &W::Part| f(&argnums.put(&args, part)), part)
 }
 
-/// As [`grad`](super::grad()), with respect to some of the arguments.
+/// Like [`grad`](super::grad()), with respect to some of the arguments.
 ///
 /// ```
 /// use firebrand_core::func::{self, Arg};
@@ -116,7 +116,7 @@ pub fn grad_argnums<A: TensorTree, R: Outcome<Tree: TensorTree>, W: Argnums<A> +
     }
 }
 
-/// As [`grad_and_value`](super::grad_and_value()), with respect to some of the arguments.
+/// Like [`grad_and_value`](super::grad_and_value()), with respect to some of the arguments.
 pub fn grad_and_value_argnums<A: TensorTree, R: Outcome, W: Argnums<A> + Clone>(
     f: impl Fn(&A) -> R,
     argnums: W,
@@ -127,7 +127,7 @@ pub fn grad_and_value_argnums<A: TensorTree, R: Outcome, W: Argnums<A> + Clone>(
     }
 }
 
-/// As [`jacrev`](super::jacrev()), with respect to some of the arguments.
+/// Like [`jacrev`](super::jacrev()), with respect to some of the arguments.
 pub fn jacrev_argnums<A: TensorTree, R: Outcome, W: Argnums<A> + Clone>(
     f: impl Fn(&A) -> R,
     argnums: W,
@@ -138,7 +138,7 @@ pub fn jacrev_argnums<A: TensorTree, R: Outcome, W: Argnums<A> + Clone>(
     }
 }
 
-/// As [`jacfwd`](super::jacfwd()), with respect to some of the arguments.
+/// Like [`jacfwd`](super::jacfwd()), with respect to some of the arguments.
 pub fn jacfwd_argnums<A: TensorTree, R: Outcome, W: Argnums<A> + Clone>(
     f: impl Fn(&A) -> R,
     argnums: W,
@@ -149,7 +149,7 @@ pub fn jacfwd_argnums<A: TensorTree, R: Outcome, W: Argnums<A> + Clone>(
     }
 }
 
-/// As [`hessian`](super::hessian()), with respect to some of the arguments.
+/// Like [`hessian`](super::hessian()), with respect to some of the arguments.
 pub fn hessian_argnums<A: TensorTree, R: Outcome<Tree = Tensor>, W: Argnums<A> + Clone>(
     f: impl Fn(&A) -> R,
     argnums: W,

@@ -1,4 +1,4 @@
-//! A module with other tensors in the place of its parameters and buffers, for one call.
+//! Calling a module with other tensors in place of its parameters and buffers.
 //!
 //! Parameters are leaves whose objects never change, so nothing is swapped: while the call runs, every op of the calling
 //! thread that is given a replaced tensor gets its replacement instead. The module's own tensors and their gradients
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) type Replacements = Arc<HashMap<usize, (Tensor, Tensor)>>;
 
 /// Calls `module` with the tensors of `tensors` (by path, as `named_parameters` and `named_buffers` list them) instead of
-/// its own. What a buffer is set to during the call is taken back.
+/// its own. Assignments to buffers during the call are undone.
 ///
 /// ```
 /// use firebrand_core::func::{functional_call, grad};

@@ -2,7 +2,7 @@
 //!
 //! No wrapping: the function runs on fresh leaves (or on aliases, where the arguments are differentiated outside too) of
 //! the ordinary engine, and gradients are taken with respect to exactly those. Whether the gradients themselves are
-//! recorded is decided by looking: only if the graph leads out of the function to something that requires grad.
+//! recorded is decided by inspection: only if the graph leads out of the function to something that requires grad.
 
 use super::level::{self, TransformGuard};
 use crate::autograd::node::Node;
@@ -61,7 +61,7 @@ fn leads_outside(outputs: &[Tensor], inputs: &[Tensor], start: u64) -> Result<bo
 struct Recorded<O> {
     inputs: Vec<Tensor>,
     output: O,
-    /// Whether gradients of what comes out may be wanted outside.
+    /// Whether gradients of the results may be needed outside.
     connected: bool,
 }
 
@@ -156,7 +156,7 @@ pub fn grad<A: TensorTree, R: Outcome<Tree: TensorTree>>(f: impl Fn(&A) -> R) ->
     move |args| Ok(differentiate("grad", &f, args, |o| Ok((one_element("grad", &o)?, ())))?.0)
 }
 
-/// As [`grad`]; returns the gradient and the value.
+/// Like [`grad`]; returns the gradient and the value.
 pub fn grad_and_value<A: TensorTree, R: Outcome>(f: impl Fn(&A) -> R) -> impl Fn(&A) -> Result<(A, Tensor)> {
     move |args| {
         let (g, y, ()) = differentiate("grad_and_value", &f, args, |o| Ok((one_element("grad_and_value", &o)?, ())))?;
@@ -164,7 +164,7 @@ pub fn grad_and_value<A: TensorTree, R: Outcome>(f: impl Fn(&A) -> R) -> impl Fn
     }
 }
 
-/// As [`grad`], for a function that returns a value and an auxiliary output; returns the gradient and the latter.
+/// Like [`grad`], for a function that returns a value and an auxiliary output; returns the gradient and the latter.
 pub fn grad_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> Result<(A, X)> {
@@ -174,7 +174,7 @@ pub fn grad_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)
     }
 }
 
-/// As [`grad_with_aux`]; returns the gradient, the value and the auxiliary output.
+/// Like [`grad_with_aux`]; returns the gradient, the value and the auxiliary output.
 pub fn grad_and_value_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> Result<(A, Tensor, X)> {
@@ -217,7 +217,7 @@ pub fn vjp<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
     Ok((y, pullback))
 }
 
-/// As [`vjp`], for a function that also returns an auxiliary output, which is passed through.
+/// Like [`vjp`], for a function that also returns an auxiliary output, which is passed through.
 pub fn vjp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,
     args: &A,

@@ -58,7 +58,7 @@ pub fn jacrev<A: TensorTree, R: Outcome>(
     }
 }
 
-/// As [`jacrev`], for a function that also returns an auxiliary output, which is passed through.
+/// Like [`jacrev`], for a function that also returns an auxiliary output, which is passed through.
 pub fn jacrev_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> Result<(O::With<A>, X)> {

@@ -1,7 +1,7 @@
 //! Forward mode as a transform: `jvp` and `linearize`.
 //!
 //! A tensor has room for one tangent, so a `jvp` inside another (or inside a dual level) enters a wrapping level: its
-//! tangents are those of the wrappers, the outer ones those of what the wrappers stand for.
+//! tangents are those of the wrappers, the outer ones those of the tensors the wrappers stand for.
 
 use super::grad::vjp;
 use super::level::{self, TransformGuard};
@@ -19,7 +19,7 @@ pub fn jvp<A: TensorTree, R: Outcome>(
     Ok((y, t))
 }
 
-/// As [`jvp`], for a function that also returns an auxiliary output, which is passed through.
+/// Like [`jvp`], for a function that also returns an auxiliary output, which is passed through.
 pub fn jvp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,
     primals: &A,

@@ -3,7 +3,7 @@
 //! A level is a floor above the one where it was entered. Tensors made on it are wrappers: they look like one sample,
 //! and stand for a tensor one floor down that has a batch dimension more (`vmap`), or none more (a `jvp` inside a `jvp`).
 //! History and tangents belong to the tensor object, so every floor has its own graph and its own dual level, and a
-//! tensor of a lower floor is a constant here: that is all there is to perturbation confusion. An op called here records
+//! tensor of a lower floor is a constant here: that is what prevents perturbation confusion. An op called here is recorded
 //! on this floor and then *descends*: its batching rule runs on the floor below, where it may record again, and so on to
 //! the kernels. `func::grad` needs no floor: reverse mode tells its levels apart by nodes.
 //!

@@ -1,6 +1,6 @@
-//! Function transforms that nest in any order: `grad`, `vjp`, `jvp`, `vmap` and what is made of them.
+//! Function transforms that nest in any order: `grad`, `vjp`, `jvp`, `vmap` and the transforms built on them.
 //!
-//! A transform takes a function of tensors and gives back another function. Arguments and results are one tensor, a
+//! A transform takes a function of tensors and returns another function. Arguments and results are one tensor, a
 //! tuple, a vector or a map of tensors ([`TensorTree`]); the function may return tensors or a `Result`.
 //!
 //! ```

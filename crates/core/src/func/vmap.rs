@@ -1,4 +1,4 @@
-//! `vmap`: a function of one sample becomes a function of a batch, without a loop.
+//! `vmap`: turns a function of one sample into a function of a batch, without a loop.
 
 use super::level::{self, Batch};
 use crate::ops::shape::wrap_dim;
@@ -9,7 +9,7 @@ use crate::{ErrorKind, Result, Tensor, capture, ops};
 /// What random operations do inside `vmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Randomness {
-    /// They are an error.
+    /// Random operations are an error.
     #[default]
     Error,
     /// Every sample sees the same values.
@@ -62,7 +62,7 @@ fn refuse<T>(message: String) -> Result<T> {
     Err(ErrorKind::Vmap { message }.into())
 }
 
-/// A mapped function: what [`vmap`] returns. Options are set as a builder does; [`Vmap::call`] runs it.
+/// A mapped function: what [`vmap`] returns. Options are set builder-style; [`Vmap::call`] runs it.
 #[derive(Clone)]
 pub struct Vmap<F> {
     f: F,
@@ -144,7 +144,7 @@ impl<F> Vmap<F> {
                 continue;
             };
             if t.ndim() == 0 {
-                return refuse(format!("argument {k} has no dimensions to map over; give it in_dims none"));
+                return refuse(format!("argument {k} has no dimension to map over; use None as its in_dims"));
             }
             let d = match wrap_dim("vmap", d, t.ndim()) {
                 Ok(d) => d,
@@ -192,7 +192,7 @@ impl<F> Vmap<F> {
             placed.push(match (d, b.dim) {
                 (None, None) => b.value.clone(),
                 (None, Some(_)) => {
-                    return refuse("a result that differs between samples needs an out_dims of its own".to_string());
+                    return refuse("a result that differs between samples needs its own out_dims".to_string());
                 }
                 (Some(d), _) => placed_at(&b.full(size)?, d)?,
             });

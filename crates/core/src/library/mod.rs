@@ -2,8 +2,8 @@
 //! The counterpart of PyTorch's `torch.library`.
 //!
 //! A registered op is an op like the generated ones: it has an [`Op`] id, is found by name, passes through every layer
-//! of dispatch, is captured by export and run by loaded programs. It computes new tensors: schemas that write or alias
-//! their arguments are refused. Registration is for the life of the process, and comes before programs that name the op
+//! of dispatch, is captured by export and run by loaded programs. It returns new tensors: schemas that mutate or alias
+//! their arguments are errors. Registration lasts for the life of the process, and must come before programs that use the op
 //! are read.
 //!
 //! ```
@@ -64,7 +64,7 @@ pub struct Definition {
     differentiable: bool,
 }
 
-/// Begins an op with a schema such as `mylib::scale(Tensor x, float factor=2.0) -> Tensor`.
+/// Starts defining an op with a schema such as `mylib::scale(Tensor x, float factor=2.0) -> Tensor`.
 pub fn define(schema: impl Into<String>) -> Definition {
     Definition {
         schema: schema.into(),
@@ -86,14 +86,14 @@ impl Definition {
         self
     }
 
-    /// Describes the results: for the meta device and so for capture. What the kernel returns is checked against it.
+    /// Describes the results, for the meta device and therefore for capture. The kernel's results are checked against it.
     pub fn shape(mut self, f: impl Fn(&Args<'_>) -> Result<Vec<Spec>> + Send + Sync + 'static) -> Self {
         self.shape = Some(Box::new(f));
         self
     }
 
     /// Gradients of the tensor arguments (elements of lists one by one, in order) from those of the results.
-    /// Made of ops, it can be differentiated again.
+    /// If it is built from ops, it can be differentiated again.
     pub fn backward(
         mut self,
         f: impl Fn(&OpCall<'_>, &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
@@ -156,12 +156,12 @@ impl CustomOp {
         self.0
     }
 
-    /// Calls the op with one value per argument of the schema; arguments left out at the end keep their defaults.
+    /// Calls the op with one value per argument of the schema; omitted trailing arguments take their defaults.
     pub fn call(self, args: &[Value]) -> Result<Outputs> {
         dispatch::call(self.0, args)
     }
 
-    /// As [`CustomOp::call`], for an op with one result.
+    /// Like [`CustomOp::call`], for an op with one result.
     pub fn call1(self, args: &[Value]) -> Result<Tensor> {
         dispatch::one_tensor(self.call(args)?)
     }

@@ -43,7 +43,7 @@ pub(crate) fn by_name(name: &str) -> Option<Op> {
     found(name).or_else(|| known::by_name(name)).or_else(|| found(name))
 }
 
-/// As [`by_name`], among what is registered already.
+/// Like [`by_name`], among what is registered already.
 pub(super) fn found(name: &str) -> Option<Op> {
     read(|r| r.by_name.get(name).map(|e| e.op))
 }
@@ -108,13 +108,13 @@ fn check(name: &str, schema: &Schema, results: &str) -> Result<(), String> {
         return Err(format!("'{part}' is not a valid name; expected `namespace::name.overload`"));
     }
     if ["aten", "prim", "higher_order"].contains(&namespace) {
-        return Err(format!("the namespace '{namespace}' is taken; use one of your own"));
+        return Err(format!("the namespace '{namespace}' is reserved; use your own"));
     }
     if schema.args.iter().any(|a| a.aliased) || results.contains('!') || results.contains("(a)") {
-        return Err("an op of one's own returns new tensors; write it without alias annotations".into());
+        return Err("a custom op returns new tensors; write the schema without alias annotations".into());
     }
     if let Some(a) = schema.args.iter().find(|a| matches!(a.ty, Type::Other | Type::Layout)) {
-        return Err(format!("argument '{}' has a type that ops of one's own cannot take", a.name));
+        return Err(format!("argument '{}' has a type that custom ops cannot take", a.name));
     }
     let results = results.trim().trim_start_matches('(').trim_end_matches(')');
     let mut types = results.split(',').map(|r| r.split_whitespace().next().unwrap_or_default());

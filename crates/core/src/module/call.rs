@@ -13,9 +13,9 @@ use crate::{Result, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// A module that computes something from an `Input`. Write `forward`, use `call`.
+/// A module that computes an output from an `Input`. Implement `forward`, use `call`.
 pub trait Forward<Input: TensorTree = Tensor>: Module {
-    /// What it computes.
+    /// The type of the result.
     type Output: TensorTree;
 
     /// The computation, without hooks.

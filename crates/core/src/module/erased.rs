@@ -1,4 +1,4 @@
-//! Inputs and outputs of modules as hooks see them that do not know their type.
+//! Type-erased inputs and outputs of modules, for hooks.
 
 use super::TensorTree;
 use crate::{Result, Tensor};

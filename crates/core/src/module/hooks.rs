@@ -1,7 +1,7 @@
 //! The hook tables of modules and of the process, and how to register in them.
 //!
 //! A module without hooks pays one test per call. Tables are read when their turn comes, so a hook may register or
-//! remove hooks: that counts from the next call. When which table runs is in `call` and `backward_hooks`.
+//! remove hooks: that takes effect from the next call. `call` and `backward_hooks` define when each table runs.
 
 use super::erased::Erased;
 use super::{IncompatibleKeys, Module, StateDict, TensorTree};
@@ -50,7 +50,7 @@ fn global_for_use() -> &'static Tables {
     &GLOBAL
 }
 
-/// What every module has: identity, training flag, hooks.
+/// State common to all modules: identity, training flag, hooks.
 pub struct ModuleCore {
     id: u64,
     state: Arc<State>,
@@ -129,7 +129,7 @@ impl ModuleCore {
         ModuleWatch(self.state.clone())
     }
 
-    /// Sets the training mode of this module alone; [`Module::set_training`] includes those below.
+    /// Sets the training mode of this module only; [`Module::set_training`] includes its submodules.
     pub fn set_training(&self, on: bool) {
         self.state.evaluating.store(!on, Relaxed)
     }
@@ -276,7 +276,7 @@ pub trait ModuleHooks: Module {
         self.register_forward_pre_hook_with(HookOptions::default(), hook)
     }
 
-    /// As [`ModuleHooks::register_forward_pre_hook`], with options.
+    /// Like [`ModuleHooks::register_forward_pre_hook`], with options.
     fn register_forward_pre_hook_with<R: ModuleHookResult<Tensor>>(
         &self,
         options: HookOptions,
@@ -313,7 +313,7 @@ pub trait ModuleHooks: Module {
         self.core().tables_for_use().forward.add((false, hook))
     }
 
-    /// As [`ModuleHooks::register_forward_hook`], with options; one that is always called gets no outputs
+    /// Like [`ModuleHooks::register_forward_hook`], with options; one that is always called gets no outputs
     /// when forward failed.
     fn register_forward_hook_with<R: ModuleHookResult<Tensor>>(
         &self,
@@ -350,7 +350,7 @@ pub trait ModuleHooks: Module {
         self.register_full_backward_pre_hook_with(HookOptions::default(), hook)
     }
 
-    /// As [`ModuleHooks::register_full_backward_pre_hook`], with options.
+    /// Like [`ModuleHooks::register_full_backward_pre_hook`], with options.
     fn register_full_backward_pre_hook_with<R: ModuleHookResult<Option<Tensor>>>(
         &self,
         options: HookOptions,
@@ -369,7 +369,7 @@ pub trait ModuleHooks: Module {
         self.register_full_backward_hook_with(HookOptions::default(), hook)
     }
 
-    /// As [`ModuleHooks::register_full_backward_hook`], with options.
+    /// Like [`ModuleHooks::register_full_backward_hook`], with options.
     fn register_full_backward_hook_with<R: ModuleHookResult<Option<Tensor>>>(
         &self,
         options: HookOptions,
@@ -382,7 +382,7 @@ pub trait ModuleHooks: Module {
         Ok(tables.backward.insert(backward(hook), options.prepend))
     }
 
-    /// The legacy backward hook: sees the gradients around the last node of forward only, which for a module of several
+    /// The legacy backward hook: only sees the gradients around the last node of forward, which for a module of several
     /// ops are not those of its inputs. Kept for programs that rely on it; prefer
     /// [`ModuleHooks::register_full_backward_hook`]. An error if the module has full backward hooks.
     fn register_backward_hook<R: ModuleHookResult<Option<Tensor>>>(

@@ -109,12 +109,12 @@ pub trait Module: Any + AsModule + Send + Sync {
     // ---- the tree
     // Every module type has all of these in its table of methods, so they only say which function to call.
 
-    /// This module (with an empty name) and all below it, parents first; one that occurs twice is listed once.
+    /// This module (with an empty name) and all its submodules, parents first; one that occurs twice is listed once.
     fn named_modules(&self) -> Vec<(String, &dyn Module)> {
         walk::named_modules(self.as_module())
     }
 
-    /// The modules directly below this one.
+    /// The direct children of this module.
     fn named_children(&self) -> Vec<(String, &dyn Module)> {
         Members::of(self.as_module()).modules
     }
@@ -139,29 +139,29 @@ pub trait Module: Any + AsModule + Send + Sync {
         walk::buffers(self.as_module())
     }
 
-    /// Calls `f` with every module below this one and then with this one, children first.
+    /// Calls `f` with every submodule and then with this module, children first.
     fn apply(&self, f: &mut dyn FnMut(&dyn Module)) {
         walk::apply(self.as_module(), f)
     }
 
     // ---- modes and gradients
 
-    /// Puts this module and all below it in training mode.
+    /// Puts this module and all its submodules in training mode.
     fn train(&self) {
         self.set_training(true)
     }
 
-    /// Puts this module and all below it in evaluation mode: dropout is off, normalization uses running statistics.
+    /// Puts this module and all its submodules in evaluation mode: dropout is off, normalization uses running statistics.
     fn eval(&self) {
         self.set_training(false)
     }
 
-    /// Sets the training mode of this module and all below it.
+    /// Sets the training mode of this module and all its submodules.
     fn set_training(&self, on: bool) {
         walk::set_training(self.as_module(), on)
     }
 
-    /// Whether the module is in training mode; new ones are.
+    /// Whether the module is in training mode, as new modules are.
     fn is_training(&self) -> bool {
         self.core().is_training()
     }
@@ -201,7 +201,7 @@ pub trait Module: Any + AsModule + Send + Sync {
     }
 
     /// Copies values into parameters and buffers. With `strict` the names must agree exactly; without, the differences
-    /// are returned. On error nothing was copied.
+    /// are returned. On error, nothing is copied.
     fn load_state_dict(&self, state: &StateDict, strict: bool) -> Result<IncompatibleKeys> {
         state_dict::load(self.as_module(), state, strict)
     }
@@ -220,7 +220,7 @@ impl<M: Module> AsModule for M {
 }
 
 impl dyn Module {
-    /// This module as the type it is, if it is an `M`.
+    /// Downcasts this module to `M`.
     pub fn downcast_ref<M: Module>(&self) -> Option<&M> {
         (self as &dyn Any).downcast_ref()
     }

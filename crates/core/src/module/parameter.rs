@@ -1,7 +1,7 @@
 //! Parameters and buffers: the tensors a module owns.
 //!
 //! A parameter is a leaf whose object never changes, so optimizers may hold it; its values are written in place. A
-//! buffer is a cell: forward may put another tensor in it through `&self`.
+//! buffer is a cell: forward may replace its tensor through `&self`.
 
 use crate::capture::{self, TensorCell};
 use crate::{Result, Tensor};
@@ -21,7 +21,7 @@ impl Parameter {
         Parameter::try_new(t).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// As [`Parameter::new`].
+    /// Like [`Parameter::new`], but returns an error.
     pub fn try_new(t: Tensor) -> Result<Parameter> {
         let p = Parameter::frozen(t);
         p.try_set_requires_grad(true)?;
@@ -38,7 +38,7 @@ impl Parameter {
         &self.0
     }
 
-    /// Replaces the data, and that of the gradient, by `f` of it. The object stays, so others may hold it.
+    /// Replaces the data, and that of the gradient, by the result of `f`. The object stays the same, so others may hold it.
     pub(super) fn convert(&self, f: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
         let old = self.0.data();
         let new = f(&old)?;

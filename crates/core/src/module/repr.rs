@@ -1,7 +1,7 @@
 //! How modules print: the tree of their children with the arguments of each, as PyTorch's `repr` shows it.
 //!
-//! Members of a list field (`layers.0`, `layers.1`) are shown as the `ModuleList` they would be in PyTorch, equal neighbours
-//! once. Knows nothing of particular layers; each says its own arguments in [`Module::extra_repr`].
+//! Members of a list field (`layers.0`, `layers.1`) are shown as the `ModuleList` they would be in PyTorch, equal neighbors
+//! once. Knows nothing of particular layers; each lists its own arguments in [`Module::extra_repr`].
 
 use super::Module;
 use super::field::Members;
@@ -163,7 +163,7 @@ fn block(name: &str, extra: &str, rows: &[Row]) -> String {
     text
 }
 
-/// Rows of a list: equal neighbours are one.
+/// Rows of a list: equal neighbors are one.
 fn list(members: Vec<(String, String)>) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (name, text) in members {

@@ -1,9 +1,9 @@
 //! When attention is one op, computed by blocks of queries, and when it is products and softmax.
 //!
-//! `_attention` keeps queries, keys and values only; the weights, quadratic in the length of the sequence, are computed again
-//! by its derivative. Whoever looks at single ops (layers, transforms, tangents) sees products and softmax, which have rules
-//! of their own, unless it asks for the whole op ([`keep_whole`]).
-//! What the kernel does not know (masks, dropout, half precision, broadcast heads) stays with `composite::attention`.
+//! `_attention` keeps queries, keys and values only; the weights, quadratic in the length of the sequence, are recomputed
+//! by its derivative. Layers, transforms and tangents see products and softmax instead, which have rules
+//! of their own, unless they ask for the whole op ([`keep_whole`]).
+//! What the kernel does not support (masks, dropout, half precision, broadcast heads) stays with `composite::attention`.
 
 use crate::slot::{Slot, SlotGuard};
 use crate::{DType, Tensor, state};

@@ -1,4 +1,4 @@
-//! What the generated ops on lists of tensors ask of their arguments, before the first element is touched.
+//! Argument checks of the generated ops on lists of tensors, before the first element is touched.
 
 use crate::{Error, Result, Tensor};
 

@@ -1,9 +1,9 @@
-//! Forms and second names that are only data: `cos.out`, `multiply_`, `special_expit`.
+//! Variants and aliases that are only data: `cos.out`, `multiply_`, `special_expit`.
 //!
-//! The generator writes one row for each: its schema as text and the op it is made from. A row has no function of its
-//! own; it is called with boxed arguments, by name or id, and runs its op. Records are made of rows when one is first
-//! asked for. Guarantees what forms with functions of their own do: nothing is written before all is computed, results
-//! must fit their targets, `out=` forms refuse to lose a gradient. Knows nothing of particular ops.
+//! The generator writes one row for each: its schema as text and the op it is derived from. A row has no function of its
+//! own; it is called with boxed arguments, by name or id, and runs its op. Records are created from rows on first
+//! use. It guarantees the same as variants with their own functions: nothing is written before everything is computed, results
+//! must match their targets, `out=` variants never lose a gradient. It knows nothing of particular ops.
 
 use crate::autograd::NoGrad;
 use crate::dispatch::{self, Args, Outputs, Value};
@@ -143,7 +143,7 @@ fn short(info: &'static OpInfo) -> &'static str {
     name.split_once('.').map_or(name, |(base, _)| base)
 }
 
-/// The op for each position; what is no list serves all of them.
+/// The op for each position; an argument that is not a list is used for all of them.
 fn foreach(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
     let args = Args::new(info.name, values);
     let (mut lists, mut lengths) = (Vec::with_capacity(values.len()), Vec::new());
@@ -222,11 +222,11 @@ fn out(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
     if state::is(state::GRAD) && values.iter().any(recorded) {
         return Err(Error::argument(
             name,
-            "out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result",
+            "out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant",
         ));
     }
     if state::is(state::LEVEL) {
-        let message = format!("{}: out= forms do not batch; use the form that returns", info.name);
+        let message = format!("{}: out= variants do not batch; use the functional variant", info.name);
         return Err(ErrorKind::Vmap { message }.into());
     }
     let targets: Vec<&Tensor> = values[first..].iter().flat_map(tensors).collect();

@@ -2,7 +2,7 @@
 //!
 //! Lists hold parameters, gradients and state by position; all of one position have one shape and one dtype (f32 or f64).
 //! `state_steps` hold the number of the step, already counted up. With `found_inf` set to one nothing is written;
-//! `grad_scale` divides the gradients first. These ops write only and record no history, so they refuse to touch a leaf
+//! `grad_scale` divides the gradients first. These ops only write and record no history, so they return an error for a leaf
 //! that requires grad outside `no_grad`.
 
 use super::cpu::dense;

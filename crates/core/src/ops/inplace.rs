@@ -1,6 +1,6 @@
-//! What in-place and `out=` forms share: checks before anything is written, and the write itself.
+//! Shared parts of in-place and `out=` variants: checks before anything is written, and the write itself.
 //!
-//! A kernel writes its output while it reads its inputs, so a target that overlaps an input other than exactly gets
+//! A kernel writes its output while it reads its inputs, so a target that partially overlaps an input gets
 //! the result through a temporary. The version is counted after the write.
 
 use crate::dtype::can_cast;
@@ -76,7 +76,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// As [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
+/// Like [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
 /// the target shares memory with an input.
 pub(crate) fn write_through_copy(
     op: &'static str,
@@ -117,7 +117,7 @@ pub(crate) fn write_out(
     Ok(())
 }
 
-/// As [`write_out`], for kernels that read inputs after they began to write.
+/// Like [`write_out`], for kernels that read inputs after they began to write.
 pub(crate) fn write_out_through_copy(
     op: &'static str,
     out: &Tensor,
@@ -131,7 +131,7 @@ pub(crate) fn write_out_through_copy(
     Ok(())
 }
 
-/// As [`write_out_through_copy`], for several results: all are computed before the first is written.
+/// Like [`write_out_through_copy`], for several results: all are computed before the first is written.
 pub(crate) fn write_outs<const N: usize>(
     op: &'static str,
     outs: [&Tensor; N],
@@ -165,7 +165,7 @@ pub(crate) fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &
     if state::is(state::GRAD) && (out.requires_grad() || inputs.iter().any(|t| t.requires_grad())) {
         return Err(Error::argument(
             op,
-            "out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result",
+            "out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant",
         ));
     }
     out.check_writable(op)?;

@@ -1,7 +1,7 @@
-//! In-place ops that change how a tensor shows its memory (`t_`, `unsqueeze_`), with their history.
+//! In-place ops that change the view of a tensor's memory (`t_`, `unsqueeze_`), with their history.
 //!
-//! The numbers stay where they are; the tensor gets another layout. A tracked view that requires grad is refused: its
-//! base would have to learn of a region that has moved.
+//! The data stays in place; the tensor gets another layout. A tracked view that requires grad is an error: its
+//! base would have to track a region that has moved.
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{forward, record};

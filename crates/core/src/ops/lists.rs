@@ -1,6 +1,6 @@
-//! Lists whose length comes from arguments: memory that cannot be had is an error here, where `Vec` would abort.
+//! Lists whose length comes from arguments: a failed allocation is an error here, where `Vec` would abort.
 //!
-//! What ends up in a tensor is written into it piece by piece ([`write`]), so that it needs no second copy.
+//! Values for a tensor are written into it piece by piece ([`write`]), so that no second copy is needed.
 
 use crate::layout::Layout;
 use crate::{Element, ErrorKind, Result, Tensor};

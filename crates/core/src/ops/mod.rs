@@ -1,4 +1,4 @@
-//! Every op: generated functions on top; shape functions, kernels, compositions and hand-written pieces below.
+//! All ops: generated functions on top; shape functions, kernels, composite ops and hand-written parts below.
 
 pub(crate) mod arith;
 pub(crate) mod attention;

@@ -1,6 +1,6 @@
 //! In-place ops that replace every element by something that does not depend on it: random numbers and the like.
 //!
-//! They record a node whose gradient is zero, so that what the tensor was before gets none.
+//! They record a node whose gradient is zero, so that the tensor's previous value gets none.
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{SavedVisitor, forward, record};

@@ -1,5 +1,5 @@
-//! In-place ops that give a tensor other memory or another size (`resize_`, `set_`). They keep no history, so a tensor
-//! that requires grad is refused unless nothing changes.
+//! In-place ops that replace a tensor's memory or size (`resize_`, `set_`). They keep no history, so a tensor
+//! that requires grad is an error unless nothing changes.
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Layout;
@@ -9,7 +9,7 @@ use crate::{Error, Result, Spec, SymInt, Tensor, state};
 /// Fails for tensors whose history would no longer be theirs, and inside transforms, where memory is another's.
 fn check(op: &'static str, t: &Tensor) -> Result<()> {
     if state::is(state::LEVEL) {
-        return Err(Error::argument(op, "inside vmap or a nested jvp a tensor cannot get other memory"));
+        return Err(Error::argument(op, "a tensor cannot get other memory inside vmap or a nested jvp"));
     }
     if t.requires_grad() {
         return Err(Error::argument(op, "a tensor that requires grad cannot get other memory; detach() it first"));

@@ -142,7 +142,7 @@ pub(crate) fn hold(t: &Tensor, role: Role) -> Result<Hold> {
     hold_from(t, t.layout(), 0, role)
 }
 
-/// As [`hold`], for elements by a layout whose offset counts from the tensor's first.
+/// Like [`hold`], for elements by a layout whose offset counts from the tensor's first.
 pub(crate) fn hold_part(t: &Tensor, part: &Layout, role: Role) -> Result<Hold> {
     hold_from(t, part, t.storage_offset(), role)
 }

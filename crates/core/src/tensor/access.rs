@@ -61,12 +61,12 @@ impl AccessMut<'_> {
         let l = &self.spec.layout;
         self.storage.view_mut(self.spec.dtype, l.offset(), l.sizes(), l.strides())
     }
-    /// As [`Access::view_as`], for writing.
+    /// Like [`Access::view_as`], for writing.
     #[inline]
     pub(crate) fn view_mut_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> ViewMut<'b> {
         self.storage.view_mut(self.spec.dtype, self.spec.layout.offset(), sizes, strides)
     }
-    /// As [`Access::part`], for writing.
+    /// Like [`Access::part`], for writing.
     #[inline]
     pub(crate) fn part_mut<'b>(&'b self, l: &'b Layout) -> ViewMut<'b> {
         self.storage.view_mut(self.spec.dtype, self.spec.layout.offset() + l.offset(), l.sizes(), l.strides())
@@ -112,7 +112,7 @@ impl Tensor {
         Ok(self.access(races::hold(self, Role::Reads)?))
     }
 
-    /// As [`Tensor::read`], for a kernel that writes: nothing else may use the memory at the same time.
+    /// Like [`Tensor::read`], for a kernel that writes: nothing else may use the memory at the same time.
     #[inline]
     pub(crate) fn write(&self) -> Result<AccessMut<'_>> {
         Ok(AccessMut(self.access(races::hold(self, Role::Writes)?)))
@@ -124,7 +124,7 @@ impl Tensor {
         Ok(self.access(races::hold_part(self, part, Role::Reads)?))
     }
 
-    /// As [`Tensor::read_part`], for writing.
+    /// Like [`Tensor::read_part`], for writing.
     #[inline]
     pub(crate) fn write_part(&self, part: &Layout) -> Result<AccessMut<'_>> {
         Ok(AccessMut(self.access(races::hold_part(self, part, Role::Writes)?)))

@@ -1,4 +1,4 @@
-//! What can be asked of a tensor without looking at its values: sizes, dtype, device, identity.
+//! Properties of a tensor other than its values: sizes, dtype, device, identity.
 
 use super::replaced::Replaced;
 use super::{INFERENCE, REPLACED, SYMBOLIC, Spec, Tensor, WRAPPED_NUMBER, WeakTensor, device_bit};
@@ -119,7 +119,7 @@ impl Tensor {
         self.flags() & device_bit(Device::Meta) != 0
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are contiguous in row-major order.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.observe_strides();
@@ -165,12 +165,12 @@ impl Tensor {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A number that is unique among living tensors.
+    /// An id that is unique among living tensors.
     pub fn id(&self) -> usize {
         Arc::addr(&self.0)
     }
 
-    /// Whether both use the same memory.
+    /// Whether both share memory.
     pub fn shares_storage(&self, other: &Tensor) -> bool {
         self.storage().ptr_eq(&other.storage())
     }
@@ -180,7 +180,7 @@ impl Tensor {
         WeakTensor(Arc::downgrade(&self.0))
     }
 
-    /// How many handles there are.
+    /// The number of handles.
     pub(crate) fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
     }

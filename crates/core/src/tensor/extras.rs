@@ -1,4 +1,4 @@
-//! What few tensors need, beside the tensor itself.
+//! State that few tensors need, stored outside the tensor itself.
 
 use super::Tensor;
 use super::replaced::Replaced;
@@ -11,7 +11,7 @@ use crate::autograd::node::{Edge, WeakNode};
 use crate::autograd::view::ViewInfo;
 use std::sync::{Mutex, OnceLock};
 
-/// What few tensors need.
+/// State that few tensors need.
 #[derive(Default)]
 pub(crate) struct Extras {
     pub(crate) grad: GradSlot<Tensor>,

@@ -1,4 +1,4 @@
-//! Tensor: one counted pointer to a description, plus lazily made extras.
+//! Tensor: a reference-counted pointer to a description, plus lazily created extras.
 //!
 //! What every op reads (storage, layout, dtype, first history) is immutable and stored in the tensor itself; what few
 //! tensors need (gradient, hooks, view information, history after an in-place op, replaced data) is in [`Extras`], and
@@ -100,17 +100,17 @@ impl Drop for Inner {
 /// # Names
 /// Methods have PyTorch's names. Where PyTorch overloads a name, each overload has its own method, with the overload's name as
 /// a suffix: `sum` and `sum_dim`, `max` and `max_dim`. The other operand may be a tensor or a number. A trailing underscore means
-/// in place. A method takes the positional arguments of PyTorch's op, without defaults, and leaves out the keyword arguments;
+/// in place. A method takes the positional arguments of PyTorch's op, without defaults, and omits the keyword-only arguments;
 /// the functions of [`ops`](crate::ops) take all of them.
 ///
-/// Every method that can fail has two forms: `matmul` panics with the message of the error, `try_matmul` returns it.
+/// Every fallible method comes in two variants: `matmul` panics with the message of the error, `try_matmul` returns it.
 ///
 /// # Threads
-/// Handles may be sent to and shared with other threads, and reading a tensor from many of them at once is fine. In-place
+/// Tensors are `Send` and `Sync`, and reading one from many threads at once is fine. In-place
 /// ops take `&self`, as in PyTorch, so the type system does not order them: **the caller orders every write of a storage
-/// against all other reads and writes of it**, through whichever tensor or view they come. Debug builds, and release builds
-/// with the feature `race-checks`, refuse an op that meets another one on the same elements ([`ErrorKind::DataRace`]); elsewhere
-/// two threads that race get unspecified values (never an access outside the storage). `.grad` accumulation, hooks and
+/// against all other reads and writes of it**, through whichever tensor or view they happen. In debug builds, and in release builds
+/// with the feature `race-checks`, an op that collides with another one on the same elements is an error ([`ErrorKind::DataRace`]); in other builds
+/// racing threads get unspecified values (never an access outside the storage). `.grad` accumulation, hooks and
 /// version counters are synchronized.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
@@ -145,7 +145,7 @@ impl Tensor {
         Tensor::built(storage, flags | device_bit(spec.device), || spec)
     }
 
-    /// As [`Tensor::from_parts`], with a description that is built where it stays and a device that is part of the flags.
+    /// Like [`Tensor::from_parts`], with a description that is built where it stays and a device that is part of the flags.
     #[inline(always)]
     fn built(storage: Storage, flags: u32, spec: impl FnOnce() -> Spec) -> Tensor {
         let word = state::word();
@@ -176,7 +176,7 @@ impl Tensor {
         }
     }
 
-    /// As [`Tensor::try_empty`], for a tensor that users see. Bools are false then: kernels accept any
+    /// Like [`Tensor::try_empty`], for a tensor that users see. Bools are false then: kernels accept any
     /// byte, but what users see may also be saved.
     pub(crate) fn try_unwritten<'a>(shape: impl Into<Shape<'a>>) -> Result<Tensor> {
         let t = Tensor::try_empty(shape)?;
@@ -250,7 +250,7 @@ impl Tensor {
         self.alias_as(Spec { layout, dtype: self.dtype(), device: self.device() })
     }
 
-    /// As [`Tensor::alias_with`], with elements of another type over the same bytes.
+    /// Like [`Tensor::alias_with`], with elements of another type over the same bytes.
     pub(crate) fn alias_as(&self, spec: Spec) -> Tensor {
         let kept = self.flags() & (INFERENCE | BIRTH | WRAPPED);
         let alias = Tensor(Arc::new(Inner {

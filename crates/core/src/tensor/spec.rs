@@ -1,9 +1,9 @@
-//! What a tensor is but for its values, and how shape functions say it.
+//! The properties of a tensor other than its values, as shape functions return them.
 
 use crate::layout::Layout;
 use crate::{DType, Device, Result};
 
-/// Shape, memory order, dtype and device: everything about a tensor but its values.
+/// Shape, memory order, dtype and device: everything about a tensor except its values.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Sizes and strides.
@@ -15,13 +15,13 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A row-major tensor; an error for sizes that no tensor can have.
+    /// A row-major tensor; returns an error for sizes that no tensor can have.
     #[inline]
     pub fn new(sizes: &[usize], dtype: DType, device: Device) -> Result<Spec> {
         Ok(Spec { layout: Layout::contiguous(sizes)?, dtype, device })
     }
 
-    /// A tensor without dimensions.
+    /// A 0-dim tensor.
     #[inline]
     pub fn scalar(dtype: DType, device: Device) -> Spec {
         Spec { layout: Layout::scalar(), dtype, device }

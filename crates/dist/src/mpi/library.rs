@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 /// A handle of the library: a pointer, or an integer in its low half.
 type Handle = *mut c_void;
 
-/// What MPI_Init_thread is asked for: only the thread that calls it will call MPI.
+/// The thread level requested from MPI_Init_thread: only the thread that calls it will call MPI.
 const FUNNELED: c_int = 1;
 const FUNNELED_STANDARD: c_int = 1024;
 /// More than any implementation writes.
@@ -180,7 +180,7 @@ impl Library {
         self.exchange("MPI_Iallgather", self.all_gather, (send, 1), (receive, size))
     }
 
-    /// Starts an exchange of tensors that hold so many parts.
+    /// Starts an exchange of tensors that hold this many parts.
     fn exchange(
         &self,
         call: &'static str,
@@ -195,7 +195,7 @@ impl Library {
         }
         let mut request = Request { handle: null_mut(), _buffers: [send.clone(), receive.clone()] };
         let Constants { world, byte, .. } = self.constants;
-        // SAFETY: both buffers hold so many parts of so many bytes (`bytes`), and the request keeps them alive.
+        // SAFETY: both buffers hold this many parts of this many bytes (`bytes`), and the request keeps them alive.
         let code = unsafe { function(from.cast(), sent, byte, to.cast(), received, byte, world, &mut request.handle) };
         self.check(call, code)?;
         Ok(request)

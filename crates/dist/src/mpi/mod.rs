@@ -1,7 +1,7 @@
-//! MPI, opened at run time.
+//! MPI, loaded at run time.
 //!
 //! `launcher` finds out who started this process and which libraries belong to that launcher, `library` opens one and holds its
-//! functions (the only unsafe part of this crate), and this file makes a [`Link`] of it.
+//! functions (the only unsafe part of this crate), and this file wraps it as a [`Link`].
 //!
 //! Only bytes travel and no sum is left to the library, so three handles are all that differ between implementations: the
 //! world, the byte type and the error handler.

@@ -1,7 +1,7 @@
-//! Inputs against what the program was traced with: element types, ranks, sizes, and the symbols that sizes bind.
+//! Checks inputs against what the program was traced with: dtypes, ranks, sizes, and the symbols that sizes bind.
 //!
-//! A symbol is bound by the first input that has it as a size of its own; every other size is then an expression that
-//! must come out. Ranges are checked last. A message says what was found and what is allowed, and gives the condition.
+//! A symbol is bound by the first input that has it as a bare size; every other size is then an expression that
+//! must match. Ranges are checked last. Error messages say what was found and what is allowed, and give the condition.
 
 use super::evaluate::evaluate;
 use crate::error::{Error, Result};
@@ -72,7 +72,7 @@ fn solve(expr: &Expr, size: i64, known: &Bindings) -> Option<(String, i64)> {
     (at(value)? == size).then(|| (symbol.to_string(), value))
 }
 
-/// Checks tensors against what is known of them and gives the symbols their values.
+/// Checks tensors against the program's metadata and binds the symbols to values.
 pub(crate) fn bind<'a>(
     inputs: impl Iterator<Item = (&'a str, &'a TensorMeta, &'a Tensor)>,
     numbers: impl Iterator<Item = (&'a str, &'a SymInt, i64)>,

@@ -1,6 +1,6 @@
-//! Expressions over symbols as numbers, once the symbols have values.
+//! Evaluates expressions over symbols, once the symbols have values.
 //!
-//! Integers are exact; what overflows, divides by zero or needs a symbol that has no value gives none. Nothing panics.
+//! Integers are exact; overflow, division by zero and symbols without a value give `None`. Nothing panics.
 
 use crate::ir::{Expr, Head};
 

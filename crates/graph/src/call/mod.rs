@@ -1,7 +1,7 @@
-//! A program with a state of its own, ready to be called: [`ProgramModule`].
+//! A program with its own state, ready to be called: [`ProgramModule`].
 //!
-//! The program stays as it is: its module starts with the program's state (mapped or copied, see
-//! [`firebrand_core::Fork`]) and keeps what running and training write. Inputs are checked against what the program was
+//! The program itself is not changed: its module starts with the program's state (mapped or copied, see
+//! [`firebrand_core::Fork`]) and holds the updates from running and training. Inputs are checked against what the program was
 //! traced with; in-place writes and mutation outputs end up in buffers and in the caller's tensors. Ops run eagerly, so
 //! results have history and parameters get gradients.
 
@@ -33,7 +33,7 @@ use structure::Structure;
 /// A program that can be called and trained.
 ///
 /// It is a [`Module`] whose parameters and buffers have the names of the original model; several names of one tensor are
-/// one parameter. [`Module::train`] and [`Module::eval`] turn the flags of dropout, batch norm and recurrent layers over;
+/// one parameter. [`Module::train`] and [`Module::eval`] switch the training flags of dropout, batch norm and recurrent layers;
 /// until then the program runs as it was exported.
 pub struct ProgramModule {
     program: ExportedProgram,
@@ -45,7 +45,7 @@ pub struct ProgramModule {
     core: ModuleCore,
 }
 
-/// What runs a program's graph in the interpreter's place: all inputs in, in the order of the signature, all outputs out.
+/// Runs a program's graph in place of the interpreter: takes all inputs, in the order of the signature, and returns all outputs.
 pub type Evaluator = Arc<dyn Fn(&GraphModule, &[Value]) -> Result<Vec<Value>> + Send + Sync>;
 
 impl Module for ProgramModule {
@@ -59,7 +59,7 @@ impl Module for ProgramModule {
     }
 }
 
-/// Takes a list of tensors, gives the tensors among the outputs.
+/// Takes a list of tensors and returns the tensors among the outputs.
 impl Forward<Vec<Tensor>> for ProgramModule {
     type Output = Vec<Tensor>;
     fn forward(&self, inputs: &Vec<Tensor>) -> firebrand_core::Result<Vec<Tensor>> {
@@ -76,7 +76,7 @@ struct UserInput<'a> {
 }
 
 impl ExportedProgram {
-    /// A module with a state of its own that starts as the program's. Mapped weights are not copied until written.
+    /// A module with its own state, initialized with the program's. Mapped weights are not copied until they are written.
     ///
     /// # Errors
     /// If the program calls ops this build does not have, or has no signature.
@@ -84,7 +84,7 @@ impl ExportedProgram {
         ProgramModule::new(self)
     }
 
-    /// Runs the program once on these tensors (constants are baked in); what it writes in place is forgotten.
+    /// Runs the program once on these tensors (constants are baked in); in-place updates of its state are discarded.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Value>> {
         self.module()?.run(inputs)
     }
@@ -171,7 +171,7 @@ impl ProgramModule {
         })
     }
 
-    /// The program with the state of this module: what saving it means.
+    /// The program with the current state of this module, for saving.
     pub fn program(&self) -> ExportedProgram {
         let mut program = self.program.clone();
         for (name, buffer) in &self.buffers {
@@ -192,7 +192,7 @@ impl ProgramModule {
         }
     }
 
-    /// What the caller gives, flattened, in order.
+    /// The caller's inputs, flattened, in order.
     fn user_inputs(&self) -> Result<Vec<UserInput<'_>>> {
         let graph = &self.program.module.graph;
         let mut inputs = Vec::new();
@@ -209,7 +209,7 @@ impl ProgramModule {
         Ok(inputs)
     }
 
-    /// Names and descriptions of the tensors the caller gives, in order.
+    /// Names and metadata of the caller's tensor inputs, in order.
     pub fn tensor_inputs(&self) -> Result<Vec<(&str, &TensorMeta)>> {
         let inputs = self.user_inputs()?;
         Ok(inputs.iter().filter_map(|i| Some((i.name, i.val.tensor()?))).collect())
@@ -238,18 +238,18 @@ impl ProgramModule {
         (0..nodes.len()).map(|k| named(k).unwrap_or_else(|| node(k))).collect()
     }
 
-    /// What is known of an output, by its position among the flattened ones; `None` for what is no tensor.
+    /// The metadata of an output, by its position among the flattened ones; `None` if it is not a tensor.
     pub fn output_meta(&self, position: usize) -> Option<&TensorMeta> {
         let id = (*self.user_outputs().get(position)?)?;
         self.program.module.graph[id].meta().val.as_ref()?.tensor()
     }
 
-    /// Whether the program was exported in training mode; `None` if it has no op that shows it.
+    /// Whether the program was exported in training mode; `None` if no op depends on it.
     pub fn exported_in_training(&self) -> Option<bool> {
         self.exported_mode
     }
 
-    /// Runs on these tensors, in the order of the signature; constants are filled in. Gives the outputs, flattened.
+    /// Runs on these tensors, in the order of the signature; constants are filled in. Returns the outputs, flattened.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Value>> {
         let expected = self.user_inputs()?;
         let wanted = expected.iter().filter(|i| i.constant.is_none()).count();
@@ -288,12 +288,12 @@ impl ProgramModule {
         self.run_flat(values)
     }
 
-    /// Has `evaluator` run the graph from now on, a compiler for instance. Inputs are checked and state is written as ever.
+    /// Runs the graph with `evaluator` from now on, for instance a compiler. Inputs are checked and state is updated as before.
     pub fn set_evaluator(&mut self, evaluator: Evaluator) {
         self.evaluator = Some(evaluator);
     }
 
-    /// Runs on all inputs, constants too, flattened in the order of the signature; gives all outputs, flattened.
+    /// Runs on all inputs, including constants, flattened in the order of the signature; returns all outputs, flattened.
     pub fn run_flat(&self, inputs: Vec<Value>) -> Result<Vec<Value>> {
         let inputs = self.check(inputs)?;
         let signature = self.program.signature()?;
@@ -343,7 +343,7 @@ impl ProgramModule {
         Ok(outputs)
     }
 
-    /// Runs as the original model is called: arguments and keyword arguments of any structure in, what it returns out.
+    /// Calls the program like the original model: with nested arguments and keyword arguments, returning the original structure.
     ///
     /// # Errors
     /// If the structure is not the one the program was exported with, or holds classes of the original program.
@@ -371,7 +371,7 @@ impl ProgramModule {
         self.program.state(target).cloned()
     }
 
-    /// Compares inputs with what the program was traced with; gives them as the graph takes them.
+    /// Checks inputs against what the program was traced with; returns them as the graph expects them.
     fn check(&self, inputs: Vec<Value>) -> Result<Vec<Value>> {
         let expected = self.user_inputs()?;
         if expected.len() != inputs.len() {
@@ -385,7 +385,7 @@ impl ProgramModule {
             let value = match (input.val, input.constant, value) {
                 (_, Some(baked), value) => {
                     if !same_constant(baked, &value) {
-                        let message = format!("{value:?} given; the value {baked:?} was baked in at export");
+                        let message = format!("expected {baked:?}, which was baked in at export, found {value:?}");
                         return refuse(input.name, message);
                     }
                     value

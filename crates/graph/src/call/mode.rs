@@ -1,17 +1,17 @@
-//! Training and evaluation of a program that was exported in one of them: the flags of dropout, batch norm and recurrent
-//! layers are turned over in a copy of the graph. Programs after decompositions carry no such flags and stay as they are.
+//! Switches a program between training and evaluation mode: the training flags of dropout, batch norm and recurrent
+//! layers are changed in a copy of the graph. Decomposed programs have no such flags and stay unchanged.
 
 use crate::ir::{Argument, Attribute, GraphModule, NodeId};
 use firebrand_core::dispatch::Op;
 use std::sync::Arc;
 
-/// The op's argument that says whether it trains: position and name.
+/// The op's training flag: position and name.
 fn flag(op: Op) -> Option<(usize, &'static str)> {
     let k = usize::from(op.info().training?);
     Some((k, op.schema().args[k].name))
 }
 
-/// Nodes with a flag, and how it stands.
+/// Nodes with a training flag, and its value.
 fn flagged(module: &GraphModule) -> impl Iterator<Item = (NodeId, (usize, &'static str), bool)> + '_ {
     module.graph.nodes().filter_map(|id| {
         let node = &module.graph[id];
@@ -24,7 +24,7 @@ fn flagged(module: &GraphModule) -> impl Iterator<Item = (NodeId, (usize, &'stat
     })
 }
 
-/// The mode a program was exported in, if it shows.
+/// The mode a program was exported in, if any op depends on it.
 pub(crate) fn exported_mode(module: &GraphModule) -> Option<bool> {
     let below = || module.subgraphs().filter_map(|(_, g)| exported_mode(g)).max();
     // One layer that trains is enough: frozen ones do not.

@@ -1,9 +1,9 @@
-//! Blocks of a program computed again in the backward pass, so that what their gradients need is not kept.
+//! Recomputes blocks of a program in the backward pass instead of saving their activations (activation checkpointing).
 //!
-//! A block is what one module of a list does: `model.layers.3`, `encoder.layer.0`, `vit.blocks.5`. Which nodes belong to it shows
-//! in the module stack that every exported node carries. Only the values that cross its border are kept; the backward pass runs
-//! it once more, with the same random numbers, when it gets there. A block that writes to memory (batch norm in training, a
-//! cache) runs once as ever, since running it again would write again.
+//! A block is the computation of one module of a list: `model.layers.3`, `encoder.layer.0`, `vit.blocks.5`. Its nodes are found
+//! by the module stack that every exported node carries. Only the values that cross its boundary are saved; the backward pass runs
+//! it once more, with the same random numbers, when it gets there. A block that mutates state (batch norm in training, a
+//! cache) is not recomputed, since running it again would mutate the state again.
 
 use super::{Evaluator, Runner};
 use crate::error::{Error, Result};
@@ -15,13 +15,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Fewer calls than these are not worth running again.
+/// Blocks with fewer calls are not worth recomputing.
 const FEW: usize = 4;
 
 /// Runs a program with its blocks recomputed in the backward pass; for [`super::ProgramModule::set_evaluator`].
 ///
 /// # Errors
-/// The evaluator refuses a program in which no block is found.
+/// The evaluator returns an error for a program without blocks.
 pub fn recompute_blocks() -> Evaluator {
     // A module has one graph per mode.
     let plans: Mutex<HashMap<usize, Arc<Plan>>> = Mutex::default();
@@ -43,7 +43,7 @@ pub fn recompute_blocks() -> Evaluator {
     })
 }
 
-/// The blocks of a program by path, with how many calls each has: what [`recompute_blocks`] computes again.
+/// The blocks of a program that [`recompute_blocks`] recomputes, by path, with their number of calls.
 pub fn blocks_of(module: &GraphModule) -> Vec<(String, usize)> {
     let graph = &module.graph;
     let mut found: Vec<(String, usize)> = Vec::new();
@@ -79,7 +79,7 @@ fn block(graph: &Graph, n: NodeId) -> Option<String> {
     paths.filter(|p| p.contains('.')).find(numbered).map(str::to_string)
 }
 
-/// Whether a call writes to memory that outlives it, or may.
+/// Whether a call mutates memory that outlives it, or may do so.
 fn writes(module: &GraphModule, n: NodeId) -> bool {
     let node = &module.graph[n];
     let Kind::CallFunction(target) = node.kind() else { return false };
@@ -109,7 +109,7 @@ fn parts(graph: &Graph) -> Vec<Part> {
     parts
 }
 
-/// A part as a graph of its own: which values go in, which come out.
+/// A part as a separate graph: its inputs and outputs.
 struct Stage {
     module: Arc<GraphModule>,
     inputs: Vec<NodeId>,
@@ -211,7 +211,7 @@ fn stage(
     Stage { module: Arc::new(module), inputs, outputs, recomputed, done }
 }
 
-/// Runs a stage without keeping what its gradients need. Values that are no tensors stand beside.
+/// Runs a stage without saving tensors for backward. Values that are not tensors are passed separately.
 fn again(stage: &Stage, given: Vec<Value>) -> Result<Vec<Value>> {
     let tensors: Vec<Tensor> = given.iter().filter_map(|v| v.tensor().ok().cloned()).collect();
     let others: Vec<Option<Value>> =

@@ -1,5 +1,5 @@
-//! How a program's nodes run: as the interpreter runs them, with autocast regions in force. What a region does with an op
-//! is core's business.
+//! Runs a program's nodes as the interpreter does, with autocast regions applied. How a region casts the arguments of an op
+//! is decided in core.
 
 use crate::error::Result;
 use crate::interpret::{Call, NodeRunner, Value, autocast_options, run_call};
@@ -7,13 +7,13 @@ use crate::ir::{Function, Hop, Kind, Target};
 use firebrand_core::Device;
 use firebrand_core::autograd::AutocastGuard;
 
-/// Runs nodes for real; keeps the autocast regions that are open.
+/// Executes nodes; tracks the open autocast regions.
 #[derive(Default)]
 pub(crate) struct Runner {
     regions: Regions,
-    /// A device that stands for every device the program names.
+    /// A device to use in place of every device in the program.
     device: Option<Device>,
-    /// Takes conditionals whose predicate has no memory.
+    /// Handles conditionals whose predicate is a meta tensor.
     conditional: Option<Conditional>,
 }
 
@@ -31,12 +31,12 @@ impl Drop for Regions {
 type Conditional = Box<dyn Fn(&Call<'_>) -> Result<Value>>;
 
 impl Runner {
-    /// Runs on this device, whatever the program names.
+    /// Runs on this device, regardless of the devices in the program.
     pub(crate) fn on(device: Device) -> Runner {
         Runner { device: Some(device), ..Runner::default() }
     }
 
-    /// Leaves conditionals whose predicate has no memory to `f`.
+    /// Uses `f` for conditionals whose predicate is a meta tensor.
     pub(crate) fn with_conditional(self, f: impl Fn(&Call<'_>) -> Result<Value> + 'static) -> Runner {
         Runner { conditional: Some(Box::new(f)), ..self }
     }

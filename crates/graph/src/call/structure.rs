@@ -1,7 +1,7 @@
 //! How a program is called: nested tuples, lists and maps of values, flattened to inputs and put together from outputs.
 //!
-//! The structure is what the archive prints of the original call. Values are matched part by part; keywords and map keys
-//! come in any order. Classes that only the original program knows have no structure here: such a program is called flat.
+//! The structure is stored in the archive (PyTorch's pytree spec). Values are matched part by part; keywords and map keys
+//! may come in any order. Classes of the original program have no structure here: such a program must be called with flat inputs.
 
 use crate::error::{Error, Result};
 use crate::interpret::Value;
@@ -51,7 +51,7 @@ impl Structure {
             serde_json::from_str(spec).map_err(|e| Error::Value(format!("call structure: {e}")))?;
         match parsed {
             (1, node) => Structure::of(node, fields, 0),
-            (protocol, _) => refuse(format!("protocol {protocol} is not known")),
+            (protocol, _) => refuse(format!("protocol {protocol} is not supported")),
         }
     }
 
@@ -88,7 +88,7 @@ impl Structure {
     pub(super) fn flatten(&self, value: Value, path: &str, leaves: &mut Vec<Value>) -> Result<()> {
         match (self, value) {
             (Structure::Leaf, value @ (Value::List(_) | Value::Dict(_))) => {
-                refuse(format!("{path} is {}, one value is expected", value.kind()))
+                refuse(format!("{path}: expected one value, found {}", value.kind()))
             }
             (Structure::Leaf, value) => {
                 leaves.push(value);
@@ -96,7 +96,7 @@ impl Structure {
             }
             (Structure::Sequence(parts), Value::List(items)) => {
                 if parts.len() != items.len() {
-                    return refuse(format!("{path} has {} elements, {} are expected", items.len(), parts.len()));
+                    return refuse(format!("{path} has {} elements, expected {}", items.len(), parts.len()));
                 }
                 for (k, (part, item)) in parts.iter().zip(items).enumerate() {
                     part.flatten(item, &format!("{path}[{k}]"), leaves)?;
@@ -123,12 +123,12 @@ impl Structure {
             }
             (expected, value) => {
                 let expected = if let Structure::Map(_) = expected { "a dict" } else { "a tuple or list" };
-                refuse(format!("{path} is {}, {expected} is expected", value.kind()))
+                refuse(format!("{path} is {}, expected {expected}", value.kind()))
             }
         }
     }
 
-    /// The name of every leaf: keys of maps and positions in lists, joined by points; empty where no map leads to it.
+    /// The name of every leaf: keys of maps and positions in lists, joined by dots; empty if no map leads to it.
     pub(super) fn leaf_names(&self) -> Vec<String> {
         let join = |first: &str, rest: &str| match (first.is_empty(), rest.is_empty()) {
             (false, false) => format!("{first}.{rest}"),
@@ -156,7 +156,7 @@ impl Structure {
         names
     }
 
-    /// A value of this structure from its leaves; none if they are too few.
+    /// A value of this structure from its leaves; `None` if there are too few.
     pub(super) fn unflatten(&self, leaves: &mut impl Iterator<Item = Value>) -> Option<Value> {
         Some(match self {
             Structure::Leaf => leaves.next()?,

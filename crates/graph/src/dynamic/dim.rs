@@ -1,11 +1,11 @@
-//! Dim: a size of an exported program that may be another one in the next call, and where such sizes are.
+//! Dim: a dynamic size of an exported program, and where such sizes occur.
 
 use crate::error::{Error, Result};
 use crate::ir::Expr;
 use crate::program::ValueRange;
 use firebrand_core::{Device, Layout, Spec, Tensor};
 
-/// A size that varies. Two dimensions that are given the same name always have the same size.
+/// A dynamic size. Two dimensions with the same name always have the same size.
 ///
 /// ```
 /// use firebrand_graph::Dim;
@@ -22,12 +22,12 @@ pub struct Dim {
 }
 
 impl Dim {
-    /// A size of any value that the program works for.
+    /// A dynamic size with any value that the program supports.
     pub fn new(name: impl Into<String>) -> Dim {
         Dim { name: name.into(), range: ValueRange::default(), times: 1, plus: 0 }
     }
 
-    /// The smallest value it has to work for. Without one, the smallest that works is found.
+    /// The smallest value that must be supported. Without it, export finds the smallest value that works.
     pub fn min(mut self, min: usize) -> Dim {
         self.range.min = Some(min as i64);
         self
@@ -45,7 +45,7 @@ impl Dim {
     }
 }
 
-/// A size that is a multiple of another one; its range is that of the other.
+/// A multiple of another size; its range is that of the other.
 impl std::ops::Mul<usize> for Dim {
     type Output = Dim;
     fn mul(self, n: usize) -> Dim {
@@ -53,7 +53,7 @@ impl std::ops::Mul<usize> for Dim {
     }
 }
 
-/// A size that is larger than another one by a number.
+/// Another size plus a constant.
 impl std::ops::Add<usize> for Dim {
     type Output = Dim;
     fn add(self, n: usize) -> Dim {
@@ -61,7 +61,7 @@ impl std::ops::Add<usize> for Dim {
     }
 }
 
-/// A size that is smaller than another one by a number.
+/// Another size minus a constant.
 impl std::ops::Sub<usize> for Dim {
     type Output = Dim;
     fn sub(self, n: usize) -> Dim {
@@ -74,7 +74,7 @@ impl std::ops::Sub<usize> for Dim {
 pub(crate) struct Symbol {
     /// The name of its dim.
     pub(crate) dim: String,
-    /// Where it was said first: input and dimension.
+    /// Where it first occurred: input and dimension.
     pub(crate) place: (usize, usize),
     pub(crate) range: ValueRange,
     /// Its value in the example.
@@ -159,7 +159,7 @@ impl Places {
                 ));
             }
             if hint < 2 {
-                let why = "sizes 0 and 1 broadcast and so say too little; give an example with 2 or more";
+                let why = "sizes 0 and 1 broadcast, so they do not generalize; use an example with 2 or more";
                 return refuse(format!("size {dim} of the example makes {} {hint}: {why}", d.name));
             }
             let symbol = match symbols.iter().position(|s| s.dim == d.name) {
@@ -220,8 +220,7 @@ fn relaid(like: &Layout, sizes: &[usize], name: &str) -> Result<Layout> {
     };
     let differs = |(d, s): (usize, &usize)| like.sizes()[d] != 1 && *s != like.strides()[d];
     if dense(like.sizes()).iter().enumerate().any(differs) {
-        let message =
-            "its elements do not lie without gaps, so sizes cannot vary; give a contiguous example".to_string();
+        let message = "it is not contiguous, so sizes cannot vary; use a contiguous example".to_string();
         return Err(Error::Input { name: name.to_string(), message });
     }
     Ok(Layout::strided(sizes, &dense(sizes), 0)?)

@@ -1,4 +1,4 @@
-//! fit: the expression behind an integer, from its values where symbols have other values.
+//! fit: finds the expression behind an integer from its values at several values of the symbols.
 
 use super::SizeExpr;
 use firebrand_core::sym::SymOp;

@@ -1,7 +1,7 @@
-//! merge: several traces of one function, each at other sizes, as one graph over symbols.
+//! merge: combines several traces of one function, each at different sizes, into one graph over symbols.
 //!
-//! The traces must agree in everything but integers. An integer that differs becomes an expression of the inputs' sizes;
-//! nodes that compute it stand behind the inputs. Where the traces differ otherwise, the function does not do the same
+//! The traces must agree in everything except integers. An integer that differs becomes an expression of the inputs' sizes;
+//! nodes that compute it follow the inputs. Where the traces differ otherwise, the function does not do the same
 //! for all sizes, and the first difference says where.
 
 use super::{Point, SizeExpr, fit, size_function};
@@ -80,7 +80,7 @@ impl Merge<'_> {
         fit(*here, self.base, &points)
     }
 
-    /// As [`Merge::fit`], at the points only where `counts` holds.
+    /// Like [`Merge::fit`], at the points only where `counts` holds.
     fn fit_where(&self, (here, there): &Everywhere<i64>, counts: &[bool]) -> Option<SizeExpr> {
         let all = self.points.iter().zip(there).zip(counts).filter(|(_, c)| **c);
         let points: Vec<Point<'_>> = all.map(|((p, v), _)| Point { size: *v, ..*p }).collect();
@@ -205,7 +205,7 @@ impl Level<'_> {
 
     fn argument(&mut self, base: &Argument, others: &[&Argument]) -> Merged<Argument> {
         let apart = |trace: usize, a: &Argument| {
-            (trace, format!("an argument is {a:?} instead of {base:?}; what depends on a size must be an integer"))
+            (trace, format!("an argument is {a:?} instead of {base:?}; only integers may depend on a size"))
         };
         if let Argument::Int(here) = base {
             let there: Option<Vec<i64>> =
@@ -310,7 +310,7 @@ impl Level<'_> {
             }
             return Ok(node);
         }
-        Err(format!("no input here tells the value of s{symbol}"))
+        Err(format!("no input here determines the value of s{symbol}"))
     }
 
     fn read(&mut self, input: NodeId, dim: usize, size: &SizeExpr) -> NodeId {

@@ -1,6 +1,6 @@
-//! Sizes that vary: expressions over symbols, and how they are found by looking at a program at several sizes.
+//! Dynamic sizes: expressions over symbols, found by running a program at several sizes.
 //!
-//! Nothing here is symbolic execution. What a program does with a size is learnt by running it on meta tensors at other
+//! Nothing here is symbolic execution. What a program does with a size is determined by running it on meta tensors at other
 //! sizes: [`fit`] turns the integers that come out into an expression ([`SizeExpr`]), `merge` several traces of one
 //! function into one graph over symbols, and [`sizes_at`] runs a finished graph and reads sizes inside it.
 

@@ -91,7 +91,7 @@ fn symbols_of(program: &ExportedProgram) -> Result<(IndexMap<String, Expr>, Vec<
     let bound = bind(given, std::iter::empty(), &IndexMap::new())?;
     let mut symbols = Vec::new();
     for name in names.keys() {
-        let hint = bound.get(name).ok_or_else(|| Error::Value(format!("no input tells the value of {name}")))?;
+        let hint = bound.get(name).ok_or_else(|| Error::Value(format!("no input determines the value of {name}")))?;
         let range = program.range_constraints.get(name).copied().unwrap_or_default();
         symbols.push(Symbol { dim: name.clone(), place: (0, 0), range, hint });
     }

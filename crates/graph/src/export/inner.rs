@@ -1,6 +1,6 @@
 //! InnerTrace: records what reaches the kernels while code runs on meta tensors, derivatives included.
 //!
-//! What is traced must not write; a program is made pure first. Grad mode leaves a note on each node and no marker.
+//! Traced code must not mutate; a program is functionalized first. Grad mode is noted on each node instead of being a marker.
 
 use super::layer::TraceLayer;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use firebrand_core::Tensor;
 use firebrand_core::dispatch::{self, Interpreter};
 use std::sync::Arc;
 
-/// A graph in the making, below autograd.
+/// A graph under construction, below autograd.
 #[derive(Clone)]
 pub struct InnerTrace(Arc<TraceLayer>);
 
@@ -43,7 +43,7 @@ impl InnerTrace {
         self.0.call_node(target.into(), args, result)
     }
 
-    /// As [`InnerTrace::call`], for a call that gives a tuple, parts of which may be absent.
+    /// Like [`InnerTrace::call`], for a call that gives a tuple, parts of which may be absent.
     pub fn call_tuple(&self, target: impl Into<Target>, args: &[Value], results: &[Option<Tensor>]) -> Result<()> {
         self.0.call_tuple(target.into(), args, results)
     }
@@ -59,7 +59,7 @@ fn has_note(node: &Node, key: &str) -> bool {
 }
 
 impl Node {
-    /// Whether a tracer saw it run where nothing is recorded: for derivatives it is a constant.
+    /// Whether it ran with grad mode off: for derivatives it is a constant.
     pub fn is_unrecorded(&self) -> bool {
         has_note(self, UNRECORDED)
     }

@@ -12,10 +12,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A graph in the making that sees every op.
+/// A graph under construction that sees every op.
 pub(crate) struct TraceLayer {
     traces: Mutex<TraceStack>,
-    /// Whether an op is being recorded: what it is made of is not.
+    /// Whether an op is being recorded: its parts are not recorded separately.
     busy: AtomicBool,
     /// For a trial: the first op that failed. The function is left there.
     failed: Option<Mutex<Option<firebrand_core::Error>>>,
@@ -71,7 +71,7 @@ impl TraceLayer {
         self.trace().record_tuple(target, args, results)
     }
 
-    /// Records a conditional with these sides.
+    /// Records a conditional with these branches.
     pub(crate) fn conditional(
         &self,
         pred: &Tensor,
@@ -125,7 +125,7 @@ impl TraceLayer {
     }
 }
 
-/// Runs `f` and records every op it calls, whole layers as they are.
+/// Runs `f` and records every op it calls, composite ops without decomposing them.
 pub(crate) fn above_autograd<R>(
     layer: &Arc<TraceLayer>,
     f: impl FnOnce() -> firebrand_core::Result<R>,
@@ -134,8 +134,8 @@ pub(crate) fn above_autograd<R>(
     f()
 }
 
-/// Runs `f` on outlines of `inputs` and records what reaches the kernels: layers come apart into the ops they are
-/// made of, but for those that stay `whole`. The placeholders keep these names.
+/// Runs `f` on outlines of `inputs` and records what reaches the kernels: composite ops are decomposed into the ops they are
+/// composed of, except for those in `whole`. The placeholders keep these names.
 pub(crate) fn trace_below_autograd(
     inputs: &[(Name, Tensor)],
     whole: fn(Op) -> bool,
@@ -156,7 +156,7 @@ pub(crate) fn trace_below_autograd(
     layer.finish(&results)
 }
 
-/// The layer above autograd that writes some ops down before they come apart.
+/// The layer above autograd that records some ops before they are decomposed.
 struct Whole {
     layer: Arc<TraceLayer>,
     stays: fn(Op) -> bool,

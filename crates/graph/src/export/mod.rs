@@ -2,7 +2,7 @@
 //!
 //! Every op the function calls passes through the dispatcher, where a layer records it; grad-mode changes and
 //! autocast blocks become regions. The function must not read values of its inputs: such a read has no answer here and is
-//! refused by the op. Sizes are those of the example inputs, but for those declared to vary ([`Dim`]): for these the
+//! an error. Sizes are those of the example inputs, except for those declared dynamic ([`Dim`]): for these the
 //! function is run at other sizes too, and must do the same there (`vary`).
 
 mod inner;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub use inner::InnerTrace;
 pub(crate) use layer::{TraceLayer, trace_below_autograd};
 
-/// A tensor of the function's own that the program should know by name.
+/// A tensor that the function owns and that has a name in the program.
 #[derive(Debug)]
 pub struct NamedTensor {
     /// Its qualified name, such as `layer.weight`.
@@ -34,7 +34,7 @@ pub struct NamedTensor {
     pub is_parameter: bool,
 }
 
-/// Exports a function of tensors; [`Export`] has more to choose.
+/// Exports a function of tensors; [`Export`] has more options.
 ///
 /// `state` names the function's parameters and buffers; any other tensor it uses becomes a constant. The result is a
 /// program in the training dialect, with `no_grad` and `autocast` blocks as regions.
@@ -57,7 +57,7 @@ pub fn export(
     Export::new(inputs).state(state).once(f)
 }
 
-/// An export in the making: example inputs, the function's own tensors, and which sizes vary.
+/// A builder for an export: example inputs, the function's own tensors, and which sizes are dynamic.
 ///
 /// ```
 /// use firebrand_core::{DType, Tensor};
@@ -120,16 +120,16 @@ impl<'a> Export<'a> {
         self
     }
 
-    /// Lets the size `dim` of an input vary.
+    /// Makes dimension `dim` of an input dynamic.
     pub fn dynamic(mut self, input: usize, dim: usize, size: &Dim) -> Self {
         self.dims.push((input, dim, size.clone()));
         self
     }
 
-    /// Runs the function and keeps what it did. If sizes vary it is run several times, always on meta tensors.
+    /// Runs the function and records what it does. With dynamic sizes it is run several times, always on meta tensors.
     ///
     /// # Errors
-    /// What the function answers at the sizes of the example; [`crate::Error::Specialized`] where it does not do the same at
+    /// The function's error at the sizes of the example; [`crate::Error::Specialized`] if it does not do the same at
     /// others.
     pub fn run(self, f: impl Fn(&[Tensor]) -> firebrand_core::Result<Vec<Tensor>>) -> Result<ExportedProgram> {
         if self.dims.is_empty() {
@@ -143,7 +143,7 @@ impl<'a> Export<'a> {
         Ok(program)
     }
 
-    /// As [`Export::run`], where nothing varies.
+    /// Like [`Export::run`], where nothing varies.
     fn once(self, f: impl FnOnce(&[Tensor]) -> firebrand_core::Result<Vec<Tensor>>) -> Result<ExportedProgram> {
         let (places, _) = Places::new(self.inputs, &[], |i| self.name(i))?;
         let layer = Arc::new(TraceLayer::new(is_grad_enabled()));

@@ -122,7 +122,7 @@ impl Trials<'_> {
         let equal = tied.iter().find(|&&j| self.at(&[k, j], value).is_ok_and(|t| self.agrees(t)));
         let advice = match equal {
             Some(&j) => format!("it must be equal to Dim {}; use one Dim for both", symbols[j].dim),
-            None => "give the dimension no Dim, or a narrower range".to_string(),
+            None => "remove its Dim, or narrow the range".to_string(),
         };
         let (input, dim) = symbol.place;
         Error::Specialized {

@@ -60,7 +60,7 @@ fn unary(function: &Function, a: Scalar) -> Result<Scalar> {
         (Function::SymNot, a) => Ok(Scalar::Bool(!a.to_bool())),
         (Function::SymFloat, a) => Ok(Scalar::Float(a.to_f64())),
         (Function::SymSqrt, a) => Ok(Scalar::Float(a.to_f64().sqrt())),
-        _ => Err(wrong(function, "is not a function of one number that this build knows")),
+        _ => Err(wrong(function, "is not a known function of one number")),
     }
 }
 
@@ -124,7 +124,7 @@ fn binary(function: &Function, a: Scalar, b: Scalar) -> Result<Scalar> {
         Or => Some(i | j),
         LShift => shift.and_then(|s| i.checked_mul(1i64.checked_shl(s)?)),
         RShift => shift.map(|s| i >> s),
-        _ => return Err(wrong(function, "is not a function of two numbers that this build knows")),
+        _ => return Err(wrong(function, "is not a known function of two numbers")),
     };
     checked(function, value)
 }

@@ -1,4 +1,4 @@
-//! Higher-order ops: run sub-graphs as eager code would, so that gradients flow as they should.
+//! Higher-order ops: run sub-graphs as eager code would, gradients included.
 
 use super::{NodeRunner, Value, run_module};
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
             run_module(runner, body.graph()?, operands)
         }
         (Hop::WithData, [history, value]) => with_data(history.tensor()?, value.tensor()?).map(Value::Tensor),
-        _ => Err(wrong(hop, format!("cannot be run with {} arguments of these kinds", args.len()))),
+        _ => Err(wrong(hop, format!("cannot be called with {} arguments of these types", args.len()))),
     }
 }
 

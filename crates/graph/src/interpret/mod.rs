@@ -1,6 +1,6 @@
 //! The interpreter: runs a graph node by node on real tensors, or on meta tensors.
 //!
-//! Values are dropped after their last use. Grad mode is a property of the frame: a marker in a graph ends with it, also
+//! Values are dropped after their last use. Grad mode belongs to the frame: a marker's effect ends with its graph, also
 //! when a node fails. What a node does can be replaced ([`NodeRunner`]). Linear in nodes and references.
 
 mod functions;
@@ -25,12 +25,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use value::materialize;
 
-/// Decides what a call does. [`run_call`] is what it does by default.
+/// Decides how a call is executed. [`run_call`] is the default.
 pub trait NodeRunner {
-    /// Runs a call whose arguments are ready.
+    /// Runs a call with evaluated arguments.
     fn run_node(&mut self, call: &Call<'_>) -> Result<Value>;
 
-    /// A device that stands for every device the program names.
+    /// A device to use in place of every device in the program.
     fn device(&self) -> Option<Device> {
         None
     }
@@ -49,7 +49,7 @@ pub struct Call<'a> {
     pub kwargs: Vec<(Name, Value)>,
 }
 
-/// Runs every node for real.
+/// Executes every node.
 #[derive(Debug, Default)]
 pub struct Eager {
     /// A device that stands for every device the program names, such as [`Device::Meta`].
@@ -66,7 +66,7 @@ impl NodeRunner for Eager {
     }
 }
 
-/// Runs a call for real; sub-graphs run through the same runner.
+/// Executes a call; sub-graphs run through the same runner.
 pub fn run_call(runner: &mut dyn NodeRunner, call: &Call<'_>) -> Result<Value> {
     match call.module.graph[call.node].kind() {
         Kind::CallFunction(Target::Op(op)) => ops::call_op(op, &call.args, &call.kwargs, runner.device()),
@@ -98,12 +98,12 @@ pub fn run_call(runner: &mut dyn NodeRunner, call: &Call<'_>) -> Result<Value> {
 /// Runs a graph on its inputs and returns its result.
 ///
 /// Placeholders take inputs in order; one that starts with `*` takes all that are left; one without an input takes its
-/// default. Inputs too many are ignored.
+/// default. Extra inputs are ignored.
 pub fn run_module(runner: &mut dyn NodeRunner, module: &GraphModule, inputs: &[Value]) -> Result<Value> {
     run_from(runner, module, inputs, HashMap::new())
 }
 
-/// As [`run_module`], with some nodes' values known: these are not run.
+/// Like [`run_module`], with some nodes' values known: these are not run.
 pub fn run_from(
     runner: &mut dyn NodeRunner,
     module: &GraphModule,

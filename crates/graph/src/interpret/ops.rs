@@ -28,7 +28,7 @@ pub fn boxed_arguments(
 ) -> Result<(Op, Vec<Boxed>)> {
     let (Some(id), Some(schema)) = (op.op(), op.schema()) else {
         return Err(Error::Value(format!(
-            "{op} is not an op of this build (`firebrand ops` lists them); an op of your own must be registered before the program is read"
+            "{op} is not an op of this build (`firebrand ops` lists them); a custom op must be registered before the program is loaded"
         )));
     };
     let mut boxed = vec![Boxed::None; schema.args.len()];

@@ -40,7 +40,7 @@ fn both(runner: &mut dyn NodeRunner, yes: &Value, no: &Value, operands: &Value) 
     let (first, second) = (first.items()?, second.items()?);
     if first.len() != second.len() {
         let (a, b) = (first.len(), second.len());
-        return Err(Error::Value(format!("the sides of cond return {a} and {b} values; they must match")));
+        return Err(Error::Value(format!("the branches of cond return {a} and {b} values; they must match")));
     }
     let one = |(a, b): (&Value, &Value)| match (a, b) {
         (Value::Tensor(a), Value::Tensor(b)) => Ok(Value::Tensor(like_both(a, b)?)),
@@ -53,7 +53,7 @@ fn both(runner: &mut dyn NodeRunner, yes: &Value, no: &Value, operands: &Value) 
 fn like_both(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.dtype() != b.dtype() || a.shape() != b.shape() {
         let shown = |t: &Tensor| format!("{:?} of sizes {:?}", t.dtype(), t.shape());
-        return Err(Error::Value(format!("the sides of cond return {} and {}", shown(a), shown(b))));
+        return Err(Error::Value(format!("the branches of cond return {} and {}", shown(a), shown(b))));
     }
     let agree = a.strides() == b.strides() && a.layout().is_non_overlapping_and_dense();
     let layout = if agree { a.layout().from_start() } else { a.layout().to_contiguous() };

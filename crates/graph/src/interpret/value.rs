@@ -26,7 +26,7 @@ impl Value {
     /// Nothing.
     pub const NONE: Value = Value::Constant(Argument::None);
 
-    /// Whether it is nothing.
+    /// Whether it is `None`.
     pub fn is_none(&self) -> bool {
         matches!(self, Value::Constant(Argument::None))
     }

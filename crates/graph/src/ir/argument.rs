@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub enum Argument {
     /// Nothing.
     None,
-    /// A truth value, which is not a number.
+    /// A bool, which is not a number.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -70,7 +70,7 @@ impl Argument {
         }
     }
 
-    /// Shows every node in it, depth first, left to right, repeated ones too.
+    /// Visits every node in it, depth first, left to right, including repetitions.
     pub fn for_each_node(&self, see: &mut impl FnMut(NodeId)) {
         match self {
             Argument::Node(n) => see(*n),
@@ -81,7 +81,7 @@ impl Argument {
         }
     }
 
-    /// The same tree with every node replaced by what `f` says; the rest is kept.
+    /// The same tree with every node replaced by the result of `f`.
     pub fn map_nodes(&self, f: &mut impl FnMut(NodeId) -> Argument) -> Argument {
         match self {
             Argument::Node(n) => f(*n),

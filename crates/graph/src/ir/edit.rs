@@ -24,7 +24,7 @@ impl Graph {
         &mut self.nodes[id.index as usize]
     }
 
-    /// What is known of a node, to change.
+    /// The metadata of a node, mutable.
     pub fn meta_mut(&mut self, id: NodeId) -> &mut Meta {
         &mut self.node_mut(id).meta
     }
@@ -54,7 +54,7 @@ impl Graph {
         self.link_inputs(id.index);
     }
 
-    /// Renames a node; nothing happens if that is its name already. The old name stays used.
+    /// Renames a node; does nothing if it already has that name. The old name stays reserved.
     pub fn rename(&mut self, id: NodeId, candidate: &str) -> Name {
         if &**self[id].name() != candidate {
             let name = self.names_mut().create_name(candidate);
@@ -103,13 +103,13 @@ impl Graph {
         Ok(true)
     }
 
-    /// Puts `new` wherever `old` is used, in users order; returns the users changed. If `new` itself uses `old`, it ends
+    /// Replaces all uses of `old` by `new`, in users order; returns the changed users. If `new` itself uses `old`, it ends
     /// up using itself: [`Graph::replace_uses_if`] can leave it out.
     pub fn replace_all_uses_with(&mut self, old: NodeId, new: impl Into<Argument>) -> Vec<NodeId> {
         self.replace_uses_if(old, new, |_, _| true)
     }
 
-    /// As [`Graph::replace_all_uses_with`], only in users that `wanted` accepts.
+    /// Like [`Graph::replace_all_uses_with`], only in users that `wanted` accepts.
     pub fn replace_uses_if(
         &mut self,
         old: NodeId,
@@ -144,8 +144,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Copies a node of any graph to the insertion point: arguments are mapped, its name is the candidate, what is known
-    /// of it comes along.
+    /// Copies a node of any graph to the insertion point: arguments are mapped, its name is the candidate, and its metadata
+    /// is copied.
     pub fn node_copy(&mut self, node: &Node, mut map: impl FnMut(NodeId) -> Argument) -> NodeId {
         let (args, kwargs) = mapped(node, &mut map);
         let id = self.create_like(node.kind.clone(), args, kwargs, &node.name);
@@ -153,7 +153,7 @@ impl Graph {
         id
     }
 
-    /// As [`Graph::node_copy`], by [`Graph::create_unique`].
+    /// Like [`Graph::node_copy`], by [`Graph::create_unique`].
     pub(crate) fn node_copy_unique(&mut self, node: &Node, mut map: impl FnMut(NodeId) -> Argument) -> NodeId {
         let (args, kwargs) = mapped(node, &mut map);
         let id = self.create_unique(node.kind.clone(), args, kwargs, &node.name);

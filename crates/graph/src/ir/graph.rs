@@ -5,7 +5,7 @@
 //! list too: one link per (value, user) pair, so a value with a million users loses one of them in constant time.
 //! Users are kept in the order in which the references were made; assigning new arguments renews a node's references.
 //!
-//! The graph does not check itself: `verify` does. It knows no attribute values: those belong to the module.
+//! The graph does not check itself: `verify` does. It does not hold attribute values: those belong to the module.
 
 use super::hooks::Hooks;
 use super::names::{Namespace, snake_case};
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// A node of a graph. Ids of one graph stay valid in its clones, and mean nothing in any other graph.
+/// The id of a node. Ids of a graph stay valid in its clones, and are meaningless in any other graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
     pub(super) graph: u32,
@@ -91,7 +91,7 @@ impl Node {
     pub fn kwargs(&self) -> &[(Name, Argument)] {
         &self.kwargs
     }
-    /// What is known of it.
+    /// Its metadata.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -140,16 +140,16 @@ pub(super) struct Link {
     pub(super) next: u32,
 }
 
-/// Where new nodes go.
+/// Where new nodes are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertPoint {
-    /// Behind everything, also behind the output.
+    /// After everything, even the output.
     End,
-    /// In front of everything; several creations keep their order.
+    /// Before everything; several new nodes keep their order.
     Front,
-    /// Before this node; several creations keep their order.
+    /// Before this node; several new nodes keep their order.
     Before(NodeId),
-    /// Directly behind this node; several creations come out reversed.
+    /// Directly after this node; several new nodes end up in reverse order.
     After(NodeId),
 }
 
@@ -260,7 +260,7 @@ impl Graph {
         self.some(self.tail)
     }
 
-    /// The node behind this one. Also from an erased node the walk goes on where it stood.
+    /// The next node. From an erased node, the walk continues at its old position.
     ///
     /// A loop `while let Some(n) = at { …; at = graph.next(n) }` may change the graph: it skips nodes erased ahead of it
     /// and visits nodes inserted ahead of it.
@@ -286,7 +286,7 @@ impl Graph {
         Nodes { graph: self, front: self.head, back: self.tail, left: self.len }
     }
 
-    /// Nodes that mention this one, in the order in which they came to.
+    /// Nodes that use this one, in the order in which they were added.
     pub fn users(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let mut at = self[id].first_user;
         std::iter::from_fn(move || {
@@ -296,7 +296,7 @@ impl Graph {
         })
     }
 
-    /// Distinct nodes this one mentions, in order of first mention.
+    /// Distinct nodes this one uses, in order of first use.
     pub fn input_nodes(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self[id].inputs.iter().map(|&link| self.id(self.links[link as usize].producer))
     }
@@ -340,7 +340,7 @@ impl Graph {
         self.names = OnceLock::from(Box::new(names));
     }
 
-    /// A name that is unused and stays reserved.
+    /// A fresh name, which is then reserved.
     pub fn create_name(&mut self, candidate: &str) -> Name {
         self.names_mut().create_name(candidate)
     }
@@ -357,7 +357,7 @@ impl Graph {
         std::mem::replace(&mut self.insert, at)
     }
 
-    /// Builds at this point, then goes back to where it was.
+    /// Builds at this point, then restores the insertion point.
     pub fn inserting<R>(&mut self, at: InsertPoint, build: impl FnOnce(&mut Graph) -> R) -> R {
         let before = self.set_insert_point(at);
         let result = build(self);
@@ -389,7 +389,7 @@ impl Graph {
         self.add(kind, args.into(), kwargs.into(), name)
     }
 
-    /// As [`Graph::create_node`] with a name that another node has already: it is shared if it is free here.
+    /// Like [`Graph::create_node`] with a name that another node has already: it is shared if it is free here.
     pub(crate) fn create_like(
         &mut self,
         kind: Kind,
@@ -401,7 +401,7 @@ impl Graph {
         self.add(kind, args.into(), kwargs.into(), name)
     }
 
-    /// As [`Graph::create_like`] where all names come from one other graph, and so differ: no table of names is made
+    /// Like [`Graph::create_like`] where all names come from one other graph, and so differ: no table of names is made
     /// for it. If one was made, because a node got a name here, it is used.
     pub(crate) fn create_unique(
         &mut self,
@@ -416,7 +416,7 @@ impl Graph {
         }
     }
 
-    /// Adds a node with exactly this name, which a file gave; none if the name is taken.
+    /// Adds a node with exactly this name, from a file; `None` if the name is taken.
     pub fn create_named(
         &mut self,
         kind: Kind,

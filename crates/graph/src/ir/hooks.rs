@@ -1,16 +1,16 @@
 //! Hooks of a graph: called when a node is created, is about to be erased, or is about to be replaced in a user.
 //!
-//! A graph without hooks pays one test. While hooks run they are taken off, so that what they change themselves calls
+//! A graph without hooks pays one test. While hooks run they are disabled, so that their own changes trigger
 //! none. Clones of a graph keep its hooks.
 
 use super::graph::{Graph, NodeId};
 use std::sync::Arc;
 
-/// Told of a new node, which it may complete.
+/// Called with a new node, which it may complete.
 type CreateHook = Arc<dyn Fn(&mut Graph, NodeId) + Send + Sync>;
-/// Told of a node that is about to be erased.
+/// Called with a node that is about to be erased.
 type EraseHook = Arc<dyn Fn(&Graph, NodeId) + Send + Sync>;
-/// Told of a node that is about to be replaced, or renamed, in one of its users.
+/// Called with a node that is about to be replaced, or renamed, in one of its users.
 type ReplaceHook = Arc<dyn Fn(&Graph, Replacement<'_>) + Send + Sync>;
 
 /// A replacement that is about to happen.
@@ -18,13 +18,13 @@ type ReplaceHook = Arc<dyn Fn(&Graph, Replacement<'_>) + Send + Sync>;
 pub struct Replacement<'a> {
     /// The node that is replaced or renamed.
     pub old: NodeId,
-    /// The name that comes in its place; none if a constant does.
+    /// The name that replaces it; `None` for a constant.
     pub new: Option<&'a str>,
     /// The node whose arguments change.
     pub user: NodeId,
 }
 
-/// Names a hook, to take it off again.
+/// Identifies a hook, for removing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookId(u64);
 
@@ -76,7 +76,7 @@ impl Graph {
         self.register(Hook::Replace(Arc::new(hook)))
     }
 
-    /// Takes a hook off; says whether there was one.
+    /// Removes a hook; returns whether there was one.
     pub fn remove_hook(&mut self, id: HookId) -> bool {
         let Some(hooks) = &mut self.hooks else { return false };
         let before = hooks.list.len();
@@ -116,7 +116,7 @@ impl Graph {
         });
     }
 
-    /// Whether anybody is told of anything.
+    /// Whether there are any hooks.
     pub(super) fn has_hooks(&self) -> bool {
         self.hooks.is_some()
     }

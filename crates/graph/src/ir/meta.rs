@@ -1,11 +1,11 @@
-//! What is known about a node without running it: its abstract value and its origin.
+//! Metadata of a node, known without running it: its abstract value and its origin.
 
 use super::{Argument, DeviceName, Expr, MemoryLayout, Name, ScalarType};
 use indexmap::IndexMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Everything known of a node. Cloning is cheap.
+/// The metadata of a node. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// The abstract value. Exported programs have one on every placeholder and call.
@@ -26,7 +26,7 @@ pub type ModuleStack = IndexMap<String, (String, String)>;
 /// An abstract value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Val {
-    /// A call without result, or the value none.
+    /// A call without a result, or the value `None`.
     None,
     /// A tensor.
     Tensor(Arc<TensorMeta>),
@@ -122,7 +122,7 @@ impl From<i64> for SymInt {
     }
 }
 
-/// What is known of a tensor.
+/// The metadata of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorMeta {
     /// Element type.
@@ -135,14 +135,14 @@ pub struct TensorMeta {
     pub storage_offset: SymInt,
     /// Where it lives.
     pub device: DeviceName,
-    /// How elements are kept.
+    /// The layout of its elements.
     pub layout: MemoryLayout,
-    /// Whether gradients are wanted.
+    /// Whether it requires grad.
     pub requires_grad: bool,
 }
 
 impl TensorMeta {
-    /// A dense row-major tensor on the processor.
+    /// A dense row-major tensor on the CPU.
     pub fn contiguous(dtype: ScalarType, sizes: &[i64]) -> TensorMeta {
         let mut strides = vec![1i64; sizes.len()];
         for d in (1..sizes.len()).rev() {
@@ -159,7 +159,7 @@ impl TensorMeta {
         }
     }
 
-    /// A dense row-major tensor on the processor whose sizes may be expressions.
+    /// A dense row-major tensor on the CPU whose sizes may be expressions.
     pub fn contiguous_of(dtype: ScalarType, sizes: Vec<SymInt>) -> TensorMeta {
         let mut strides: Vec<SymInt> = vec![Symbolic::Known(1); sizes.len()];
         for d in (1..sizes.len()).rev() {
@@ -168,7 +168,7 @@ impl TensorMeta {
         TensorMeta { sizes, strides, ..TensorMeta::contiguous(dtype, &[]) }
     }
 
-    /// What is known of this tensor; a meta tensor counts as one on the processor.
+    /// The metadata of this tensor; a meta tensor counts as one on the CPU.
     pub fn of(tensor: &firebrand_core::Tensor) -> TensorMeta {
         let known = |v: &[usize]| v.iter().map(|&s| Symbolic::Known(s as i64)).collect();
         TensorMeta {
@@ -222,7 +222,7 @@ impl fmt::Display for TensorMeta {
     }
 }
 
-/// What is known, in a few words: `float32[4, s0]`, `int`, `(float32[4], int64[4])`.
+/// A short description: `float32[4, s0]`, `int`, `(float32[4], int64[4])`.
 impl fmt::Display for Val {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The IR: graphs of nodes, their arguments and what is known of them.
+//! The IR: graphs of nodes, their arguments and metadata.
 
 mod argument;
 mod edit;

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What a module holds under a name.
+/// An attribute of a module.
 #[derive(Clone, Debug)]
 pub enum Attribute {
     /// A tensor that is neither parameter nor buffer.
@@ -33,7 +33,7 @@ pub enum Attribute {
         /// The class.
         class_fqn: Name,
     },
-    /// Something whose value is not here: a graph in text form only names it. The type may be known.
+    /// An attribute without a value: a graph in text format only names it. The type may be known.
     Unbound(Option<Arc<TensorMeta>>),
 }
 
@@ -109,7 +109,7 @@ impl Attributes {
         inner.is_some_and(|inner| inner.set(rest, value))
     }
 
-    /// Takes the attribute at a dotted path out.
+    /// Removes the attribute at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Attribute> {
         match path.rsplit_once('.') {
             None => self.0.remove(path),
@@ -122,7 +122,7 @@ impl Attributes {
         self.0.iter()
     }
 
-    /// How many there are on this level.
+    /// The number of attributes on this level.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -133,12 +133,12 @@ impl Attributes {
     }
 }
 
-/// A graph and what it reads.
+/// A graph and its attributes.
 #[derive(Clone, Debug, Default)]
 pub struct GraphModule {
-    /// What runs.
+    /// The graph.
     pub graph: Graph,
-    /// What it reads.
+    /// The attributes it reads.
     pub attributes: Attributes,
     /// Anything known of the module, as text.
     pub meta: IndexMap<String, String>,
@@ -160,7 +160,7 @@ impl GraphModule {
         self.attributes.iter().filter_map(|(name, a)| a.graph().map(|g| (name, g)))
     }
 
-    /// Deletes modules that no `get_attr` or `call_module` node leads to. What hangs below a used one stays.
+    /// Deletes modules that no `get_attr` or `call_module` node refers to. Submodules of a used one stay.
     pub fn delete_all_unused_submodules(&mut self) {
         let mut used: HashSet<&str> = HashSet::new();
         for n in self.graph.nodes() {

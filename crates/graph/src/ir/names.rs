@@ -60,7 +60,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Makes an identifier: other characters become `_`, one for each run of them.
+/// Turns a text into an identifier: each run of other characters becomes one `_`.
 fn identifier(candidate: &str) -> Cow<'_, str> {
     let digit_first = candidate.starts_with(|c: char| c.is_ascii_digit());
     if !candidate.is_empty() && !digit_first && candidate.chars().all(is_word) {
@@ -105,7 +105,7 @@ impl Namespace {
         name
     }
 
-    /// As [`Namespace::create_name`]; a candidate that is free is shared and not copied.
+    /// Like [`Namespace::create_name`]; a candidate that is free is shared and not copied.
     pub(crate) fn create_shared(&mut self, candidate: &Name) -> Name {
         let name = match self.free_name(candidate) {
             Cow::Borrowed(same) if same.len() == candidate.len() => candidate.clone(),
@@ -150,7 +150,7 @@ impl Namespace {
         self.base_count.get_mut(base).expect("it was just inserted")
     }
 
-    /// Takes exactly this name, which a file gave; false if it was used before.
+    /// Reserves exactly this name, from a file; false if it was used before.
     pub(crate) fn take(&mut self, name: &Name) -> bool {
         if !self.used.insert(name.clone()) {
             return false;

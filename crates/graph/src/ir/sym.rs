@@ -23,7 +23,7 @@ pub enum Expr {
     Rational(i64, i64),
     /// A float as written, and its precision in bits.
     Float(Name, u32),
-    /// A truth value.
+    /// A bool.
     Bool(bool),
     /// `oo`, `-oo`, `int_oo` or `-int_oo`.
     Infinity {
@@ -124,7 +124,7 @@ impl Expr {
         }
     }
 
-    /// Shows every symbol in it, repeated ones too.
+    /// Visits every symbol in it, including repetitions.
     pub fn for_each_symbol<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
         match self {
             Expr::Symbol(name, _) => see(name),

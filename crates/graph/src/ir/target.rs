@@ -140,19 +140,19 @@ named! {
         MapImpl = "map_impl",
         /// Runs a body along a dimension with a carry.
         Scan = "scan",
-        /// Runs a body with recording on or off.
+        /// Runs a body with grad mode on or off.
         WrapWithSetGradEnabled = "wrap_with_set_grad_enabled",
         /// Runs a body under an autocast state.
         WrapWithAutocast = "wrap_with_autocast",
-        /// A mutating op in functional clothes.
+        /// A mutating op in functional form (`auto_functionalized`).
         AutoFunctionalized = "auto_functionalized",
-        /// The newer form of it.
+        /// The newer version of it.
         AutoFunctionalizedV2 = "auto_functionalized_v2",
         /// An op ordered by tokens.
         WithEffects = "with_effects",
         /// A call of a sub-graph that several callers share.
         InvokeSubgraph = "invoke_subgraph",
-        /// The value of the second argument with the history of the first: a write that was not recorded.
+        /// The value of the second argument with the history of the first: a write with grad mode off.
         WithData = "with_data",
         /// Marks where a module call begins or ends.
         ExportTracepoint = "_export_tracepoint",
@@ -164,15 +164,15 @@ named! {
     ///
     /// Names are those of the text form: `operator.getitem`, `torch._set_grad_enabled`, `torch.sym_max`, `math.trunc`.
     Function {
-        /// Takes one element out of a tuple or list.
+        /// One element of a tuple or list.
         GetItem = "operator.getitem",
-        /// Turns recording on or off from here on.
+        /// Sets grad mode from here on.
         SetGradEnabled = "torch._set_grad_enabled",
-        /// Begins an autocast region.
+        /// Starts an autocast region.
         EnterAutocast = "torch._enter_autocast",
         /// Ends one.
         ExitAutocast = "torch._exit_autocast",
-        /// Puts a hook on the gradient of its first argument and returns that: `register_hook(tensor, body, *free)`, where
+        /// Registers a hook on the gradient of its first argument and returns that: `register_hook(tensor, body, *free)`, where
         /// `body` is a sub-graph (of the gradient and the free values) or the number of a hook that comes with the call.
         RegisterHook = "torch.register_hook",
         /// Calls a hook that comes with the call on a gradient: `call_hook(slot, grad)`.

@@ -1,4 +1,4 @@
-//! What a program may say of a tensor besides its sizes: element type, device, layout, memory format.
+//! Properties of a tensor in a program besides its sizes: element type, device, layout, memory format.
 //!
 //! These lists are wider than what this build computes with: a program that mentions `complex32` or `cuda:0` can be
 //! read, printed and rewritten; only running it needs [`ScalarType::dtype`] to answer.
@@ -48,7 +48,7 @@ named! {
 }
 
 named! {
-    /// How a tensor's elements are kept.
+    /// The layout of a tensor's elements.
     #[allow(missing_docs)]
     MemoryLayout {
         Strided = "strided", SparseCoo = "sparse_coo", SparseCsr = "sparse_csr", SparseCsc = "sparse_csc",
@@ -57,7 +57,7 @@ named! {
 }
 
 named! {
-    /// In which order elements lie in memory.
+    /// The order of elements in memory.
     #[allow(missing_docs)]
     MemoryFormat {
         Contiguous = "contiguous_format", ChannelsLast = "channels_last", ChannelsLast3d = "channels_last_3d",
@@ -89,12 +89,12 @@ impl From<DType> for ScalarType {
 pub struct DeviceName {
     /// `cpu`, `cuda`, …
     pub kind: Arc<str>,
-    /// Which one, if said.
+    /// Its index, if given.
     pub index: Option<u32>,
 }
 
 impl DeviceName {
-    /// The processor.
+    /// The CPU.
     pub fn cpu() -> DeviceName {
         DeviceName { kind: "cpu".into(), index: None }
     }

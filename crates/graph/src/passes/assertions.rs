@@ -33,7 +33,7 @@ pub fn remove_runtime_assertions(program: &ExportedProgram, _: &Context) -> Resu
     })
 }
 
-/// Inserts checks for symbols that ops make (`u0`, …), by the program's range constraints. A symbol that an assertion
+/// Inserts checks for symbols that ops create (`u0`, …), from the program's range constraints. A symbol that an assertion
 /// guards already is left alone.
 pub fn add_runtime_assertions_for_inline_constraints_pass(
     program: &ExportedProgram,

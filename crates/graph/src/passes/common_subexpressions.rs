@@ -1,4 +1,4 @@
-//! eliminate_common_subexpressions: computes once what is computed twice from the same values.
+//! eliminate_common_subexpressions: merges calls that compute the same result from the same values.
 //!
 //! Only graphs without writes are touched: where memory changes, equal calls may differ. Random ops, assertions and
 //! higher-order calls stay as they are.

@@ -2,7 +2,7 @@
 //!
 //! A folded value becomes a buffer `_frozen_param<i>`, read where it was computed. Random ops, constructors without a
 //! tensor and ops with effects stay. Values that only feed other folded values are not kept. What would take far more
-//! memory than the constants themselves stays too: a few bytes of program can ask for any amount.
+//! memory than the constants themselves stays too: a few bytes of program can request any amount.
 
 use super::dead_code::sweep;
 use super::purity::is_impure;
@@ -21,7 +21,7 @@ pub fn constant_fold(program: &ExportedProgram, _: &Context) -> Result<(Exported
     constant_fold_if(program, |_, _| true)
 }
 
-/// As [`constant_fold`], for nodes that `wanted` accepts.
+/// Like [`constant_fold`], for nodes that `wanted` accepts.
 pub fn constant_fold_if(
     program: &ExportedProgram,
     wanted: impl Fn(&Graph, NodeId) -> bool,
@@ -68,7 +68,7 @@ fn outlined(value: &Value) -> Result<Value> {
     })
 }
 
-/// How much memory the result of a call will take, found out without computing it; none if that cannot be said.
+/// How much memory the result of a call will take, determined without computing it; `None` if unknown.
 fn foreseen(call: &Call<'_>) -> Option<usize> {
     let run = || -> Result<usize> {
         let args = call.args.iter().map(outlined).collect::<Result<_>>()?;

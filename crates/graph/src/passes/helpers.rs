@@ -1,4 +1,4 @@
-//! Small helpers that passes are written with.
+//! Small helpers for writing passes.
 
 use crate::error::Result;
 use crate::ir::{Graph, NodeId};
@@ -30,7 +30,7 @@ pub fn nodes_map(
     Ok(nodes)
 }
 
-/// Puts `new` wherever `old` is used, and erases `old`.
+/// Replaces all uses of `old` by `new`, and erases `old`.
 pub fn node_replace_(graph: &mut Graph, old: NodeId, new: NodeId) -> Result<()> {
     graph.replace_all_uses_with(old, new);
     graph.erase(old)?;

@@ -1,4 +1,4 @@
-//! node_inline_: puts the body of a called sub-module in place of the call.
+//! node_inline_: replaces a call of a sub-module by its body.
 
 use crate::error::{Error, Result};
 use crate::ir::*;

@@ -1,4 +1,4 @@
-//! lift_constants_pass: reads of constant tensors and objects become inputs with a spec of their own.
+//! lift_constants_pass: reads of constant tensors and objects become inputs with their own spec.
 
 use super::{Context, Report};
 use crate::error::{Error, Result};

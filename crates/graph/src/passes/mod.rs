@@ -1,7 +1,7 @@
 //! Passes: pure functions from program to program.
 //!
 //! A pass takes a program and a [`Context`] and returns a new program with a [`Report`]; its input is never changed. By
-//! default a pass keeps the meaning of the program, gradients included; `compat` reproduces what PyTorch does,
+//! default a pass preserves the semantics of the program, gradients included; `compat` reproduces what PyTorch does,
 //! quirk by quirk (docs/behaviour/graph-and-passes.md §12). Debug builds verify the result of every pass.
 
 mod assertions;
@@ -56,7 +56,7 @@ pub use view_copy::replace_view_ops_with_view_copy_ops_pass;
 use crate::error::{Error, Result};
 use crate::program::ExportedProgram;
 
-/// What a pass may need to know besides the program.
+/// Context of a pass besides the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// Grad mode at the call.
@@ -76,7 +76,7 @@ impl Default for Context {
 pub struct Report {
     /// Whether the program changed.
     pub changed: bool,
-    /// Number of rewritten nodes or places.
+    /// Number of rewrites.
     pub rewrites: usize,
 }
 
@@ -120,15 +120,10 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "lift_constants_pass",
         alias: Some("lift_constants"),
-        summary: "turns reads of constants into inputs",
+        summary: "turns constants into inputs",
         run: lift_constants_pass,
     },
-    Pass {
-        name: "constant_fold",
-        alias: None,
-        summary: "evaluates what depends on constants only",
-        run: constant_fold,
-    },
+    Pass { name: "constant_fold", alias: None, summary: "evaluates expressions of constants", run: constant_fold },
     Pass {
         name: "functionalize_side_effectful_ops_pass",
         alias: None,
@@ -138,7 +133,7 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "add_runtime_assertions_for_inline_constraints_pass",
         alias: None,
-        summary: "checks symbols that ops make",
+        summary: "adds checks for symbols that ops create",
         run: add_runtime_assertions_for_inline_constraints_pass,
     },
     Pass {
@@ -182,7 +177,7 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "eliminate_common_subexpressions",
         alias: Some("cse"),
-        summary: "merges equal computations",
+        summary: "merges common subexpressions",
         run: eliminate_common_subexpressions,
     },
     Pass {

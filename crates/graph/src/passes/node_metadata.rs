@@ -1,4 +1,4 @@
-//! Metadata of nodes that passes insert: their abstract value and their origin.
+//! Metadata for nodes that passes insert: their abstract value and their origin.
 //!
 //! As a hook ([`node_metadata_hook`]) it completes nodes when they are made; as a pass it gives every call of a program
 //! that has no value one. Values are computed by running the op on meta tensors; where sizes are symbolic, or
@@ -35,8 +35,8 @@ pub fn node_metadata_pass(program: &ExportedProgram, _: &Context) -> Result<(Exp
     })
 }
 
-/// Completes a new call: its abstract value, the modules and notes of its first argument, and what was called. What the
-/// node says already stays. For [`Graph::register_create_node_hook`].
+/// Completes the metadata of a new call: its abstract value, the modules and notes of its first argument, and what was called. Existing
+/// metadata is preserved. For [`Graph::register_create_node_hook`].
 pub fn node_metadata_hook(graph: &mut Graph, node: NodeId) {
     let Some(target) = graph[node].target() else { return };
     let (name, class) = match target {

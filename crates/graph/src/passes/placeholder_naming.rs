@@ -1,4 +1,4 @@
-//! placeholder_naming_pass: names inputs after what they stand for, and everything else around them.
+//! placeholder_naming_pass: names inputs after their role, and renames other nodes where they collide.
 //!
 //! The caller's inputs keep their names (in lower case) and win collisions; state is called `p_`, `b_`, `c_` or `obj_`
 //! and its qualified name; other nodes keep theirs if they can. Bodies of higher-order calls take the names of their

@@ -1,9 +1,9 @@
-//! Which nodes do something besides computing their value.
+//! Which nodes have side effects.
 
 use crate::ir::*;
 use crate::schema::Schema;
 
-/// Ops that check or promise something; they return nothing worth having.
+/// Ops that only assert something; they return no useful value.
 const ASSERTIONS: &[&str] = &[
     "aten::_assert_async",
     "aten::_assert_async.msg",
@@ -15,12 +15,12 @@ const ASSERTIONS: &[&str] = &[
     "aten::_functional_sym_constrain_range",
 ];
 
-/// Whether this op checks or promises something.
+/// Whether this op only asserts something.
 pub(super) fn is_assertion(op: &OpOverload) -> bool {
     ASSERTIONS.contains(&op.qualified())
 }
 
-/// Whether two calls of this op with one argument may differ.
+/// Whether two calls of this op with the same arguments may differ.
 pub(super) fn is_random(node: &Node, op: &OpOverload) -> bool {
     let Some(id) = op.op() else { return false };
     if !op.draws() {
@@ -67,7 +67,7 @@ pub(super) fn is_impure(module: &GraphModule, node: &Node) -> bool {
     }
 }
 
-/// Whether running a sub-graph does more than compute its result.
+/// Whether running a sub-graph has side effects.
 pub(super) fn has_effects(module: &GraphModule) -> bool {
     let graph = &module.graph;
     let mut nodes = graph.nodes().filter(|&n| !matches!(graph[n].kind(), Kind::Placeholder(_) | Kind::Output));

@@ -1,8 +1,8 @@
-//! quantize: frozen weights of linear layers as integers of 8 or 4 bits (QLoRA).
+//! quantize: stores frozen weights of linear layers as integers of 8 or 4 bits (QLoRA).
 //!
-//! Each row is cut into groups; a group is stored as its largest magnitude and integers of so many bits, and becomes numbers
-//! again where it is used, in the forward and in the backward pass. Only weights that do not require grad are taken, and only
-//! where linear layers are all that reads them: everything else stays as it is. `pass lora,quantize` is QLoRA.
+//! Each row is divided into groups; a group is stored as its largest magnitude and integers of that many bits, and is dequantized
+//! where it is used, in the forward and in the backward pass. Only weights that do not require grad are quantized, and only
+//! if linear layers are their only users: everything else is unchanged. `pass lora,quantize` is QLoRA.
 
 use super::Report;
 use super::lora::linear_weights;
@@ -20,9 +20,9 @@ const PASS: &str = "quantize";
 /// How weights are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizeOptions {
-    /// Bits of an integer: 8 or 4.
+    /// Number of bits: 8 or 4.
     pub bits: u8,
-    /// Columns that share a scale. A row that is no multiple of it is one group.
+    /// Number of columns that share a scale. A row that is not a multiple of it is one group.
     pub group: usize,
 }
 
@@ -35,7 +35,7 @@ impl Default for QuantizeOptions {
 /// Runs the pass. Frozen weights must be f32 or f64.
 ///
 /// # Errors
-/// If there is nothing to do: no linear layer has a frozen weight of its own.
+/// If there is nothing to do: no linear layer has an unshared frozen weight.
 pub fn quantize(program: &ExportedProgram, options: &QuantizeOptions) -> Result<(ExportedProgram, Report)> {
     let refuse = |message: String| Err(Error::Pass { pass: PASS, message });
     if !matches!(options.bits, 4 | 8) || options.group == 0 || !options.group.is_multiple_of(2) {
@@ -78,7 +78,7 @@ pub fn quantize(program: &ExportedProgram, options: &QuantizeOptions) -> Result<
         count += 1;
     }
     if count == 0 {
-        return refuse("no linear layer has a frozen f32 or f64 weight of its own; run `lora` first".to_string());
+        return refuse("no linear layer has an unshared, frozen f32 or f64 weight; run `lora` first".to_string());
     }
     result.module = Arc::new(module);
     result.signature = Some(Arc::new(signature));

@@ -1,4 +1,4 @@
-//! replace_quantized_ops_with_standard_ops: such programs come from an older format of PyTorch and are errors here.
+//! replace_quantized_ops_with_standard_ops: programs with quantized ops come from an older PyTorch format and are errors here.
 
 use super::nested::rewrite_all;
 use super::{Context, Report};
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::ir::Target;
 use crate::program::ExportedProgram;
 
-/// Returns the program as it is, or refuses it if it holds a quantized op.
+/// Returns the program unchanged, or an error if it contains a quantized op.
 pub fn replace_quantized_ops_with_standard_ops(
     program: &ExportedProgram,
     _: &Context,

@@ -1,4 +1,4 @@
-//! What the two region passes share: cut a graph at markers, turn each part into a region or put it back, and do the same
+//! Shared parts of the two region passes: cut a graph at markers, turn each part into a region or inline it, and do the same
 //! in every sub-graph.
 
 use super::inline::{FreeNames, inline_body};

@@ -1,7 +1,7 @@
 //! replace_set_grad_with_hop_pass: turns `_set_grad_enabled` markers into `wrap_with_set_grad_enabled` calls, so that the
 //! graph has no hidden state.
 //!
-//! A part of the graph that runs in another mode than the ambient one becomes a region; all else stays in line. Linear
+//! A part of the graph that runs in another mode than the ambient one becomes a region; everything else stays inline. Linear
 //! in nodes and references.
 
 use super::regions::{self, Regions};

@@ -88,7 +88,7 @@ pub fn sequential_split(module: &GraphModule, is_delimiter: impl FnMut(&Graph, N
     Ok(Split { module: cut.base, calls: cut.calls, prelude })
 }
 
-/// A module whose base graph is built and whose parts are built one by one, when they are asked for.
+/// A module whose base graph is built and whose parts are built one by one, when they are requested.
 pub(super) struct Cut<'a> {
     module: &'a GraphModule,
     /// The base graph; the attributes it calls stand for parts and are without value.

@@ -7,12 +7,12 @@ use crate::program::ExportedProgram;
 use crate::text::{Form, print_module};
 use std::sync::Arc;
 
-/// The program as it trains.
+/// The program in training mode.
 pub fn train_mode(program: &ExportedProgram, _: &Context) -> Result<(ExportedProgram, Report)> {
     switch(program, true)
 }
 
-/// The program as it is used.
+/// The program in evaluation mode.
 pub fn eval_mode(program: &ExportedProgram, _: &Context) -> Result<(ExportedProgram, Report)> {
     switch(program, false)
 }

@@ -9,8 +9,8 @@ use firebrand_core::dispatch::Op;
 
 const PASS: &str = "replace_view_ops_with_view_copy_ops_pass";
 
-/// Runs the pass. An op that may return its argument as it is (`reshape`, `contiguous`, `to`) has no copying form and is
-/// refused: decompose it first. New calls are named after their op.
+/// Runs the pass. An op that may return its argument itself (`reshape`, `contiguous`, `to`) has no copying variant and is
+/// an error: decompose it first. New calls are named after their op.
 pub fn replace_view_ops_with_view_copy_ops_pass(
     program: &ExportedProgram,
     _: &Context,

@@ -1,4 +1,4 @@
-//! What must hold of a program that was read: the signature fits the graph, symbols have ranges, state is there.
+//! Checks on a program that was read: the signature matches the graph, symbols have ranges, state is present.
 
 use super::read::Place;
 use crate::error::Result;
@@ -105,7 +105,7 @@ fn fits(tensor: &Tensor, meta: &TensorMeta) -> bool {
 }
 
 impl ExportedProgram {
-    /// What the program calls that this build cannot run, with the names of the nodes; at any depth.
+    /// The unsupported targets that the program calls, with the names of the nodes, at any depth.
     pub fn unsupported(&self) -> Vec<(String, Vec<String>)> {
         let mut found: IndexMap<String, Vec<String>> = IndexMap::new();
         let mut stack = vec![self.module.clone()];

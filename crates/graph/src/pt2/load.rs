@@ -1,4 +1,4 @@
-//! Archives in: the layout of today, and the two layouts of older releases.
+//! Reading archives: the current layout, and the two layouts of older releases.
 
 use super::check::{check_signature, check_state, check_symbols};
 use super::payload::{self, Payloads, Role};
@@ -27,17 +27,17 @@ const CONTAINER_VERSIONS: std::ops::RangeInclusive<i64> = 1..=10;
 /// What to load, and how carefully.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Which model, if the archive holds several.
+    /// Which model to load, if the archive holds several.
     pub model: Option<String>,
-    /// Whether state is read; without it a program can be inspected whose tensors this build cannot hold.
+    /// Whether to read the state; without it, programs with unsupported tensors can be inspected.
     pub state: bool,
-    /// Whether ops that this build does not know are refused.
+    /// Whether unsupported ops are an error.
     pub refuse_unsupported: bool,
-    /// Whether the checksums of weights are compared, which reads all of them once.
+    /// Whether to verify the checksums of weights, which reads all of them once.
     pub check_weights: bool,
-    /// Where weights lie: in the mapped file, or in memory of their own, for files that others may write.
+    /// Whether weights are memory-mapped, or copied for files that others may write to.
     pub memory: Memory,
-    /// What loading may cost beyond [`firebrand_io::FACTOR`] times the length of the file.
+    /// Memory that loading may use beyond [`firebrand_io::FACTOR`] times the length of the file.
     pub spare: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Everything but the state, whatever it calls: what inspection needs.
+    /// Options for inspection: everything but the state, with unsupported ops allowed.
     pub fn structure() -> LoadOptions {
         LoadOptions { state: false, refuse_unsupported: false, ..LoadOptions::default() }
     }
@@ -67,13 +67,13 @@ impl LoadOptions {
 }
 
 impl ExportedProgram {
-    /// Reads a `.pt2` file. Weights are used in place: they cost nothing until they are written. Nobody may change or
-    /// truncate the file in place meanwhile; [`LoadOptions::memory`] has the choice of a copy.
+    /// Reads a `.pt2` file. Weights are memory-mapped: they cost nothing until they are written. The file must not be changed or
+    /// truncated in place meanwhile; with [`LoadOptions::memory`] they can be copied instead.
     pub fn load(path: impl AsRef<Path>) -> Result<ExportedProgram> {
         ExportedProgram::load_with(path, &LoadOptions::default())
     }
 
-    /// As [`ExportedProgram::load`], with options.
+    /// Like [`ExportedProgram::load`], with options.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<ExportedProgram> {
         from_archive(&Archive::open_with(path, options.archive())?, options)
     }
@@ -83,7 +83,7 @@ impl ExportedProgram {
         ExportedProgram::from_bytes_with(bytes, &LoadOptions::default())
     }
 
-    /// As [`ExportedProgram::from_bytes`], with options.
+    /// Like [`ExportedProgram::from_bytes`], with options.
     pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: &LoadOptions) -> Result<ExportedProgram> {
         from_archive(&Archive::from_bytes_with(bytes, options.archive())?, options)
     }
@@ -112,7 +112,7 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
         _ => String::new(),
     };
     if let Some(stray) = archive.names().find(|n| !n.starts_with(&root)) {
-        return refuse(stray, format!("entries lie under different roots; {root:?} was expected"));
+        return refuse(stray, format!("entries are under different roots; expected {root:?}"));
     }
     let marker = |name: &str| -> Result<String> {
         Ok(archive.read_text(&format!("{root}{name}"), MARKER_LIMIT)?.trim_end().to_string())
@@ -122,16 +122,16 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
     }
     let version = marker("archive_version")?;
     if version != "0" {
-        return refuse("archive_version", format!("version {version} is not known; 0 is"));
+        return refuse("archive_version", format!("expected version 0, found {version}"));
     }
     let container = marker(".data/version")?;
     if !container.parse::<i64>().is_ok_and(|v| CONTAINER_VERSIONS.contains(&v)) {
-        return refuse(".data/version", format!("container version {container:?} is not known"));
+        return refuse(".data/version", format!("container version {container:?} is not supported"));
     }
     if archive.contains(&format!("{root}byteorder")) {
         let order = marker("byteorder")?;
         if order != "little" {
-            return refuse("byteorder", format!("{order}-endian archives are not read"));
+            return refuse("byteorder", format!("{order}-endian archives are not supported"));
         }
     }
     let model = choose_model(archive, &root, options)?;
@@ -183,7 +183,9 @@ fn choose_model(archive: &Archive, root: &str, options: &LoadOptions) -> Result<
         (None, [only]) => Ok(only.to_string()),
         (None, names) if names.contains(&"model") => Ok("model".to_string()),
         (_, []) => refuse("models/", "the archive holds no program"),
-        (_, names) => refuse("models/", format!("say which program to load; there are {}", names.join(", "))),
+        (_, names) => {
+            refuse("models/", format!("the archive holds several programs; choose one of {}", names.join(", ")))
+        }
     }
 }
 
@@ -252,7 +254,7 @@ fn from_old_layout(archive: &Archive, options: &LoadOptions) -> Result<ExportedP
     if version.split('.').next() != Some("8") {
         return refuse(
             "version",
-            format!("schema {version} is not read; export the program again with PyTorch 2.5 or later"),
+            format!("schema {version} is not supported; export the program again with PyTorch 2.5 or later"),
         );
     }
     let mut program = structure(Place { entry: OLD_PROGRAM }, parse(archive, OLD_PROGRAM)?)?;
@@ -283,7 +285,7 @@ fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgra
     let version = source.schema_version;
     if version.major != MAJOR && (version.major, version.minor) != (0, 0) {
         return Err(place.refuse(format!(
-            "schema {}.{} of PyTorch {} is not read; {MAJOR}.x up to about {MAJOR}.{MINOR} is",
+            "schema {}.{} of PyTorch {} is not supported; expected {MAJOR}.x up to about {MAJOR}.{MINOR}",
             version.major, version.minor, source.torch_version
         )));
     }
@@ -316,7 +318,7 @@ fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgra
     Ok(program)
 }
 
-/// Says once that a program of another device runs here.
+/// Warns once that a program of another device runs on the CPU.
 fn warn_of_devices(graph: &schema::Graph) {
     let other = graph.tensor_values.values().map(|m| &m.device.kind).find(|d| *d != "cpu" && *d != "meta");
     if let Some(device) = other {

@@ -2,8 +2,8 @@
 //!
 //! `load` and `save` go between archives and [`crate::ExportedProgram`]; `schema` is the JSON as types, `read` and
 //! `write` translate graphs, `signature` and `payload` the rest. Reading treats the archive as hostile: it never panics,
-//! executes nothing and allocates only after checks, and every refusal names the entry and the node. The format, and
-//! what is refused, is described in `docs/behaviour/pt2.md`.
+//! executes nothing and allocates only after checks, and every error names the entry and the node. The format, and
+//! what is rejected, is described in `docs/behaviour/pt2.md`.
 
 mod check;
 mod codes;
@@ -37,7 +37,7 @@ fn is_supported(target: &Target) -> bool {
     }
 }
 
-/// What an archive holds besides the program, kept to be written back.
+/// Contents of an archive besides the program, preserved to be written back.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// The release that exported the program.

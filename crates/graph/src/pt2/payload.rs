@@ -61,7 +61,7 @@ pub(super) struct Payloads<'a> {
 /// Sizes, strides and offsets of stored tensors are plain numbers.
 fn plain(list: &[Sym<i64>]) -> Result<Vec<usize>, String> {
     let one = |s: &Sym<i64>| match s {
-        Sym::Known(v) => usize::try_from(*v).map_err(|_| format!("{v} where a size or stride is due")),
+        Sym::Known(v) => usize::try_from(*v).map_err(|_| format!("expected a size or stride, found {v}")),
         Sym::Expr(_) => Err("a symbolic size of a stored tensor".into()),
     };
     list.iter().map(one).collect()
@@ -86,7 +86,7 @@ impl<'a> Payloads<'a> {
         let path = &meta.path_name;
         let number = path.strip_prefix(self.role.prefix());
         if number.is_none_or(|n| n.is_empty() || !n.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')) {
-            return Err(refuse(format!("the file name {path:?}; one like {}0 is expected", self.role.prefix())));
+            return Err(refuse(format!("expected a file name like {}0, found {path:?}", self.role.prefix())));
         }
         let described = describe(tensor).map_err(refuse)?;
         let (dtype, sizes, strides, offset) = described;

@@ -1,8 +1,8 @@
 //! From the JSON of a program to the IR: graphs, their values and their sub-graphs.
 //!
 //! Names are taken as they are if they are identifiers (ASCII letters, digits, `_`), as those of PyTorch's graphs all are;
-//! a value that is defined twice or used before it is defined is refused. `getitem` and
-//! `get_attr` nodes, which the file leaves out, are made again. Ops are not judged here: one that this build does not
+//! a value that is defined twice or used before it is defined is an error. `getitem` and
+//! `get_attr` nodes, which the file omits, are recreated. Ops are not checked here: one that this build does not
 //! know is kept by name, so that a program can be inspected; see [`crate::ExportedProgram::unsupported`].
 
 use super::codes::{self, Coded};
@@ -48,14 +48,14 @@ fn check_name(name: &str) -> Result<(), String> {
     }
     // Long ones are cut: they are not legitimate.
     let shown: String = name.chars().take(80).collect();
-    Err(format!("{shown:?} is not a name: letters, digits and underscores are expected"))
+    Err(format!("{shown:?} is not a valid name: expected letters, digits and underscores"))
 }
 
 /// What is called, as the file names it: a dotted path, and nothing that a terminal could take for a command.
 fn target(name: &str) -> Result<Target, String> {
     match name.bytes().all(|b| b.is_ascii_graphic()) {
         true => Ok(codes::target(name)),
-        false => Err(format!("{:?} is not a name of an op", name.chars().take(80).collect::<String>())),
+        false => Err(format!("{:?} is not the name of an op", name.chars().take(80).collect::<String>())),
     }
 }
 
@@ -72,7 +72,7 @@ fn device(d: &schema::Device) -> DeviceName {
 /// An object of a class that is known by name only.
 fn custom_object(o: &schema::CustomObj) -> Result<Val, String> {
     match o.class_fqn.chars().any(char::is_control) {
-        true => Err(format!("{:?} is not a name of a class", o.class_fqn)),
+        true => Err(format!("{:?} is not the name of a class", o.class_fqn)),
         false => Ok(Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn sym<T: schema::Tagged, U: Copy>(
     })
 }
 
-/// What is known of a tensor.
+/// The metadata of a tensor.
 pub(super) fn tensor_meta(m: &schema::TensorMeta) -> Result<TensorMeta, String> {
     let sizes = |list: &[schema::Sym<i64>]| list.iter().map(|s| sym(s, |v| v)).collect::<Result<Vec<_>, _>>();
     if m.sizes.len() != m.strides.len() {
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
                     kwargs.push((input.name.as_str().into(), value));
                 }
                 false if kwargs.is_empty() => args.push(value),
-                false => return Err(Refusal::Here("an argument by position behind one by name".into())),
+                false => return Err(Refusal::Here("a positional argument after a keyword argument".into())),
             }
         }
         if let Some(schema) = &schema {
@@ -400,7 +400,7 @@ impl<'a> Reader<'a> {
         }
         let value = match (self.source.is_single_tensor_return, &results[..]) {
             (true, [one]) => one.clone(),
-            (true, _) => return Err("a single value is to be returned, there are several".into()),
+            (true, _) => return Err("expected a single value to return, found several".into()),
             (false, _) => Argument::tuple(results),
         };
         self.graph().output(value);
@@ -429,7 +429,7 @@ impl From<&str> for Refusal {
 fn check_call<'a>(schema: &Schema, positional: usize, keywords: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let by_position = schema.args.iter().filter(|a| !a.kwarg_only).count();
     if positional > by_position {
-        return Err(format!("{positional} arguments by position, the op takes {by_position}"));
+        return Err(format!("{positional} positional arguments, the op takes {by_position}"));
     }
     let mut given = vec![false; schema.args.len()];
     given[..positional].fill(true);

@@ -1,4 +1,4 @@
-//! Archives out: what `torch.export.load` accepts, in the structure its writer gives.
+//! Writing archives that `torch.export.load` accepts, in the structure of PyTorch's writer.
 
 use super::payload::{self, Payload, Role};
 use super::schema::{self, MAJOR, MINOR};
@@ -19,22 +19,22 @@ const MODEL: &str = "model";
 /// How a program is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SaveOptions {
-    /// Whether source positions are kept; they hold paths of the machine that exported the program.
+    /// Whether to write source positions; they contain paths of the machine that exported the program.
     pub keep_stack_traces: bool,
 }
 
 impl ExportedProgram {
-    /// Writes a `.pt2` file, whole or not at all. Equal programs give equal bytes.
+    /// Writes a `.pt2` file atomically. Equal programs give equal bytes.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.save_with(path, SaveOptions::default())
     }
 
-    /// As [`ExportedProgram::save`], with options.
+    /// Like [`ExportedProgram::save`], with options.
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
         Ok(self.stage_with(path, options)?.commit()?)
     }
 
-    /// As [`ExportedProgram::save_with`], up to the point where the file appears: for programs that write several files
+    /// Like [`ExportedProgram::save_with`], up to the point where the file appears: for programs that write several files
     /// and want all of them or none.
     pub fn stage_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<Output> {
         let path = path.as_ref();

@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Float {
                 "Infinity" => Ok(Float(f64::INFINITY)),
                 "-Infinity" => Ok(Float(f64::NEG_INFINITY)),
                 "NaN" => Ok(Float(f64::NAN)),
-                other => Err(serde::de::Error::custom(format!("a float expected, found the string {other:?}"))),
+                other => Err(serde::de::Error::custom(format!("expected a float, found the string {other:?}"))),
             },
         }
     }

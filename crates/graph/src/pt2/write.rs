@@ -2,7 +2,7 @@
 //!
 //! `getitem` and `get_attr` nodes are folded back into their producers and users; unused results get the
 //! names the format has for them. A higher-order call without results whose body has no effect is dropped, because no
-//! reader accepts it. Source positions are left out unless they are asked for.
+//! reader accepts it. Source positions are omitted unless requested.
 
 use super::codes::{self, Coded};
 use super::schema::{self, KEYWORD, POSITIONAL};
@@ -28,7 +28,7 @@ fn sym<T: Copy, U>(s: &Symbolic<T>, value: impl Fn(T) -> U) -> schema::Sym<U> {
     }
 }
 
-/// What is known of a tensor.
+/// The metadata of a tensor.
 pub(super) fn tensor_meta(m: &TensorMeta) -> schema::TensorMeta {
     schema::TensorMeta {
         dtype: m.dtype.code(),

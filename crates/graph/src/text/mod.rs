@@ -1,8 +1,8 @@
 //! Programs as text.
 //!
-//! Three forms: the *short* form says what runs and is what most people and tests read; the *long* form adds types,
-//! attributes and metadata, and reads back to an equal program; the *python* form is what PyTorch prints, for the eye
-//! only. Short and long form share one parser; printing what was parsed gives the same text back.
+//! Three formats: the *short* format shows the calls and is what most people and tests read; the *long* format adds types,
+//! attributes and metadata, and parses back to an equal program; the *python* format is what PyTorch prints, for reading
+//! only. The short and long formats share one parser; printing a parsed text gives the same text back.
 //!
 //! ```text
 //! graph {

@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 /// How much is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Form {
-    /// What runs.
+    /// Only the calls.
     #[default]
     Short,
     /// Types, attributes and metadata as well.

@@ -171,7 +171,7 @@ fn refusals_name_the_node() {
         y.try_exponential_(1.0)?;
         Ok(vec![y])
     });
-    assert!(message.contains("%exponential_") && message.contains("no pure form"), "{message}");
+    assert!(message.contains("%exponential_") && message.contains("no functional form"), "{message}");
     let message = refused(|x| {
         x[0].try_t_()?;
         Ok(vec![x[0].sin()])

@@ -147,7 +147,7 @@ proptest! {
         let pure = match functionalize(&program, &Context::default()) {
             Ok((pure, _)) => pure,
             // Two histories over one memory are refused.
-            Err(e) if e.to_string().contains("detached alias gets a history of its own") => return Ok(()),
+            Err(e) if e.to_string().contains("detached alias gets its own history") => return Ok(()),
             Err(e) => panic!("{e}\n{}", print(&program, Form::Short)),
         };
         verify::verify_program(&pure).unwrap();

@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) crc: u32,
     /// Bytes of its content.
     pub(crate) size: u64,
-    /// Where its stored bytes lie in the archive.
+    /// The range of its stored bytes in the archive.
     pub(crate) data: Range<usize>,
 }
 
@@ -117,7 +117,7 @@ fn check_name(name: &str) -> Result<()> {
     } else if name.as_bytes().get(1) == Some(&b':') {
         "starts with a drive letter"
     } else if name.split('/').any(|part| part == "..") {
-        "leads out of the archive"
+        "points outside the archive"
     } else {
         return Ok(());
     };
@@ -154,7 +154,7 @@ pub(crate) fn read(bytes: &[u8], options: &ReadOptions) -> Result<IndexMap<Strin
     let directory = central(file)?;
     let span = directory.range.len();
     if directory.entries > (span / CENTRAL_LENGTH) as u64 {
-        return damaged(format!("{} entries are claimed in a directory of {span} bytes", directory.entries));
+        return damaged(format!("a directory of {span} bytes claims {} entries", directory.entries));
     }
     let mut entries = IndexMap::new();
     let mut occupied = Vec::new();
@@ -205,7 +205,7 @@ pub(crate) fn read(bytes: &[u8], options: &ReadOptions) -> Result<IndexMap<Strin
             return Err(Error::TooLarge { claimed: total, limit: options.total_limit });
         }
         if entries.insert(name.to_string(), entry).is_some() {
-            return Err(Error::EntryName { name: name.to_string(), reason: "is there twice" });
+            return Err(Error::EntryName { name: name.to_string(), reason: "occurs twice" });
         }
     }
     occupied.sort_unstable();

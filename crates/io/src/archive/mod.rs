@@ -26,22 +26,22 @@ use std::sync::Arc;
 /// Where the tensors of a file are stored after reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
-    /// In the file itself, as private pages that the system copies when they are written: loading costs next to nothing.
+    /// In the memory-mapped file (copy-on-write): loading costs next to nothing.
     /// The file must not be changed in place or truncated while its tensors live: their values would change, or the
     /// process would be killed by the system. Replacing it by a rename, as every writer here does, is fine.
     #[default]
     Mapped,
-    /// Copied into memory. The file is read once, as a whole, before anything in it is used; what happens to it
-    /// afterwards does not matter. For files that others may write.
+    /// Copied into memory. The whole file is read once before anything in it is used; what happens to it
+    /// afterwards does not matter. For files that others may write to.
     Copied,
 }
 
-/// What an archive may claim, and what is checked.
+/// Limits and checks for reading an archive.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Where tensors lie.
+    /// Where tensors are stored.
     pub memory: Memory,
-    /// Memory that reading may take beyond [`crate::FACTOR`] times the length of the file.
+    /// Memory that reading may use beyond [`crate::FACTOR`] times the length of the file.
     pub spare: u64,
     /// The largest entry that is read or inflated into memory (not one that is used in place).
     pub entry_limit: u64,
@@ -49,7 +49,7 @@ pub struct ReadOptions {
     pub total_limit: u64,
     /// The largest compression ratio of an entry.
     pub ratio_limit: u64,
-    /// Whether the checksum of memory used in place is compared, which reads all of it once.
+    /// Whether to verify the checksum of memory used in place, which reads all of it once.
     pub check_storages: bool,
 }
 
@@ -95,7 +95,7 @@ impl Archive {
         Archive::open_with(path, ReadOptions::default())
     }
 
-    /// As [`Archive::open`], with options.
+    /// Like [`Archive::open`], with options.
     pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Archive> {
         let path = path.as_ref();
         let source = match options.memory {
@@ -113,7 +113,7 @@ impl Archive {
         Archive::from_bytes_with(bytes, ReadOptions::default())
     }
 
-    /// As [`Archive::from_bytes`], with options.
+    /// Like [`Archive::from_bytes`], with options.
     pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Result<Archive> {
         Archive::new(Source::Bytes(bytes.into()), options, None)
     }
@@ -146,12 +146,12 @@ impl Archive {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Whether there is such a file.
+    /// Whether the archive has this file.
     pub fn contains(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    /// The size of a file, if it is there.
+    /// The size of a file, if the archive has it.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.entries.get(name).map(|e| e.size)
     }
@@ -201,7 +201,7 @@ impl Archive {
         })
     }
 
-    /// The content as JSON text. What its values cost, however they are read, is taken from the budget.
+    /// The content as JSON text. The memory its values may take once parsed is charged to the budget.
     pub fn read_json(&self, name: &str, limit: u64) -> Result<Cow<'_, str>> {
         let text = self.read_text(name, limit)?;
         self.budget.take_json(&text).map_err(|e| e.in_entry(name))?;

@@ -73,7 +73,7 @@ impl<W: Write> ArchiveWriter<W> {
             return Err(Error::EntryName { name: name.to_string(), reason: "is too long" });
         };
         if self.entries.contains_key(name) {
-            return Err(Error::EntryName { name: name.to_string(), reason: "is there twice" });
+            return Err(Error::EntryName { name: name.to_string(), reason: "occurs twice" });
         }
         let wide = size >= NARROW;
         let flags = if size == 0 { UTF8 } else { UTF8 | DESCRIPTOR };

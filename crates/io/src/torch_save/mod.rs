@@ -1,8 +1,8 @@
 //! Files written by `torch.save`: tensors, numbers, text and plain containers of them.
 //!
 //! The pickle inside is read as data: nothing is imported or executed, whatever it says (see `pickle.rs`). Tensors that
-//! share a storage in the file share it here; a storage is of one element type, as PyTorch's writer sees to. Everything
-//! else, such as whole modules, is refused by name.
+//! share a storage in the file share it here; a storage has one element type, as PyTorch's writer ensures. Everything
+//! else, such as whole modules, is an error that names it.
 
 mod pickle;
 mod write;
@@ -82,7 +82,7 @@ pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Object> {
     from_archive(&Archive::from_bytes(bytes)?)
 }
 
-/// As [`from_bytes`], with options.
+/// Like [`from_bytes`], with options.
 pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Result<Object> {
     from_archive(&Archive::from_bytes_with(bytes, options)?)
 }
@@ -96,7 +96,7 @@ pub fn from_archive(archive: &Archive) -> Result<Object> {
     let root = pickle.strip_suffix("data.pkl").expect("the name was found by its end");
     let order = format!("{root}byteorder");
     if archive.contains(&order) && &*archive.read_text(&order, 64)? != "little" {
-        return Err(Error::Damaged { reason: "only little-endian files are read".into() }.in_entry(&order));
+        return Err(Error::Damaged { reason: "only little-endian files are supported".into() }.in_entry(&order));
     }
     let bytes = archive.read(pickle, PICKLE_LIMIT)?;
     let mut builder = Tensors { archive, root, storages: HashMap::new() };

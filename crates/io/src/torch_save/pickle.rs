@@ -1,4 +1,4 @@
-//! A pickle machine that can only build plain data: nothing is imported, nothing is called.
+//! A pickle interpreter that can only build plain data: nothing is imported, nothing is called.
 //!
 //! It understands what `torch.save` writes for tensors, numbers, text and containers of them. A global is only a name;
 //! the few that may be "called" (rebuilding a tensor, making an `OrderedDict`) are functions of [`Builder`]. Values live
@@ -50,21 +50,21 @@ impl<T> Arena<T> {
     pub(super) fn int(&self, id: Id) -> Result<i64, String> {
         match self.get(id) {
             Node::Int(v) => Ok(*v),
-            _ => Err("an integer expected".into()),
+            _ => Err("expected an integer".into()),
         }
     }
 
     pub(super) fn str(&self, id: Id) -> Result<&str, String> {
         match self.get(id) {
             Node::Str(s) => Ok(s),
-            _ => Err("a string expected".into()),
+            _ => Err("expected a string".into()),
         }
     }
 
     pub(super) fn items(&self, id: Id) -> Result<&[Id], String> {
         match self.get(id) {
             Node::Tuple(v) | Node::List(v) => Ok(v),
-            _ => Err("a tuple expected".into()),
+            _ => Err("expected a tuple".into()),
         }
     }
 
@@ -219,7 +219,7 @@ impl<'a, B: Builder> Machine<'a, B> {
         let global = format!("{module}.{name}");
         if !self.builder.knows(&global) {
             return Err(format!(
-                "`{global}` is refused: only tensors, numbers, text and plain containers are read, nothing is executed"
+                "`{global}` is not allowed: only tensors, numbers, strings and plain containers are read, and nothing is executed"
             ));
         }
         self.push(Node::Global(global))
@@ -354,10 +354,10 @@ impl<'a, B: Builder> Machine<'a, B> {
             b'b' => {
                 self.pop()?;
                 if !matches!(self.top()?, Node::Dict(_)) {
-                    return Err("objects with attributes are refused".into());
+                    return Err("objects with attributes are not allowed".into());
                 }
             }
-            other => return Err(format!("instruction {:?} is refused", char::from(other))),
+            other => return Err(format!("instruction {:?} is not allowed", char::from(other))),
         }
         Ok(None)
     }

@@ -15,7 +15,7 @@ pub fn write_torch_save<'a>(
     stage_torch_save(path, tensors)?.commit()
 }
 
-/// As [`write_torch_save`], without making the file visible yet.
+/// Like [`write_torch_save`], without making the file visible yet.
 pub fn stage_torch_save<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,

@@ -1,4 +1,4 @@
-//! Convolution through patches written out as a matrix: the way for every type and instruction set.
+//! Convolution through patches materialized as a matrix (im2col): works for every type and instruction set.
 //!
 //! Images, groups, and blocks of pixels or channels are the jobs, all cut by the sizes only. A kernel of one tap with
 //! stride 1 and no padding reads the input in place of patches.
@@ -10,7 +10,7 @@ use crate::parallel;
 use crate::real::{Ptr, Real, Scratch};
 use std::ops::Range;
 
-/// Numbers in a block of patches: half a megabyte of f32.
+/// Elements in a block of patches: half a megabyte of f32.
 const BLOCK: usize = 1 << 17;
 
 /// Whether patches are the input itself.

@@ -1,4 +1,4 @@
-//! Convolutions with one input channel a group: loops over taps that run along rows.
+//! Convolutions with one input channel per group: loops over taps that run along rows.
 //!
 //! There is no depth to multiply over, so a matrix product would mostly move memory. Jobs are planes (for the weight
 //! gradient, output channels), so sums do not depend on the number of threads.

@@ -1,10 +1,10 @@
-//! Convolution in one to three dimensions: the product, its gradient by the input and its gradient by the weight.
+//! Convolution in one to three dimensions: forward, gradient with respect to the input and gradient with respect to the weight.
 //!
 //! Any stride, padding, dilation and groups, for every float dtype (half types compute in f32). A transposed
 //! convolution is [`grad_input`]. Memory is contiguous: `[batch, channels, spatial..]`, weights `[out, in / groups, kernel..]`.
 //! Four ways, chosen by shape and instruction set: `winograd` (3 x 3 of stride 1, f32 on AVX-512; [`set_winograd`] turns it
-//! off), `tile` (implicit matrix product, f32 on AVX-512), `depthwise` (one input channel a group: loops along rows) and `columns` (patches written out, then a matrix product).
-//! Guarantees: bit-equal for any number of threads. Knows no tensor and no bias gradient (that is a sum).
+//! off), `tile` (implicit matrix product, f32 on AVX-512), `depthwise` (one input channel per group: loops along rows) and `columns` (im2col, then a matrix product).
+//! Guarantees: bitwise equal for any number of threads. The bias gradient is not here (it is a sum).
 
 mod columns;
 mod depthwise;
@@ -114,7 +114,7 @@ impl ConvShape {
     }
 }
 
-/// `out = conv(x, w) + bias`, the bias one number an output channel.
+/// `out = conv(x, w) + bias`, with one bias value per output channel.
 pub fn forward(shape: &ConvShape, x: View<'_>, w: View<'_>, bias: Option<View<'_>>, out: ViewMut<'_>) {
     assert!(x.numel() == shape.in_len() && w.numel() == shape.weight_len() && out.numel() == shape.out_len());
     with_real!(x.dtype(), T => {
@@ -138,7 +138,7 @@ pub fn forward(shape: &ConvShape, x: View<'_>, w: View<'_>, bias: Option<View<'_
     })
 }
 
-/// The gradient of [`forward`] by its input, or the transposed convolution of `dy` (then with its bias, one number a
+/// The gradient of [`forward`] with respect to its input, or the transposed convolution of `dy` (then with its bias, one value per
 /// channel of `dx`).
 pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<View<'_>>, dx: ViewMut<'_>) {
     assert!(dy.numel() == shape.out_len() && w.numel() == shape.weight_len() && dx.numel() == shape.in_len());
@@ -163,7 +163,7 @@ pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<Vie
     })
 }
 
-/// The gradient of [`forward`] by its weight.
+/// The gradient of [`forward`] with respect to its weight.
 pub fn grad_weight(shape: &ConvShape, x: View<'_>, dy: View<'_>, dw: ViewMut<'_>) {
     assert!(x.numel() == shape.in_len() && dy.numel() == shape.out_len() && dw.numel() == shape.weight_len());
     with_real!(x.dtype(), T => {
@@ -188,10 +188,10 @@ pub fn grad_weight(shape: &ConvShape, x: View<'_>, dy: View<'_>, dw: ViewMut<'_>
 
 static WINOGRAD: AtomicBool = AtomicBool::new(true);
 
-/// Whether 3 x 3 convolutions of stride 1 in f32 may be computed by Winograd's algorithm from now on, in the whole process.
-/// They may unless told otherwise: it takes 16 products where the plain sum takes 36, and is as exact. It differs where
-/// numbers are not finite: an infinity or NaN in the input reaches all outputs of a tile of 2 x 2 as NaN, not only those
-/// whose window holds it; and inputs beyond about 1e37 may overflow.
+/// Sets whether 3 x 3 convolutions of stride 1 in f32 may be computed by Winograd's algorithm, process-wide.
+/// They are by default: it takes 16 multiplications where the direct sum takes 36, and is equally accurate. It differs where
+/// values are not finite: an infinity or NaN in the input reaches all outputs of a tile of 2 x 2 as NaN, not only those
+/// whose window contains it; and inputs beyond about 1e37 may overflow.
 pub fn set_winograd(on: bool) {
     WINOGRAD.store(on, Relaxed);
 }
@@ -206,7 +206,7 @@ fn tiles(dtype: DType) -> bool {
     cfg!(target_arch = "x86_64") && dtype == DType::F32 && crate::cpu::isa() == crate::cpu::Isa::Avx512
 }
 
-/// The same numbers, known to be f32.
+/// The same values, known to be f32.
 #[cfg(target_arch = "x86_64")]
 fn f32s<T: Real>(s: &[T]) -> &[f32] {
     assert_eq!(T::DTYPE, DType::F32);
@@ -217,7 +217,7 @@ fn f32s<T: Real>(s: &[T]) -> &[f32] {
     }
 }
 
-/// As [`f32s`], to write.
+/// Like [`f32s`], to write.
 #[cfg(target_arch = "x86_64")]
 fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
     assert_eq!(T::DTYPE, DType::F32);
@@ -238,8 +238,8 @@ fn fill_bias<T: Real>(out: &mut [T], bias: Option<&[T]>, channels: usize, plane:
     }
 }
 
-/// How many partial sums of `len` numbers a weight gradient keeps: by the sizes only, so that the sum is the same for
-/// any number of threads. `units` is what there is to share out.
+/// How many partial sums of `len` values a weight gradient keeps: by the sizes only, so that the sum is the same for
+/// any number of threads. `units` is the amount of work to distribute.
 fn partial_sums(units: usize, len: usize) -> usize {
     units.min(16).min((8 << 20) / len.max(1)).max(1)
 }

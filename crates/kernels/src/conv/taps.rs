@@ -35,7 +35,7 @@ impl TapConv {
     pub(super) fn pixels(&self) -> usize {
         self.n * self.grid.iter().product::<usize>()
     }
-    /// Whether the grid is the whole output, so that neighbours in one are neighbours in the other.
+    /// Whether the grid is the whole output, so that neighbors in one are neighbors in the other.
     pub(super) fn is_dense(&self) -> bool {
         self.so == [1; 3] && self.grid == self.output
     }

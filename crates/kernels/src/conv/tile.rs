@@ -198,7 +198,7 @@ pub(super) fn run(tc: &TapConv, groups: usize, x: &[f32], w: &[f32], bias: Optio
 }
 
 /// # Safety
-/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nobody else writes these panels
+/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nothing else writes these panels
 /// and channels.
 #[target_feature(enable = "avx512f")]
 unsafe fn range(
@@ -257,7 +257,7 @@ unsafe fn range(
 /// Copies a side panel to its places in the output.
 ///
 /// # Safety
-/// As [`range`].
+/// Like [`range`].
 #[target_feature(enable = "avx512f")]
 unsafe fn spread(tc: &TapConv, runs: &[Run], side: *const f32, y: *mut f32, mr: Range<usize>) {
     let [_, height, width] = tc.output;

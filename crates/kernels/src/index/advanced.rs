@@ -16,7 +16,7 @@ type Dims = SmallVec<[usize; 8]>;
 
 /// Sizes of `input[indices]`: indexed dimensions give way to the common sizes of the indices.
 ///
-/// They stand where the first indexed dimension was if all are neighbours, in front otherwise.
+/// They stand where the first indexed dimension was if all are neighbors, in front otherwise.
 pub fn index_sizes(sizes: &[usize], indexed: &[bool], common: &[usize]) -> SmallVec<[usize; 8]> {
     let mut rest: Dims = unindexed(sizes.len(), indexed).map(|k| sizes[k]).collect();
     rest.insert_many(place(indexed), common.iter().copied());

@@ -83,7 +83,7 @@ floats! {
     f64, 0.0, 1.0;
 }
 
-/// Complex numbers add and multiply; they have no order, and whoever would ask for one is refused before.
+/// Complex numbers add and multiply; they have no order, and ops that need one are rejected earlier.
 macro_rules! complexes {
     ($($t:ty)*) => {$(
         impl Arithmetic for Complex<$t> {

@@ -96,12 +96,12 @@ pub fn scatter(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<()
     Ok(())
 }
 
-/// As [`scatter`], adding to what is there.
+/// Like [`scatter`], adding to what is there.
 pub fn scatter_add(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<(), IndexOutOfRange> {
     scatter_reduce(out, dim, index, src, Reduce::Sum, true)
 }
 
-/// As [`scatter`], combining; without `include_self` what was there before does not count where an index points.
+/// Like [`scatter`], combining; without `include_self` what was there before does not count where an index points.
 pub fn scatter_reduce(
     out: &ViewMut,
     dim: usize,

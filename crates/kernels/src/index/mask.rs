@@ -1,4 +1,4 @@
-//! Masks: elements chosen by a tensor of truth values (bool or u8) of the same sizes.
+//! Masks: elements selected by a bool or u8 tensor of the same sizes.
 //!
 //! Where the result is as long as the number of true elements, callers ask [`count_nonzero`] first. Chunks count on
 //! their own, then each knows where its part of the result begins.
@@ -11,12 +11,12 @@ use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many elements are not zero.
+/// The number of nonzero elements.
 pub fn count_nonzero(input: &View) -> usize {
     counts(input).into_iter().sum()
 }
 
-/// As [`count_nonzero`], per chunk of `GRAIN` elements.
+/// Like [`count_nonzero`], per chunk of `GRAIN` elements.
 fn counts(input: &View) -> Vec<usize> {
     let joined = Joined::new(input.sizes(), [input.strides()]);
     let n = input.numel();

@@ -1,11 +1,11 @@
 //! Moving elements by index: gather and scatter, advanced indexing, masks, embeddings.
 //!
 //! Every kernel takes views of any strides. All indices are checked before the first element is written, so an error
-//! leaves the output as it was. Where several indices name one element, the last in logical order wins, or all are
+//! leaves the output unchanged. Where several indices name one element, the last in logical order wins, or all are
 //! combined in logical order: results never depend on the number of threads.
-//! Plain copies are compiled per element size, only arithmetic per dtype. Broadcasting is the caller's; a scalar is a view
-//! whose strides are 0. Sizes and dtypes that do not fit each other are a bug of the caller and panic: once a call they are
-//! asserted, since every address below rests on them.
+//! Plain copies are compiled per element size, only arithmetic per dtype. Broadcasting is done by the caller; a scalar is a view
+//! whose strides are 0. Mismatched sizes and dtypes are a bug of the caller and panic: once per call they are
+//! asserted, since every address below depends on them.
 #![allow(unsafe_code)]
 
 mod advanced;
@@ -45,7 +45,7 @@ impl std::error::Error for IndexOutOfRange {}
 /// Elements that one thread handles at once. Chunks depend on sizes only.
 const GRAIN: usize = if cfg!(miri) { 64 } else { 1 << 14 };
 
-/// Runs `$body` with `$t` standing for an unsigned integer of so many bytes.
+/// Runs `$body` with `$t` standing for an unsigned integer of this many bytes.
 macro_rules! with_bytes {
     ($bytes:expr, $t:ident => $body:expr) => {
         match $bytes {

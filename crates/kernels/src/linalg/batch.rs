@@ -4,8 +4,8 @@
 use crate::real::Ptr;
 use crate::{Element, parallel};
 
-/// Calls `f` for each of `count` items with its number and its part of every input and output, on several threads, and returns what
-/// `f` said of each. Inputs and outputs come with the number of elements of one item; `others` are outputs of another type.
+/// Calls `f` for each of `count` items with its index and its part of every input and output, on several threads, and returns what
+/// `f` returned for each. Inputs and outputs come with the number of elements of one item; `others` are outputs of another type.
 ///
 /// # Panics
 /// If a slice does not hold exactly `count` items.

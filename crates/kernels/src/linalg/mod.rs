@@ -1,9 +1,9 @@
-//! Decompositions of matrices, and what is computed from them.
+//! Matrix decompositions, and what is computed from them.
 //!
 //! One function handles one column-major matrix; [`batched`] runs one over many, in parallel by matrix. Large matrices go
 //! to `firebrand-linalg` (if the build has it); small ones, those of LAPACK's special cases (singular, not definite, without full rank) and
 //! Householder reflections of complex numbers are computed by the plain loops here. A matrix's results never depend on
-//! its neighbours in the batch nor on the number of threads.
+//! its neighbors in the batch nor on the number of threads.
 //!
 //! Signs and pivots are LAPACK's where those are determined (LU, Cholesky, QR, LDL); eigenvectors and singular vectors
 //! have the sign the algorithm leaves them with. Failures are LAPACK's `info`: 0, or where it stopped.

@@ -22,7 +22,7 @@ pub trait Number:
     const ONE: Self;
     /// Whether there are imaginary parts.
     const COMPLEX: bool;
-    /// The relative distance of neighbouring numbers.
+    /// The relative distance of neighboring numbers.
     const EPSILON: f64;
 
     /// A real number.

@@ -8,7 +8,7 @@ use crate::scratch::{collected, filled, room};
 const MOST_STEPS: usize = 60;
 
 /// Eigenvalues of `a` (n × n, lower triangle read, finite) in ascending order, and orthonormal eigenvectors as the columns
-/// of `vectors` (n × n, or empty if not wanted). Returns 0, or how many eigenvalues did not converge.
+/// of `vectors` (n × n, or empty if not needed). Returns 0, or how many eigenvalues did not converge.
 pub(super) fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32 {
     if n == 0 {
         return 0;

@@ -28,7 +28,7 @@ fn scaled<T: Number>(a: &[T], scale: f64) -> Vec<T> {
 }
 
 /// Eigenvalues of the self-adjoint matrix of which `a` (n × n) holds the lower triangle in ascending order, and
-/// orthonormal eigenvectors as the columns of `vectors` (n × n, or empty if not wanted). Returns 0, or how many
+/// orthonormal eigenvectors as the columns of `vectors` (n × n, or empty if not needed). Returns 0, or how many
 /// eigenvalues did not converge.
 pub fn eigh<T: Number>(a: &[T], n: usize, values: &mut [f64], vectors: &mut [T]) -> i32 {
     let lower = (0..n).flat_map(|j| a[j * n + j..(j + 1) * n].iter().copied());
@@ -77,7 +77,7 @@ pub fn svd<T: Number>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [f64], v
     i32::from(!converged)
 }
 
-/// Eigenvalues of `a` (n × n) and its right eigenvectors as the columns of `vectors` (n × n, or empty if not wanted),
+/// Eigenvalues of `a` (n × n) and its right eigenvectors as the columns of `vectors` (n × n, or empty if not needed),
 /// of norm 1 and, those that are complex, with a real largest component. Returns 0, or `n` if nothing converged.
 pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &mut [Complex<f64>]) -> i32 {
     let Some(scale) = scale(a.iter().copied()) else { return n as i32 };

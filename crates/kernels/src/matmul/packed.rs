@@ -104,7 +104,7 @@ unsafe fn pass(p: &Product<f32>, a: (*mut f32, usize), b: (*mut f32, usize)) {
 /// Strips of eight rows: element `[k][row]` of a strip is `a[row][k]`, zero for rows that do not exist.
 ///
 /// # Safety
-/// As [`pass`].
+/// Like [`pass`].
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_a(p: &Product<f32>, to: *mut f32, strip: usize) {
     // SAFETY: two strips of eight rows are written at a time, and there is an even number of them.
@@ -139,7 +139,7 @@ unsafe fn pack_a(p: &Product<f32>, to: *mut f32, strip: usize) {
 /// Panels of 32 columns: element `[k][column]` of a panel is `b[k][column]`, zero for columns that do not exist.
 ///
 /// # Safety
-/// As [`pass`].
+/// Like [`pass`].
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_b(p: &Product<f32>, to: *mut f32, panel: usize) {
     for j in (0..p.n.next_multiple_of(NR)).step_by(16) {
@@ -159,7 +159,7 @@ unsafe fn pack_b(p: &Product<f32>, to: *mut f32, panel: usize) {
 /// Eight rows by 32 columns of `out` from row `i` and column `j` on: 16 sums in registers.
 ///
 /// # Safety
-/// As [`pass`]; `a` and `b` are the strip and the panel of these rows and columns.
+/// Like [`pass`]; `a` and `b` are the strip and the panel of these rows and columns.
 #[target_feature(enable = "avx512f")]
 unsafe fn tile(p: &Product<f32>, i: usize, j: usize, a: *const f32, b: *const f32) {
     let (rows, masks) = (MR.min(p.m - i), [first(p.n - j), first((p.n - j).saturating_sub(16))]);

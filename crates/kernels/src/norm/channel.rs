@@ -32,7 +32,7 @@ pub fn batch_norm(input: View, mean: View, invstd: View, weight: Option<View>, b
     })
 }
 
-/// The gradients that are wanted. In training the statistics came from this input; otherwise they are constants.
+/// The gradients that are needed. In training the statistics came from this input; otherwise they are constants.
 pub fn batch_norm_backward(
     grad: View,
     input: View,
@@ -70,7 +70,7 @@ pub fn batch_norm_backward(
     })
 }
 
-/// Normalises each sample's groups of channels; `mean` and `rstd` have one element a sample and group.
+/// Normalizes each sample's groups of channels; `mean` and `rstd` have one element a sample and group.
 pub fn group_norm(
     input: View,
     groups: usize,
@@ -107,7 +107,7 @@ pub fn group_norm(
     })
 }
 
-/// The gradients that are wanted, from what [`group_norm`] saw and found.
+/// The gradients that are needed, from what [`group_norm`] saw and found.
 pub fn group_norm_backward(
     grad: View,
     input: View,
@@ -128,7 +128,7 @@ pub fn group_norm_backward(
         let (m, r) = (vector::<X>(mean), vector::<X>(rstd));
         let w = vector_or(weight, c, 1.0 as X);
         let (mean, rstd) = (made(n * c, |i| m[i / per]), made(n * c, |i| r[i / per]));
-        // Per sample: the sums of grad, then those of grad times normalised input.
+        // Per sample: the sums of grad, then those of grad times normalized input.
         let sums = shape.sums::<X>(&grad, &input, [&mean, &rstd], c, 1);
         let mut total = Scratch::<f64>::zeroed(2 * c);
         for part in sums.chunks(2 * c.max(1)) {

@@ -7,7 +7,7 @@ use crate::real::{Ptr, Scratch, with_real};
 use crate::reduce::around_rounded_mean;
 use crate::{Element, View, ViewMut, parallel};
 
-/// Normalises rows of `n` elements: `(x - mean) * rstd * weight + bias`. `mean` and `rstd` have one element a row.
+/// Normalizes rows of `n` elements: `(x - mean) * rstd * weight + bias`. `mean` and `rstd` have one element a row.
 pub fn layer_norm(
     input: View,
     n: usize,
@@ -102,7 +102,7 @@ impl<X: Compute> Kernel for Normalised<'_, X> {
     }
 }
 
-/// The gradients that are wanted, from the output's gradient and what [`layer_norm`] saw and found.
+/// The gradients that are needed, from the output's gradient and what [`layer_norm`] saw and found.
 pub fn layer_norm_backward(
     grad: View,
     input: View,
@@ -172,7 +172,7 @@ pub(crate) struct RowGrad<'a, X> {
     pub(crate) rstd: X,
     pub(crate) gw: &'a mut [X],
     pub(crate) gb: &'a mut [X],
-    /// Empty if not wanted.
+    /// Empty if not needed.
     pub(crate) out: &'a mut [X],
 }
 

@@ -1,8 +1,8 @@
-//! Normalisation: layer norm over trailing elements, group norm and batch norm over channels; values and derivatives.
+//! Normalization: layer norm over trailing elements, group norm and batch norm over channels; values and derivatives.
 //!
 //! Inputs are contiguous; half types are computed in f32 and rounded once; statistics and sums over rows or samples are
 //! joined in f64. Work is cut by sizes and joined in order, so results do not depend on the number of threads.
-//! Running averages, momentum and training mode are the caller's business.
+//! Running averages, momentum and training mode are up to the caller.
 #![allow(unsafe_code)]
 
 mod channel;
@@ -17,7 +17,7 @@ use crate::lanes::{Compute, apart, load, load_into, store};
 use crate::real::{Reals, Scratch};
 use crate::{View, ViewMut};
 
-/// Elements worth a thread's while.
+/// Elements that are worth a thread.
 const GRAIN: usize = 1 << 14;
 /// Elements summed in the compute type before their sum is added to an f64 total.
 const BLOCK: usize = 2048;
@@ -36,7 +36,7 @@ fn vector<'a, X: Compute>(v: View<'a>) -> Reals<'a, X> {
     Reals::Widened(s)
 }
 
-/// As [`vector`]; `n` times `fill` if there is none.
+/// Like [`vector`]; `n` times `fill` if there is none.
 fn vector_or<'a, X: Compute>(v: Option<View<'a>>, n: usize, fill: X) -> Reals<'a, X> {
     v.map_or_else(|| Reals::Widened(made(n, |_| fill)), vector)
 }
@@ -83,7 +83,7 @@ impl<X: Compute> Stretch<X> {
     }
 }
 
-/// Writes a whole contiguous view, if it is wanted.
+/// Writes a whole contiguous view, if it is needed.
 fn put<X: Compute>(v: Option<ViewMut>, values: &[X]) {
     if let Some(v) = v {
         assert!(v.is_contiguous() && v.numel() == values.len(), "one place for each value");

@@ -7,7 +7,7 @@ use crate::testing::{Tensor, assert_close, everywhere, noise, tolerance};
 const EPS: f64 = 1e-5;
 const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
 
-/// Normalises the elements of each class of `class(i)`; returns output, mean and reciprocal deviation.
+/// Normalizes the elements of each class of `class(i)`; returns output, mean and reciprocal deviation.
 fn naive(
     x: &[f64],
     class: impl Fn(usize) -> usize,

@@ -3,14 +3,14 @@
 //! Narrow floats load as f32, narrow integers as i64; a cast between types goes from register to register, so there is
 //! no pair of storage dtypes. Casts are PyTorch's: floats truncate to integers, integers wrap, bool is `!= 0`, a complex
 //! number becomes its real part. A bool is any byte; registers that come from one hold 0 or 1, except where memory serves as
-//! the register, and whoever reads that asks for `!= 0`.
+//! the register, and readers test for `!= 0`.
 #![allow(unsafe_code)]
 
 use super::loops::{Arg, map1};
 use crate::vmath::{from_bf16, from_f16, to_bf16, to_f16};
 use crate::{Complex, DType};
 
-/// Whether elements of `dtype` lie in memory as they lie in a register.
+/// Whether elements of `dtype` have the same representation in memory and in a register.
 #[inline]
 pub(super) const fn is_native(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::Bool | DType::C64 | DType::C128)

@@ -245,7 +245,7 @@ struct Job<'a> {
     /// Whether an output may be written directly where it is packed.
     in_place: SmallVec<[bool; 2]>,
     constants: usize,
-    /// Room to write out operands of a row that are one number, and for sums nobody wants.
+    /// Room to write out operands of a row that are one number, and for sums that are not needed.
     spare: usize,
     /// How often a tile holds as much as registers were laid out for.
     scale: usize,
@@ -304,7 +304,7 @@ impl Job<'_> {
                 unsafe { splat(base.add(self.constants + SPLAT * k), value, dtype, CHUNK) }
             }
         }
-        // What is asked for ahead of this tile, and what is written out behind it.
+        // What is prefetched ahead of this tile, and what is written out behind it.
         let (mut ahead, mut behind) = (Spread::default(), Spread::default());
         for (turn, t) in range.enumerate() {
             let tile = self.tiles.tile(t);
@@ -615,7 +615,7 @@ impl Spread {
         self.bytes += bytes;
     }
 
-    /// Spreads all that was added over so many instructions.
+    /// Spreads all that was added over this many instructions.
     fn share(&mut self, instructions: usize) {
         self.share = self.bytes.div_ceil(instructions.max(1)).next_multiple_of(64);
     }

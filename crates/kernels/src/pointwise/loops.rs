@@ -274,7 +274,7 @@ pub(super) unsafe fn map3<A: Copy, B: Copy, D>(d: *mut u8, args: &[Arg; 3], n: u
     }
 }
 
-/// As [`map2`], with a loop of its own for each mix of tile and scalar: for light ops, whose time is that of the loop.
+/// Like [`map2`], with a loop of its own for each mix of tile and scalar: for light ops, whose time is that of the loop.
 ///
 /// # Safety
 /// As for [`Step`], with these types.
@@ -312,7 +312,7 @@ pub(super) unsafe fn mixed2<T: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f:
     }
 }
 
-/// As [`map3`], with a loop of its own for each mix of tile and scalar whose first operand is a tile.
+/// Like [`map3`], with a loop of its own for each mix of tile and scalar whose first operand is a tile.
 ///
 /// # Safety
 /// As for [`Step`], with these types.
@@ -364,7 +364,7 @@ pub(super) unsafe fn call1<T: Copy>(d: *mut u8, a: Arg, n: usize, f: fn(T) -> T)
     unsafe { map1(d, a, n, f) }
 }
 
-/// As [`call1`], for two operands.
+/// Like [`call1`], for two operands.
 ///
 /// # Safety
 /// As for [`Step`], with these types.

@@ -1,4 +1,4 @@
-//! Pointwise work: one executor for eager ops, fused formulas and compiled programs.
+//! Pointwise computation: one executor for eager ops, fused formulas and compiled programs.
 //!
 //! A pointwise op *is* a program of one instruction. A program runs over tiles that stay in L1; an instruction is one
 //! vectorised loop over a tile, compiled for every instruction set from one source. Registers are f32 (also for f16 and

@@ -188,7 +188,7 @@ fn spread<'a>(t: &'a Tensor, sizes: &'a [usize], strides: &'a [usize]) -> Operan
 }
 
 /// Row instructions are the row kernels: layer norm and softmax, forward and backward, also with an operand that is one
-/// number along the row, and with sums that nobody wants.
+/// number along the row, and with sums that are not needed.
 #[test]
 fn row_instructions_are_the_row_kernels() {
     let (rows, n) = (40, 96);

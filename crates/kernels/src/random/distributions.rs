@@ -1,6 +1,6 @@
 //! Filling memory from a [`Generator`], in logical (row-major) order whatever the strides.
 //!
-//! Parameters are the caller's to check (`from <= to`, `0 <= p <= 1`, positive rates). What PyTorch computes in double
+//! The caller checks parameters (`from <= to`, `0 <= p <= 1`, positive rates). What PyTorch computes in double
 //! and then stores narrower is computed in double here too.
 #![allow(unsafe_code)]
 
@@ -47,12 +47,12 @@ unsafe fn read_float<T: Element>(p: *const u8) -> f64 {
     unsafe { p.cast::<T>().read() }.to_f64()
 }
 
-/// As [`fill`], for numbers that are stored as [`narrow`] says.
+/// Like [`fill`], for numbers that are stored as [`narrow`] says.
 pub(super) fn fill_floats(out: &ViewMut, draw: impl FnMut() -> f64) {
     fill_as(out, with_element!(out.dtype(), T => write_narrow::<T> as Write<f64>), draw)
 }
 
-/// As [`fill`], for whole numbers.
+/// Like [`fill`], for whole numbers.
 fn fill_ints(out: &ViewMut, draw: impl FnMut() -> i64) {
     fill_as(out, with_element!(out.dtype(), T => write_int::<T> as Write<i64>), draw)
 }
@@ -68,7 +68,7 @@ fn fill_as<V>(out: &ViewMut, write: Write<V>, mut draw: impl FnMut() -> V) {
     });
 }
 
-/// As [`fill_ints`], with one float of the same sizes per output.
+/// Like [`fill_ints`], with one float of the same sizes per output.
 fn map_ints(input: &View, out: &ViewMut, mut draw: impl FnMut(f64) -> i64) {
     assert_eq!(input.sizes(), out.sizes());
     let read = with_element!(input.dtype(), P => read_float::<P> as unsafe fn(*const u8) -> f64);
@@ -107,7 +107,7 @@ impl Generator {
         }
         let (from, to) = (from as f32, to as f32);
         let unit = from == 0.0 && to == 1.0;
-        // A fused step is a call where the instruction set at hand lacks it; on [0, 1) it would change nothing.
+        // A fused multiply-add is a function call if the instruction set lacks it; on [0, 1) it would change nothing.
         let mut draw = || if unit { self.uniform_f32() } else { self.uniform_f32().mul_add(to - from, from) };
         match out.dtype() {
             DType::F32 => fill(out, || below(draw(), from, to)),
@@ -195,7 +195,7 @@ impl Generator {
         }
     }
 
-    /// As [`Generator::bernoulli`] with a probability per element (floating point, the sizes of `out`).
+    /// Like [`Generator::bernoulli`] with a probability per element (floating point, the sizes of `out`).
     pub fn bernoulli_tensor(&mut self, out: &ViewMut, p: &View) {
         match p.dtype() {
             DType::F64 => map_ints(p, out, |p| (self.uniform_f64() < p).into()),
@@ -203,7 +203,7 @@ impl Generator {
         }
     }
 
-    /// Waiting times at rate `lambda`, as `exponential_`.
+    /// Exponentially distributed with rate `lambda`, as `exponential_`.
     pub fn exponential(&mut self, out: &ViewMut, lambda: f64) {
         fill_floats(out, || -1.0 / lambda * (-self.uniform_f64()).ln_1p())
     }
@@ -218,7 +218,7 @@ impl Generator {
         fill_floats(out, || median + sigma * (std::f64::consts::PI * (self.uniform_f64() - 0.5)).tan())
     }
 
-    /// Rows of category numbers drawn with replacement, as `multinomial(weights, n, replacement=True)`.
+    /// Rows of category indices drawn with replacement, as `multinomial(weights, n, replacement=True)`.
     ///
     /// `weights` is rows by categories (floating point, finite, not negative, each row with a positive sum), `out` is
     /// i64, rows by n. Without replacement PyTorch takes the largest of `weights / exponential`, which callers compose.

@@ -35,7 +35,7 @@ impl std::fmt::Display for InvalidState {
 }
 impl std::error::Error for InvalidState {}
 
-/// What PyTorch seeds with when nobody has.
+/// PyTorch's default seed.
 const DEFAULT_SEED: u64 = 67_280_421_310_721;
 
 // PyTorch's layout: seed, left, seeded, next, 624 words widened to 64 bits, three doubles of which the second is the

@@ -1,4 +1,4 @@
-//! Normal numbers by the Box-Muller transform, in PyTorch's two forms.
+//! Normal samples by the Box-Muller transform, in PyTorch's two variants.
 //!
 //! Fewer than sixteen elements, or elements with gaps: pairs in double, the second value waiting in the generator for
 //! the next call. Sixteen or more without gaps: all uniforms first, then blocks of sixteen transformed in place, eight
@@ -30,7 +30,7 @@ impl Generator {
         radius * cos
     }
 
-    /// Normal numbers, as `normal_` (and `randn` with 0 and 1).
+    /// Normal samples, as `normal_` (and `randn` with 0 and 1).
     pub fn normal(&mut self, out: &ViewMut, mean: f64, std: f64) {
         let n = out.numel();
         if n < BLOCK || !out.is_contiguous() {
@@ -58,7 +58,7 @@ impl Generator {
         }
     }
 
-    /// Exponentials of normal numbers, as `log_normal_`.
+    /// Exponentials of normal samples, as `log_normal_`.
     pub fn log_normal(&mut self, out: &ViewMut, mean: f64, std: f64) {
         fill_floats(out, || (self.normal_f64() * std + mean).exp())
     }
@@ -109,7 +109,7 @@ fn half_blocks<T: Element>(g: &mut Generator, out: &ViewMut, mean: f32, std: f32
 /// The elements of a view that the caller knows to have no gaps.
 fn contiguous<'a, T: Element>(out: &ViewMut<'a>) -> &'a mut [T] {
     assert!(out.is_contiguous() && out.dtype() == T::DTYPE);
-    // SAFETY: contiguous elements of this type, which nobody else touches while a kernel writes them.
+    // SAFETY: contiguous elements of this type, which nothing else touches while a kernel writes them.
     unsafe { std::slice::from_raw_parts_mut(out.ptr::<T>(), out.numel()) }
 }
 

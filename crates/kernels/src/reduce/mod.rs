@@ -1,10 +1,10 @@
 //! Reductions over any set of dimensions of any strided view.
 //!
 //! Dimensions are sorted by stride and merged first, so only two loops remain: along memory for each output (`rows`), or
-//! for a stretch of neighbouring outputs at once (`columns`). Floats are merged a few at a time and then joined in f64, so
+//! for a stretch of neighboring outputs at once (`columns`). Floats are merged a few at a time and then joined in f64, so
 //! a sum is about as good as its last rounding; integers use i64 and wrap.
 //! Work is cut by sizes only and joined in order: results do not depend on the number of threads.
-//! Reducing no elements gives the identity; whether that is an error is the caller's question.
+//! Reducing no elements gives the identity; the caller decides whether that is an error.
 #![allow(unsafe_code)]
 
 mod arg;
@@ -142,7 +142,7 @@ fn start(op: Reduce, input: View, dims: &[usize], out: ViewMut, mean: Option<Vie
 const BLOCK: usize = 2048;
 /// Columns folded side by side.
 const WIDTH: usize = 1024;
-/// Elements worth a thread's while.
+/// Elements that are worth a thread.
 const GRAIN: usize = 1 << 15;
 /// Least elements of a part when one output's elements are shared between threads.
 const PART: usize = 1 << 16;
@@ -165,7 +165,7 @@ fn simplify(dims: &mut Dims) {
     merge(dims)
 }
 
-/// Merges neighbours that are one dimension in memory; at least one dimension is left.
+/// Merges neighbors that are one dimension in memory; at least one dimension is left.
 fn merge(dims: &mut Dims) {
     let mut kept = 0;
     for i in 1..dims.len() {

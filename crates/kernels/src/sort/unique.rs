@@ -15,7 +15,7 @@ pub struct Unique {
     pub counts: Vec<i64>,
 }
 
-/// Distinct elements in ascending order, or with `consecutive` the runs of equal neighbours in logical order.
+/// Distinct elements in ascending order, or with `consecutive` the runs of equal neighbors in logical order.
 ///
 /// No NaN equals another, so each is distinct.
 pub fn unique(input: &View, consecutive: bool) -> Unique {

@@ -1,4 +1,4 @@
-//! What belongs to the normal distribution, and products with logarithms.
+//! Functions related to the normal distribution, and products with logarithms.
 
 use super::chebyshev;
 use super::tables::ERFCX;

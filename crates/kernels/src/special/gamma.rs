@@ -1,4 +1,4 @@
-//! The regularised incomplete gamma functions.
+//! The regularized incomplete gamma functions.
 
 use std::f64::consts::PI;
 

@@ -88,11 +88,11 @@ functions! {
 }
 
 functions! {
-    /// A function of two numbers; of polynomials the place, then the order.
+    /// A function of two numbers; for polynomials the argument, then the order.
     Binary(a, b) {
         /// `a log(1 + b)`, and 0 where `a` is 0.
         Xlog1py = error_functions::xlog1py,
-        /// The lower regularised incomplete gamma function of order `a`.
+        /// The lower regularized incomplete gamma function of order `a`.
         Igamma = gamma::igamma,
         /// The upper one.
         Igammac = gamma::igammac,

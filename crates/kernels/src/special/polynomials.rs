@@ -1,8 +1,8 @@
-//! Orthogonal polynomials of a place and an order.
+//! Orthogonal polynomials of an argument and an order.
 //!
 //! Orders below zero give zero. Inside the interval, high orders of Chebyshev's are computed by their angles.
 
-/// Orders beyond it would take longer than anybody waits: NaN.
+/// Orders beyond it would take too long: NaN.
 const LONGEST: i64 = 10_000_000;
 
 /// Hermite's polynomials of higher order overflow anywhere.
@@ -12,7 +12,7 @@ fn sign(n: i64) -> f64 {
     if n % 2 == 0 { 1.0 } else { -1.0 }
 }
 
-/// `p(n)` of `p(0) = 1`, `p(1)`, `p(k + 1) = step(k, p(k), p(k - 1))`; ends early when it is no number any more.
+/// `p(n)` of `p(0) = 1`, `p(1)`, `p(k + 1) = step(k, p(k), p(k - 1))`; ends early when it becomes NaN.
 fn recurrence(n: i64, first: f64, step: impl Fn(f64, f64, f64) -> f64) -> f64 {
     if n == 0 {
         return 1.0;

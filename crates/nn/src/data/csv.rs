@@ -26,7 +26,7 @@ pub fn read_csv(path: impl AsRef<Path>, options: &CsvOptions) -> Result<(Vec<Str
     })
 }
 
-/// As [`read_csv`], from text. Empty fields are NaN.
+/// Like [`read_csv`], from text. Empty fields are NaN.
 pub fn parse_csv(text: &str, options: &CsvOptions) -> Result<(Vec<String>, Tensor)> {
     let refused = |line: usize, what: String| Error::argument("read_csv", format!("line {}: {what}", line + 1));
     let budget = super::budget(text.as_bytes());

@@ -23,7 +23,7 @@ pub fn parse_idx(bytes: &[u8]) -> Result<Tensor> {
     parse_idx_within(bytes, &super::budget(bytes))
 }
 
-/// As [`parse_idx`], within the caller's budget.
+/// Like [`parse_idx`], within the caller's budget.
 pub fn parse_idx_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     match bytes {
         [0x1F, 0x8B, ..] => elements(&unpacked(bytes, budget)?, budget),

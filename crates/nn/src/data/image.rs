@@ -1,4 +1,4 @@
-//! An 8-bit image in memory, channel by channel, and what is done to it before it is a tensor of floats.
+//! An 8-bit image in memory, channel by channel, and the operations on it before it becomes a float tensor.
 
 use firebrand_core::{DType, Error, Result, Tensor};
 
@@ -44,14 +44,14 @@ impl Image {
                 (0..area).map(gray).collect()
             }
             (from, to) => {
-                let message = format!("an image of {from} channels cannot be given {to}; expected 1 or 3");
+                let message = format!("an image of {from} channels cannot be converted to {to}; expected 1 or 3");
                 return Err(Error::argument("Image", message));
             }
         };
         Ok(Image { channels, pixels, ..self })
     }
 
-    /// The rectangle at this corner; what lies outside the image is black.
+    /// The rectangle at this corner; pixels outside the image are black.
     pub(super) fn crop(&self, top: isize, left: isize, height: usize, width: usize) -> Image {
         let inside = |v: isize, size: usize| usize::try_from(v).ok().filter(|v| *v < size);
         let mut pixels = Vec::with_capacity(self.channels * height * width);
@@ -65,13 +65,13 @@ impl Image {
         Image { height, width, pixels, ..*self }
     }
 
-    /// Mirrored left to right.
+    /// Flipped horizontally.
     pub(super) fn flipped(mut self) -> Image {
         self.pixels.chunks_exact_mut(self.width).for_each(<[u8]>::reverse);
         self
     }
 
-    /// Turned upside down.
+    /// Flipped vertically.
     pub(super) fn upside_down(&self) -> Image {
         let planes = self.pixels.chunks_exact(self.height * self.width);
         let pixels = planes.flat_map(|p| p.chunks_exact(self.width).rev().flatten().copied()).collect();

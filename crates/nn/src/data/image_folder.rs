@@ -53,7 +53,7 @@ impl ImageFolder {
         Ok(found)
     }
 
-    /// With images of one channel (gray) or three; without this, as the files are.
+    /// Converts images to one channel (gray) or three; by default they keep the channels of their files.
     pub fn with_channels(self, channels: usize) -> ImageFolder {
         ImageFolder { channels: Some(channels), ..self }
     }

@@ -1,9 +1,9 @@
-//! Batches of a data set, in order or shuffled, made ahead of time by worker threads.
+//! Batches of a dataset, in order or shuffled, prepared ahead of time by worker threads.
 //!
-//! What is drawn is what PyTorch's loader draws from the default generator at the start of every pass: the workers' seed
-//! and, when shuffling, the seed of the permutation. So the order of samples is PyTorch's, and a pass can be continued in
-//! the middle. With workers, every batch has a random stream of its own, seeded by its number: batches depend neither on
-//! timing nor on how many workers there are.
+//! At the start of every pass, the same values are drawn from the default generator as by PyTorch's loader: the workers' seed
+//! and, when shuffling, the seed of the permutation. So the order of samples is PyTorch's, and a pass can be resumed in
+//! the middle. With workers, every batch has its own random stream, seeded by its index: batches depend neither on
+//! timing nor on the number of workers.
 
 use super::Dataset;
 use firebrand_core::random::{Generator, with_generator};
@@ -20,7 +20,7 @@ pub struct LoaderOptions {
     pub shuffle: bool,
     /// Whether to drop the last batch if it is incomplete.
     pub drop_last: bool,
-    /// Threads that make batches; with 0 they are made on demand.
+    /// Number of threads that prepare batches; with 0 they are prepared on demand.
     pub num_workers: usize,
     /// Batches that each worker prefetches.
     pub prefetch_factor: usize,
@@ -55,7 +55,7 @@ impl<D: Dataset> DataLoader<D> {
         }
     }
 
-    /// The data set.
+    /// The dataset.
     pub fn dataset(&self) -> &D {
         &self.dataset
     }
@@ -81,7 +81,7 @@ impl<D: Dataset> DataLoader<D> {
         self.iter_from(0)
     }
 
-    /// One pass that skips its first batches without making them: to resume a pass.
+    /// One pass that skips its first batches without preparing them, for resuming.
     pub fn iter_from(&self, first: usize) -> Batches<D> {
         match self.plan(first) {
             Ok((plan, seed)) => self.start(plan, seed, first),
@@ -89,7 +89,7 @@ impl<D: Dataset> DataLoader<D> {
         }
     }
 
-    /// The samples of every batch that is left, and the workers' seed.
+    /// The samples of every remaining batch, and the workers' seed.
     fn plan(&self, first: usize) -> Result<(Vec<Vec<usize>>, u64)> {
         let n = self.dataset.len();
         let seed = draw_seed()?;
@@ -120,7 +120,7 @@ impl<D: Dataset> DataLoader<D> {
             let work = move || {
                 for (seed, batch) in part {
                     let made = with_generator(Generator::new(seed), || dataset.batch(&batch));
-                    // Nobody listens any more when the pass was left early.
+                    // The receiver is gone if the pass was left early.
                     if sender.send(made).is_err() {
                         return;
                     }

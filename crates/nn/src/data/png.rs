@@ -20,7 +20,7 @@ pub fn parse_png(bytes: &[u8]) -> Result<Tensor> {
     parse_png_within(bytes, &super::budget(bytes))
 }
 
-/// As [`parse_png`], within the caller's budget: the header's claims are checked against it before anything is allocated.
+/// Like [`parse_png`], within the caller's budget: the header's claims are checked against it before anything is allocated.
 pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let most = usize::try_from(budget.limit()).unwrap_or(usize::MAX);
     let mut decoder = Decoder::new_with_limits(std::io::Cursor::new(bytes), Limits { bytes: most });
@@ -66,7 +66,7 @@ pub fn encode_png(pixels: &[u8], [height, width, channels]: [usize; 3]) -> Resul
     Ok(bytes)
 }
 
-/// The decoder takes a palette and its alphas at their word, and panics if they are not whole.
+/// The decoder trusts the palette and its alphas, and panics if they are incomplete.
 fn check_palette(info: &png::Info<'_>) -> Result<()> {
     let Some(palette) = &info.palette else { return Ok(()) };
     let (colors, alphas) = (palette.len() / 3, info.trns.as_ref().map_or(0, |t| t.len()));

@@ -14,7 +14,7 @@ pub fn read_pnm(path: impl AsRef<Path>) -> Result<Tensor> {
     super::read_file(path.as_ref(), parse_pnm)
 }
 
-/// The next number of the header, and what follows the one byte behind it. Comments run from `#` to the end of the line.
+/// The next number of the header, and what follows the byte after it. Comments run from `#` to the end of the line.
 fn number(mut bytes: &[u8]) -> Option<(usize, &[u8])> {
     loop {
         match bytes {
@@ -33,7 +33,7 @@ pub fn parse_pnm(bytes: &[u8]) -> Result<Tensor> {
     let channels = match bytes {
         [b'P', b'5', ..] => 1,
         [b'P', b'6', ..] => 3,
-        _ => return Err(refused("expected an image that starts with P5 (grey) or P6 (colour)")),
+        _ => return Err(refused("expected an image that starts with P5 (gray) or P6 (color)")),
     };
     let header = || {
         let (width, rest) = number(&bytes[2..])?;

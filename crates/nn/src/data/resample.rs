@@ -4,7 +4,7 @@
 
 use super::image::Image;
 
-/// Bits behind the point of a weight: 8 bits of pixel and two of headroom are left.
+/// Fractional bits of a weight: 8 bits of pixel and two of headroom are left.
 const PRECISION: u32 = 32 - 8 - 2;
 
 /// The source pixels of one output pixel: the first, and their weights.
@@ -13,7 +13,7 @@ struct Taps {
     weights: Vec<i32>,
 }
 
-/// For every output pixel along one dimension, what it is made of.
+/// For every output pixel along one dimension, the source pixels that contribute to it.
 fn taps(from: usize, to: usize) -> Vec<Taps> {
     let scale = from as f64 / to as f64;
     // Shrinking averages over all the pixels that are covered.

@@ -1,12 +1,12 @@
-//! Token sequences as arrays that a language model trains on: packed end to end, or one a row and padded.
+//! Token sequences as arrays for training a language model: packed end to end, or one per row and padded.
 //!
-//! Labels are the tokens one place on, so that the logits of a place are compared with what follows it; places that nothing is
-//! learned from (prompts, padding) have the label [`IGNORED`], which cross entropy leaves out. Where tokens come from is
-//! somebody else's business.
+//! Labels are the tokens shifted by one, so that the logits at a position are compared with the next token; positions that nothing is
+//! learned from (prompts, padding) have the label [`IGNORED`], which cross entropy ignores. Tokenization is not part of
+//! this module.
 
 use firebrand_core::{Error, Result, Tensor};
 
-/// The label of places that do not count.
+/// The label of positions that are ignored.
 pub const IGNORED: i64 = -100;
 
 /// One text.
@@ -14,7 +14,7 @@ pub const IGNORED: i64 = -100;
 pub struct TokenSequence {
     /// Its tokens.
     pub tokens: Vec<i64>,
-    /// How many of the first are given rather than learned.
+    /// Number of leading tokens (the prompt) that are not learned.
     pub prompt: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct TokenRows {
     pub attention_mask: Tensor,
     /// `[rows, length]`: the next token, or [`IGNORED`].
     pub labels: Tensor,
-    /// How many tokens did not fit and were left out.
+    /// Number of tokens that did not fit and were dropped.
     pub dropped: usize,
 }
 
@@ -49,7 +49,7 @@ fn check(length: usize) -> Result<()> {
     Ok(())
 }
 
-/// All texts end to end, `separator` behind each, cut into rows of `length`; what is left at the end is dropped.
+/// All texts end to end, each followed by `separator`, cut into rows of `length`; the remainder is dropped.
 pub fn pack(texts: &[TokenSequence], length: usize, separator: Option<i64>) -> Result<TokenRows> {
     check(length)?;
     // A token and whether it is learned.
@@ -67,7 +67,7 @@ pub fn pack(texts: &[TokenSequence], length: usize, separator: Option<i64>) -> R
     TokenRows::new(rows, length, [&ids, &vec![1; used], &labels], all.len() - used)
 }
 
-/// One text a row, padded at its end or cut to `length`. Texts of fewer than two tokens, which teach nothing, are dropped.
+/// One text per row, padded at its end or truncated to `length`. Texts of fewer than two tokens are dropped: nothing can be learned from them.
 pub fn pad(texts: &[TokenSequence], length: usize, padding: i64) -> Result<TokenRows> {
     check(length)?;
     let (mut ids, mut mask, mut labels) = (Vec::new(), Vec::new(), Vec::new());

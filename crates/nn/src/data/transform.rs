@@ -13,22 +13,22 @@ pub enum Transform {
     ResizeEdge(usize),
     /// Resize to height and width.
     Resize([usize; 2]),
-    /// Cut this height and width out of the middle; a smaller image gets a black border.
+    /// Center crop of this height and width; a smaller image gets a black border.
     CenterCrop([usize; 2]),
-    /// Cut this height and width out at random, after a black border of `padding` pixels was added.
+    /// Random crop of this height and width, after adding a black border of `padding` pixels.
     RandomCrop {
         /// Height and width.
         size: [usize; 2],
         /// Border on every side.
         padding: usize,
     },
-    /// Cut out a random part of 8 to 100 % of the area with sides between 3:4 and 4:3, and resize it.
+    /// Random crop of 8 to 100 % of the area with an aspect ratio between 3:4 and 4:3, resized.
     RandomResizedCrop([usize; 2]),
-    /// Mirror left to right with this probability.
+    /// Flip horizontally with this probability.
     Flip(f64),
-    /// Turn upside down with this probability.
+    /// Flip vertically with this probability.
     VerticalFlip(f64),
-    /// Gray by luminance, one channel.
+    /// Convert to gray by luminance, one channel.
     Grayscale,
     /// Subtract the mean and divide by the standard deviation of each channel; comes last.
     Normalize {
@@ -125,7 +125,7 @@ fn normalize(text: &str) -> Option<Transform> {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transforms {
-    /// What is done first to what is done last.
+    /// The transforms, in order of application.
     pub list: Vec<Transform>,
 }
 
@@ -139,7 +139,7 @@ impl Transforms {
         }
     }
 
-    /// The same without chance, for evaluation: no flips, random crops from the middle (after a resize by 8/7 where the
+    /// The same without randomness, for evaluation: no flips, center crops instead of random ones (after a resize by 8/7 where the
     /// random crop resizes).
     pub fn evaluation(&self) -> Transforms {
         let plain = |t: &Transform| match t {
@@ -197,7 +197,7 @@ fn uniform(low: f64, high: f64) -> Result<Tensor> {
     Ok(t)
 }
 
-/// Half of what is left over, rounded as Python rounds: ties to even.
+/// Half of the remainder, rounded as Python rounds: ties to even.
 fn middle(from: usize, to: usize) -> isize {
     ((from as f64 - to as f64) / 2.0).round_ties_even() as isize
 }
@@ -233,7 +233,7 @@ fn random_part(image: &Image) -> Result<(isize, isize, usize, usize)> {
 }
 
 impl Transform {
-    /// What it does to pixels; normalizing is done when they are floats.
+    /// Applies it to the pixels; normalization happens later, on floats.
     fn pixels(&self, image: Image) -> Result<Image> {
         Ok(match self {
             Transform::ResizeEdge(edge) => {

@@ -15,7 +15,7 @@ macro_rules! activations {
         }
 
         impl $name {
-            /// Creates it with PyTorch's defaults; the fields are public.
+            /// Creates it with PyTorch's defaults; set the public fields to change them.
             pub fn new() -> $name {
                 $name { $($field: $default,)* core: ModuleCore::new() }
             }
@@ -78,7 +78,7 @@ activations! {
         /// The negated limit at -∞.
         alpha: f64 = 1.0
     } |m, x| ops::elu(x, m.alpha.into(), 1.into(), 1.into());
-    /// As [`ELU`], with a continuous derivative for any `alpha`.
+    /// Like [`ELU`], with a continuous derivative for any `alpha`.
     CELU {
         /// The negated limit at -∞.
         alpha: f64 = 1.0
@@ -88,7 +88,7 @@ activations! {
         /// Slope below zero.
         negative_slope: f64 = 0.01
     } |m, x| ops::leaky_relu(x, m.negative_slope.into());
-    /// As [`LeakyReLU`], with random slopes in training.
+    /// Like [`LeakyReLU`], with random slopes in training.
     RReLU {
         /// Smallest slope.
         lower: f64 = 1.0 / 8.0,
@@ -156,7 +156,7 @@ impl GELU {
     }
 }
 
-/// As [`LeakyReLU`], with learnable slopes.
+/// Like [`LeakyReLU`], with learnable slopes.
 #[derive(Module)]
 #[module(extra_repr = Self::arguments)]
 pub struct PReLU {

@@ -63,7 +63,7 @@ pub struct AttentionOptions {
 pub struct Attention {
     /// The output, shaped like the query.
     pub output: Tensor,
-    /// `[batch, queries, keys]`, if asked for.
+    /// `[batch, queries, keys]`, if requested.
     pub weights: Option<Tensor>,
 }
 

@@ -10,7 +10,7 @@ use firebrand_core::{Error, Result, SymInt, Tensor, ops};
 pub enum Padding<const D: usize> {
     /// This much on both sides of each dimension.
     Size([usize; D]),
-    /// As much as keeps the size; requires stride 1.
+    /// Padding that preserves the size; requires stride 1.
     Same,
 }
 
@@ -68,7 +68,7 @@ impl<const D: usize> Padding<D> {
     }
 }
 
-/// An error unless groups divide the channels.
+/// Returns an error unless groups divide the channels.
 pub(super) fn check_groups(op: &'static str, groups: usize, channels: [usize; 2]) -> Result<()> {
     if groups > 0 && channels.iter().all(|c| c % groups == 0) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The parts that decoders since Llama are made of: rotary positions, gated feed-forward, attention with fewer heads for keys
+//! The building blocks of Llama-style decoders: rotary position embeddings, gated feed-forward, attention with fewer heads for keys
 //! than for queries, and a cache of keys and values. Parameters have the names Hugging Face's models give them.
 //!
 //! Sequences are `[batch, length, features]`. The rest of such a model is [`RMSNorm`](super::RMSNorm),
@@ -10,15 +10,15 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{DType, Error, Result, SymInt, Tensor, ops};
 
-/// Rotary position embedding (RoPE): turns pairs of features by angles that grow with the position, so that products of
-/// queries and keys depend on their distance. The second half of the features pairs with the first, as Hugging Face has it.
+/// Rotary position embedding (RoPE): rotates pairs of features by angles that grow with the position, so that products of
+/// queries and keys depend on their distance. The second half of the features is paired with the first, as in Hugging Face's models.
 #[derive(Clone, Debug)]
 pub struct RotaryEmbedding {
     /// Angle per position, for each pair.
     inv_freq: Tensor,
 }
 
-/// Cosines and sines of some positions, to turn queries and keys with.
+/// Cosines and sines of some positions, to rotate queries and keys with.
 #[derive(Clone, Debug)]
 pub struct Rotation {
     cos: Tensor,
@@ -47,7 +47,7 @@ impl RotaryEmbedding {
 }
 
 impl Rotation {
-    /// Turns `[batch, heads, length, head_dim]`.
+    /// Rotates `[batch, heads, length, head_dim]`.
     pub fn turn(&self, x: &Tensor) -> Result<Tensor> {
         let half = x.shape().last().copied().unwrap_or(0) / 2;
         let first = ops::narrow(x, -1, 0.into(), half.into())?;
@@ -57,7 +57,7 @@ impl Rotation {
     }
 }
 
-/// Which keys a query may see: true where it may. Queries are the last `queries` of `keys` positions; with a window, only so
+/// Which keys a query may attend to: true where it may. Queries are the last `queries` of `keys` positions; with a window, only this
 /// many of the latest keys, itself included.
 pub fn causal_mask(queries: usize, keys: usize, window: Option<usize>) -> Result<Tensor> {
     let Some(offset) = keys.checked_sub(queries) else {
@@ -76,7 +76,7 @@ pub fn causal_mask(queries: usize, keys: usize, window: Option<usize>) -> Result
     }
 }
 
-/// Keys and values of what one attention layer has seen, in memory that is taken once.
+/// Keys and values of the positions one attention layer has seen, in memory that is allocated once.
 #[derive(Clone, Debug)]
 pub struct KvCache {
     keys: Tensor,
@@ -91,7 +91,7 @@ impl KvCache {
         KvCache { keys: zeros(), values: zeros(), length: 0 }
     }
 
-    /// How many positions are in it.
+    /// Number of positions stored.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -101,16 +101,17 @@ impl KvCache {
         self.length == 0
     }
 
-    /// Forgets everything; the memory stays.
+    /// Clears the cache; the memory stays allocated.
     pub fn clear(&mut self) {
         self.length = 0;
     }
 
-    /// Adds keys and values `[batch, kv_heads, length, head_dim]`; gives all there are then, as views.
+    /// Appends keys and values `[batch, kv_heads, length, head_dim]`; returns everything stored, as views.
     fn extend(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
         let (new, capacity) = (keys.shape()[2], self.keys.shape()[2]);
         if self.length + new > capacity {
-            let message = format!("the cache has room for {capacity} positions; {} and {new} are more", self.length);
+            let message =
+                format!("the cache has room for {capacity} positions; {} plus {new} exceed that", self.length);
             return Err(Error::argument("KvCache", message));
         }
         no_grad(|| {
@@ -141,7 +142,7 @@ options! {
         bias: bool = false,
         /// Base of the rotary frequencies.
         rope_theta: f64 = 10_000.0,
-        /// How many of the latest positions a query sees; all if not given.
+        /// Number of latest positions a query attends to; all if not given.
         sliding_window: Option<usize> = None,
     }
 }
@@ -198,8 +199,8 @@ impl GroupedQueryAttention {
         KvCache::new(batch, self.kv_heads, capacity, self.head_dim, dtype)
     }
 
-    /// Attends from these positions to themselves and to what the cache holds, which they are added to. What went into a cache
-    /// has no history: with one there are no gradients of keys and values.
+    /// Attends from these positions to themselves and to the cached ones, and appends them to the cache. Cached keys and values
+    /// have no history: with a cache, keys and values get no gradients.
     pub fn attend(&self, x: &Tensor, cache: Option<&mut KvCache>) -> Result<Tensor> {
         let &[batch, length, _] = x.shape() else {
             let message = format!("expected [batch, length, features], found shape {:?}", x.shape());
@@ -249,7 +250,7 @@ impl Forward for GroupedQueryAttention {
 pub struct SwiGLU {
     /// Projection to the gates.
     pub gate_proj: Linear,
-    /// Projection to what is gated.
+    /// Projection to the gated values.
     pub up_proj: Linear,
     /// Projection back.
     pub down_proj: Linear,

@@ -62,6 +62,6 @@ dropout! {
     Dropout3d feature_dropout
     /// Preserves the mean and variance of self-normalizing networks.
     AlphaDropout alpha_dropout
-    /// As [`AlphaDropout`], for whole channels.
+    /// Like [`AlphaDropout`], for whole channels.
     FeatureAlphaDropout feature_alpha_dropout
 }

@@ -1,6 +1,6 @@
-//! Layers that learn the size of their input from the first one they see.
+//! Layers that infer the size of their input from the first one they see.
 //!
-//! A lazy layer is a pointer to a layer that is made by its first call: before, it has no parameters; afterwards it *is* that
+//! A lazy layer points to a layer that is created by its first call: before, it has no parameters; afterwards it *is* that
 //! layer, with its names, hooks and initial values. Call it once before you pass its parameters to an optimizer.
 //!
 //! ```
@@ -116,31 +116,31 @@ fn channels(x: &Tensor, spatial: usize) -> Option<usize> {
 }
 
 lazy! {
-    "A [`Linear`] layer that finds its `in_features`."
+    "A [`Linear`] layer that infers `in_features`."
     LazyLinear Linear LinearOptions in_features |x| x.ndim().checked_sub(1);
-    "A [`Conv1d`] layer that finds its `in_channels`."
+    "A [`Conv1d`] layer that infers `in_channels`."
     LazyConv1d Conv1d Conv1dOptions in_channels |x| channels(x, 1);
-    "A [`Conv2d`] layer that finds its `in_channels`."
+    "A [`Conv2d`] layer that infers `in_channels`."
     LazyConv2d Conv2d Conv2dOptions in_channels |x| channels(x, 2);
-    "A [`Conv3d`] layer that finds its `in_channels`."
+    "A [`Conv3d`] layer that infers `in_channels`."
     LazyConv3d Conv3d Conv3dOptions in_channels |x| channels(x, 3);
-    "A [`ConvTranspose1d`] layer that finds its `in_channels`."
+    "A [`ConvTranspose1d`] layer that infers `in_channels`."
     LazyConvTranspose1d ConvTranspose1d ConvTranspose1dOptions in_channels |x| channels(x, 1);
-    "A [`ConvTranspose2d`] layer that finds its `in_channels`."
+    "A [`ConvTranspose2d`] layer that infers `in_channels`."
     LazyConvTranspose2d ConvTranspose2d ConvTranspose2dOptions in_channels |x| channels(x, 2);
-    "A [`ConvTranspose3d`] layer that finds its `in_channels`."
+    "A [`ConvTranspose3d`] layer that infers `in_channels`."
     LazyConvTranspose3d ConvTranspose3d ConvTranspose3dOptions in_channels |x| channels(x, 3);
-    "A [`BatchNorm1d`] layer that finds its `num_features`."
+    "A [`BatchNorm1d`] layer that infers `num_features`."
     LazyBatchNorm1d BatchNorm1d BatchNorm1dOptions num_features |_x| Some(1);
-    "A [`BatchNorm2d`] layer that finds its `num_features`."
+    "A [`BatchNorm2d`] layer that infers `num_features`."
     LazyBatchNorm2d BatchNorm2d BatchNorm2dOptions num_features |_x| Some(1);
-    "A [`BatchNorm3d`] layer that finds its `num_features`."
+    "A [`BatchNorm3d`] layer that infers `num_features`."
     LazyBatchNorm3d BatchNorm3d BatchNorm3dOptions num_features |_x| Some(1);
-    "An [`InstanceNorm1d`] layer that finds its `num_features`."
+    "An [`InstanceNorm1d`] layer that infers `num_features`."
     LazyInstanceNorm1d InstanceNorm1d InstanceNorm1dOptions num_features |x| channels(x, 1);
-    "An [`InstanceNorm2d`] layer that finds its `num_features`."
+    "An [`InstanceNorm2d`] layer that infers `num_features`."
     LazyInstanceNorm2d InstanceNorm2d InstanceNorm2dOptions num_features |x| channels(x, 2);
-    "An [`InstanceNorm3d`] layer that finds its `num_features`."
+    "An [`InstanceNorm3d`] layer that infers `num_features`."
     LazyInstanceNorm3d InstanceNorm3d InstanceNorm3dOptions num_features |x| channels(x, 3);
 }
 

@@ -1,7 +1,7 @@
 //! Layers with PyTorch's names, defaults and initial values.
 //!
-//! `Linear::new(4, 3)` takes what PyTorch's constructor requires; everything else is in the options:
-//! `LinearOptions::new(4, 3).bias(false).build()?`. What a convolution's parameters do not depend on can be set on the
+//! `Linear::new(4, 3)` takes the arguments PyTorch's constructor requires; everything else is in the options:
+//! `LinearOptions::new(4, 3).bias(false).build()?`. Options that do not affect a convolution's parameters can be set on the
 //! layer itself: `Conv2d::new(3, 8, 3).padding(1)`. With the same seed a layer starts from PyTorch's
 //! exact values, and its state dictionary has PyTorch's names. Parameters are f32; `to_dtype` converts.
 //!

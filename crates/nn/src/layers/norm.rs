@@ -30,7 +30,7 @@ impl LayerNormOptions {
     }
 }
 
-/// Sizes as they print.
+/// Sizes for printing.
 fn plain(sizes: &[SymInt]) -> Vec<i64> {
     sizes.iter().map(|n| n.hint()).collect()
 }

@@ -1,4 +1,4 @@
-//! What the layers' options share: structs with PyTorch's defaults, and sizes given once or per dimension.
+//! Shared parts of the layers' options: structs with PyTorch's defaults, and sizes given once or per dimension.
 
 use firebrand_core::module::PythonRepr;
 
@@ -20,7 +20,7 @@ impl<const D: usize> PerDim<D> for [usize; D] {
     }
 }
 
-/// What an option may be given as: its own type, one size for all dimensions, a value where it is optional.
+/// Conversions for option setters: the option's own type, one size for all dimensions, a plain value for an `Option`.
 pub trait Setting<T> {
     /// The option's value.
     fn setting(self) -> T;
@@ -100,7 +100,7 @@ pub(crate) fn filled(sizes: &[usize], value: f64) -> firebrand_core::Result<fire
     Ok(p)
 }
 
-/// Sizes as they print: one number if all are equal.
+/// Sizes for printing: one number if all are equal.
 pub(crate) struct OneOrEach<const D: usize>(pub(crate) [usize; D]);
 
 impl<const D: usize> PythonRepr for OneOrEach<D> {

@@ -1,6 +1,6 @@
 //! Recurrent layers over packed sequences: step by step, each step for the sequences that are long enough.
 //!
-//! The state of a sequence that has ended waits until all have; read backwards, a sequence joins at its last element.
+//! The state of a sequence that has ended is kept until all have; in the reverse direction, a sequence joins at its last element.
 
 use super::packed::{PackedSequence, rows};
 use super::rnn::{GRU, LSTM, RNN, RecurrentOptions};

@@ -39,7 +39,7 @@ constant_padding!(ConstantPad1d 2 ConstantPad2d 4 ConstantPad3d 6);
 macro_rules! padding {
     ($($doc:literal $name:ident $n:literal $mode:literal)*) => {$(
         #[doc = $doc]
-        #[doc = "Sizes are given before and after each dimension, the last one first; negative ones cut off."]
+        #[doc = "Sizes are given before and after each dimension, the last one first; negative ones crop."]
         #[derive(Module)]
         #[module(extra_repr = Self::arguments)]
         pub struct $name {
@@ -71,13 +71,13 @@ padding! {
     "Pads with zeros." ZeroPad1d 2 "constant"
     "Pads with zeros." ZeroPad2d 4 "constant"
     "Pads with zeros." ZeroPad3d 6 "constant"
-    "Pads with the input mirrored at its edge." ReflectionPad1d 2 "reflect"
-    "Pads with the input mirrored at its edge." ReflectionPad2d 4 "reflect"
-    "Pads with the input mirrored at its edge." ReflectionPad3d 6 "reflect"
-    "Pads with the edge." ReplicationPad1d 2 "replicate"
-    "Pads with the edge." ReplicationPad2d 4 "replicate"
-    "Pads with the edge." ReplicationPad3d 6 "replicate"
-    "Pads with the input's other side." CircularPad1d 2 "circular"
-    "Pads with the input's other side." CircularPad2d 4 "circular"
-    "Pads with the input's other side." CircularPad3d 6 "circular"
+    "Pads with the input reflected at its edge." ReflectionPad1d 2 "reflect"
+    "Pads with the input reflected at its edge." ReflectionPad2d 4 "reflect"
+    "Pads with the input reflected at its edge." ReflectionPad3d 6 "reflect"
+    "Pads with the edge value." ReplicationPad1d 2 "replicate"
+    "Pads with the edge value." ReplicationPad2d 4 "replicate"
+    "Pads with the edge value." ReplicationPad3d 6 "replicate"
+    "Pads with the opposite side of the input." CircularPad1d 2 "circular"
+    "Pads with the opposite side of the input." CircularPad2d 4 "circular"
+    "Pads with the opposite side of the input." CircularPad3d 6 "circular"
 }

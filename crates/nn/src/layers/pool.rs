@@ -281,10 +281,10 @@ macro_rules! adaptive {
     )*};
 }
 adaptive! {
-    "The mean of each of so many windows." AdaptiveAvgPool1d 1 |x, n| ops::adaptive_avg_pool1d(x, &ints(n));
-    "The mean of each of so many windows." AdaptiveAvgPool2d 2 |x, n| ops::adaptive_avg_pool2d(x, &sizes(n));
-    "The mean of each of so many windows." AdaptiveAvgPool3d 3 |x, n| ops::adaptive_avg_pool3d(x, &sizes(n));
-    "The largest element of each of so many windows." AdaptiveMaxPool1d 1 |x, n| Ok(ops::adaptive_max_pool1d(x, &ints(n))?.0);
-    "The largest element of each of so many windows." AdaptiveMaxPool2d 2 |x, n| Ok(ops::adaptive_max_pool2d(x, &ints(n))?.0);
-    "The largest element of each of so many windows." AdaptiveMaxPool3d 3 |x, n| Ok(ops::adaptive_max_pool3d(x, &ints(n))?.0);
+    "The mean of each window, for a given output size." AdaptiveAvgPool1d 1 |x, n| ops::adaptive_avg_pool1d(x, &ints(n));
+    "The mean of each window, for a given output size." AdaptiveAvgPool2d 2 |x, n| ops::adaptive_avg_pool2d(x, &sizes(n));
+    "The mean of each window, for a given output size." AdaptiveAvgPool3d 3 |x, n| ops::adaptive_avg_pool3d(x, &sizes(n));
+    "The largest element of each window, for a given output size." AdaptiveMaxPool1d 1 |x, n| Ok(ops::adaptive_max_pool1d(x, &ints(n))?.0);
+    "The largest element of each window, for a given output size." AdaptiveMaxPool2d 2 |x, n| Ok(ops::adaptive_max_pool2d(x, &ints(n))?.0);
+    "The largest element of each window, for a given output size." AdaptiveMaxPool3d 3 |x, n| Ok(ops::adaptive_max_pool3d(x, &ints(n))?.0);
 }

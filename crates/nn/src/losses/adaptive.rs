@@ -1,5 +1,5 @@
-//! A softmax over many classes in which rare ones cost little: frequent classes are scored at once, rare ones by clusters
-//! that only the samples of such a class look at.
+//! A softmax over many classes in which rare ones are cheap: frequent classes are scored directly, rare ones in clusters
+//! that are evaluated only for samples of those classes.
 
 use crate::layers::{Linear, LinearOptions, Sequential};
 use crate::sequential;
@@ -27,7 +27,7 @@ impl AdaptiveLogSoftmaxWithLoss {
         AdaptiveLogSoftmaxWithLoss::with(in_features, n_classes, cutoffs, 4.0, false)
     }
 
-    /// As [`AdaptiveLogSoftmaxWithLoss::new`], with the factor between the widths of clusters, and a bias for the head.
+    /// Like [`AdaptiveLogSoftmaxWithLoss::new`], with the factor between the widths of clusters, and a bias for the head.
     pub fn with(
         in_features: usize,
         n_classes: usize,
@@ -71,7 +71,7 @@ impl AdaptiveLogSoftmaxWithLoss {
     }
 }
 
-/// Of inputs and classes: log-probability of each sample's class, and the mean of their negatives.
+/// Given inputs and classes, returns the log-probability of each sample's class, and the mean of their negatives.
 impl Forward<(Tensor, Tensor)> for AdaptiveLogSoftmaxWithLoss {
     type Output = (Tensor, Tensor);
     fn forward(&self, (input, target): &(Tensor, Tensor)) -> Result<(Tensor, Tensor)> {

@@ -9,17 +9,17 @@ use super::{Reduction, reduced};
 use firebrand_core::module::{Module, ModuleCore};
 use firebrand_core::{DType, Error, Result, Tensor, ops};
 
-/// The logarithm of a probability of nothing: finite, so that differences of two of them are numbers.
+/// The logarithm of zero probability: finite, so that the difference of two of them is not NaN.
 const IMPOSSIBLE: f64 = -1e30;
 
-/// What a sequence of classes is worth in nats, however it is stretched over time.
+/// Connectionist temporal classification loss: negative log-likelihood of a target sequence, summed over all alignments.
 #[derive(Module)]
 pub struct CTCLoss {
-    /// The class that stands for nothing, between others.
+    /// Index of the blank class.
     pub blank: usize,
     /// Whether losses of targets that are too long for their input are zero instead of infinite.
     pub zero_infinity: bool,
-    /// What becomes of the losses of single sequences; the mean first divides each by the length of its target.
+    /// How the losses of the sequences are reduced; the mean first divides each by the length of its target.
     #[module(skip)]
     pub reduction: Reduction,
     core: ModuleCore,
@@ -32,12 +32,12 @@ impl Default for CTCLoss {
 }
 
 impl CTCLoss {
-    /// Creates it with PyTorch's defaults; the fields are public.
+    /// Creates it with PyTorch's defaults; set the public fields to change them.
     pub fn new() -> CTCLoss {
         CTCLoss { blank: 0, zero_infinity: false, reduction: Reduction::Mean, core: ModuleCore::new() }
     }
 
-    /// Of log-probabilities `[time, batch, classes]` against classes `[batch, longest]`, of which so many count.
+    /// The loss of log-probabilities `[time, batch, classes]` against targets `[batch, longest]` with these lengths.
     pub fn loss(
         &self,
         log_probs: &Tensor,
@@ -75,11 +75,11 @@ impl CTCLoss {
     }
 }
 
-/// What may be said at a time: blanks at even places, the classes of the target between them.
+/// The states of the recursion: blanks at even positions, the classes of the target between them.
 struct States {
     /// i64, `[batch, states]`.
     classes: Tensor,
-    /// Where the blank before may be left out: between two classes that differ.
+    /// Where the preceding blank may be skipped: between two different classes.
     skips: Tensor,
     count: usize,
 }
@@ -124,13 +124,13 @@ impl States {
     }
 }
 
-/// A row moved to the right, with one number in front.
+/// A row shifted to the right, with one value in front.
 fn shifted(rows: &Tensor, by: usize, with: f64) -> Result<Tensor> {
     let by = by as i64;
     ops::pad(rows, &[by.into(), (-by).into()], "constant", Some(with))
 }
 
-/// A target has been said when its last class or the blank behind it is reached.
+/// A target is complete when its last class or the blank after it is reached.
 fn ending(states: &Tensor, target_lengths: &[usize]) -> Result<Tensor> {
     let at = |places: Vec<i64>| ops::gather(states, 1, &Tensor::from_slice(&places, [places.len(), 1]), false);
     let blank = at(target_lengths.iter().map(|&n| 2 * n as i64).collect())?;

@@ -1,4 +1,4 @@
-//! Adadelta: steps as large as the last ones were, over the size of the last gradients; no rate needs to be found.
+//! Adadelta: steps scaled by the ratio of recent updates to recent gradients; no learning rate needs to be tuned.
 
 use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need};
 use super::grouped::Grouped;
@@ -11,11 +11,11 @@ pub type Adadelta = Grouped<AdadeltaOptions>;
 /// Settings of [`Adadelta`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct AdadeltaOptions {
-    /// A factor of every step.
+    /// Factor applied to every step.
     pub lr: f64,
     /// Decay of the means of squares.
     pub rho: f64,
-    /// Keeps the roots from zero.
+    /// Added under the square roots for numerical stability.
     pub eps: f64,
     /// Weight decay (L2), added to the gradient.
     pub weight_decay: f64,
@@ -39,12 +39,12 @@ impl Default for AdadeltaOptions {
 }
 
 impl AdadeltaOptions {
-    /// The root of the mean of squares, with a little added.
+    /// The square root of the mean of squares plus epsilon.
     fn root(&self, squares: &[Tensor]) -> Result<Vec<Tensor>> {
         ops::foreach_sqrt(&ops::foreach_add_scalar(squares, self.eps.into())?)
     }
 
-    /// Moves a mean of squares on.
+    /// Updates a running mean of squares.
     fn follow(&self, mean: &[Tensor], values: &[Tensor]) -> Result<()> {
         ops::foreach_mul_scalar_(mean, self.rho.into())?;
         ops::foreach_addcmul_scalar_(mean, values, values, (1.0 - self.rho).into())

@@ -9,7 +9,7 @@ use firebrand_core::{Error, Result, Tensor, ops};
 /// How steps are computed. All give the same results up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Implementation {
-    /// The fastest that serves the parameters' dtype.
+    /// The fastest one that supports the parameters' dtype.
     #[default]
     Auto,
     /// Parameter by parameter, op by op.
@@ -25,7 +25,7 @@ pub enum Implementation {
 pub struct Slot {
     /// PyTorch's name of it.
     pub name: &'static str,
-    /// What it holds before the first step.
+    /// Its initial value.
     pub initial: f64,
     /// Its shape.
     pub extent: Extent,
@@ -116,7 +116,7 @@ pub trait Algorithm: Clone + Send + 'static {
     /// Whether the number of steps is part of the state that is saved.
     const COUNTS: bool;
 
-    /// An error if settings are invalid.
+    /// Returns an error if settings are invalid.
     fn validate(&self) -> Result<()>;
     /// The settings by name.
     fn settings(&self) -> Settings;
@@ -144,7 +144,7 @@ pub trait Algorithm: Clone + Send + 'static {
     }
 }
 
-/// An error unless the value is a number in a range.
+/// Returns an error unless the value is a number in a range.
 pub(super) fn need(
     name: &'static str,
     setting: &str,

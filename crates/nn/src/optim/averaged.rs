@@ -1,4 +1,4 @@
-//! Averages of parameters over training: the plain mean (SWA) or an exponential one (EMA).
+//! Averages of parameters over training: the arithmetic mean (SWA) or an exponential moving average (EMA).
 
 use super::grouped::IntoParams;
 use firebrand_core::autograd::no_grad;
@@ -9,7 +9,7 @@ use firebrand_core::{Error, Result, Tensor, ops};
 pub enum Averaging {
     /// Equal weights.
     Mean,
-    /// The average keeps this share of itself at every update.
+    /// Decay: the fraction of the old average that is kept at every update.
     Exponential(f64),
 }
 
@@ -60,7 +60,7 @@ impl Averaged {
         self.updates
     }
 
-    /// Restores averages and the number of updates, of a run that is resumed.
+    /// Restores averages and the number of updates of a resumed run.
     pub fn load(&mut self, averages: &[Tensor], updates: u64) -> Result<()> {
         let shapes = |list: &[Tensor]| list.iter().map(|t| t.shape().to_vec()).collect::<Vec<_>>();
         if shapes(averages) != shapes(&self.averages) {

@@ -1,4 +1,4 @@
-//! Groups of parameters with their own settings and lazily created state: everything an optimizer is besides its rule.
+//! Groups of parameters with their own settings and lazily created state: everything in an optimizer except its rule.
 
 use super::algorithm::{Algorithm, Batch, Implementation};
 use super::{GroupDict, Optimizer, StateDict};
@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 
 /// State of one parameter, created at its first step.
 struct State {
-    /// How many steps it took: f32 without dimensions, as in PyTorch.
+    /// Number of steps taken: a 0-dim f32 tensor, as in PyTorch.
     step: Tensor,
     slots: Vec<Tensor>,
 }

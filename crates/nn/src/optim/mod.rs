@@ -1,7 +1,7 @@
 //! Optimizers.
 //!
-//! Every optimizer is a rule ([`Algorithm`]) over groups of parameters ([`Grouped`]), or, where a step needs the loss
-//! several times, a type of its own ([`LBFGS`]). Schedules, clipping and training loops see [`Optimizer`] only.
+//! Every optimizer is a rule ([`Algorithm`]) over groups of parameters ([`Grouped`]), or, if a step needs the loss
+//! several times, its own type ([`LBFGS`]). Schedules, clipping and training loops only use [`Optimizer`].
 //!
 //! ```
 //! use firebrand_core::Tensor;
@@ -90,7 +90,7 @@ pub trait Optimizer: Send {
     /// Sets the learning rate of a group.
     fn set_lr(&mut self, group: usize, lr: f64);
 
-    /// What a one-cycle schedule changes opposite to the learning rate: momentum, or the first beta.
+    /// The value that a one-cycle schedule changes opposite to the learning rate: momentum, or the first beta.
     fn momentum(&self, group: usize) -> Option<f64>;
 
     /// Sets what [`Optimizer::momentum`] returns; does nothing if there is none.

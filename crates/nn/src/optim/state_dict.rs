@@ -127,8 +127,8 @@ pub(super) fn load<T: SettingValue>(from: &Settings, name: &'static str, into: &
     Ok(())
 }
 
-/// What every rule says of its settings: both directions for a list of fields, learning rate, implementation, and which
-/// number schedules may move as its momentum.
+/// The settings of a rule: conversions in both directions for a list of fields, learning rate, implementation, and which
+/// value schedules may change as its momentum.
 macro_rules! settings {
     ($($field:ident),* $(,)?; momentum: $($place:tt).+) => {
         $crate::optim::state_dict::settings!($($field),*);

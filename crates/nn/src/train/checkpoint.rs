@@ -1,8 +1,8 @@
 //! Checkpoints: everything a run needs to resume as if it had never stopped, in one file.
 //!
-//! The file is a `.safetensors` file: the model under `model.`, its buffers that are no part of its state under `buffer.`,
+//! The file is a `.safetensors` file: the model under `model.`, its non-persistent buffers under `buffer.`,
 //! the optimizer's state under `optimizer.`, the average under `average.`, both random states and, as JSON in a byte tensor,
-//! [`Progress`]. It is replaced by a rename, so there is always a whole one.
+//! [`Progress`]. It is replaced by a rename, so there is always a complete one.
 
 use super::metrics::{Metrics, numbers};
 use crate::optim::schedule::PlateauState;
@@ -84,7 +84,7 @@ fn model_state(model: &dyn Module, frozen: bool) -> IndexMap<String, Tensor> {
     state
 }
 
-/// The buffers that are no part of a model's state, by name.
+/// The non-persistent buffers of a model, by name.
 fn transient(model: &dyn Module) -> Vec<(String, Tensor)> {
     let state = model.state_dict();
     model.named_buffers().into_iter().filter(|(name, _)| !state.contains_key(name)).collect()
@@ -123,7 +123,7 @@ pub(super) fn load(path: &Path, state: State<'_>) -> Result<(Progress, Generator
     let expected = model_state(state.model, state.frozen);
     for (name, found) in [("misses", missing(&expected, &model)), ("has the unknown", missing(&model, &expected))] {
         if let Some(first) = found.first() {
-            let message = format!("the checkpoint is of another model: it {name} `{first}` ({} in all)", found.len());
+            let message = format!("the checkpoint is of another model: it {name} `{first}` ({} in total)", found.len());
             return Err(refused(path, message));
         }
     }
@@ -132,7 +132,7 @@ pub(super) fn load(path: &Path, state: State<'_>) -> Result<(Progress, Generator
     if let Some(average) = state.average {
         average.load(&averages, saved.average_updates).map_err(|e| refused(path, e))?;
     } else if !averages.is_empty() {
-        return Err(refused(path, "the checkpoint is of a run with an average of the weights; ask for one"));
+        return Err(refused(path, "the checkpoint is of a run with averaged weights; set TrainOptions::ema"));
     }
     state.model.load_state_dict(&model, false)?;
     let buffers = part(&tensors, "buffer.");

@@ -2,7 +2,7 @@
 //!
 //! A [`Trainer`] runs epochs over a loader: accumulation, clipping, schedule, average, validation, early stopping, checkpoints.
 //! A checkpoint is one file, written atomically, that holds everything: model, optimizer, schedule, random
-//! streams, position within the epoch. A run that was killed and resumed ends with exactly the weights of one that was not.
+//! streams, position within the epoch. A run that was killed and resumed ends with exactly the weights of an uninterrupted one.
 //!
 //! ```
 //! use firebrand_core::{DType, Tensor, random::manual_seed};

@@ -1,4 +1,4 @@
-//! What a run is asked for, what it tells its callbacks, and how it ended.
+//! Options of a run, what its callbacks are told, and how it ended.
 
 use super::checkpoint::Progress;
 use super::metrics::Metrics;
@@ -63,7 +63,7 @@ impl Default for TrainOptions {
 /// The loss of a batch: its mean, and over how many labels it was taken.
 ///
 /// The count weighs batches against each other when gradients are accumulated and when the loss of an epoch is computed. A
-/// plain tensor counts as one label, so batches weigh the same. A batch with no label that counts is left out.
+/// plain tensor counts as one label, so batches weigh the same. A batch whose labels are all ignored is skipped.
 #[derive(Clone, Debug)]
 pub struct BatchLoss {
     /// The mean loss, a scalar.
@@ -78,7 +78,7 @@ impl From<Tensor> for BatchLoss {
     }
 }
 
-/// What is known after a step.
+/// State of the run after a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The epoch, from 1.
@@ -97,7 +97,7 @@ pub struct Step {
 
 /// Callbacks of a training run.
 pub trait Callback {
-    /// Called when a run begins or resumes, with how far it has come.
+    /// Called when a run starts or resumes, with its progress.
     fn begin(&mut self, _progress: &Progress) -> Result<()> {
         Ok(())
     }

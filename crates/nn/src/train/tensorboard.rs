@@ -87,7 +87,7 @@ impl EventWriter {
         self.write(&event(now(), step, &field(5, &field(1, &number))))
     }
 
-    /// Says that the run goes on with this step: TensorBoard forgets values of earlier files from it on.
+    /// Records that the run continues at this step: TensorBoard discards values of earlier files from there on.
     pub fn restart(&mut self, step: u64) -> Result<()> {
         // Field 7 is the session's log, its field 1 the status, of which 1 is the start.
         self.write(&event(now(), step, &field(7, &[1 << 3, 1])))

@@ -1,4 +1,4 @@
-//! The training loop. It knows models, optimizers, loaders and checkpoints; it prints nothing and knows no task: losses
+//! The training loop. It deals with models, optimizers, loaders and checkpoints; it prints nothing and is independent of the task: losses
 //! and validation are the caller's closures.
 
 use super::checkpoint::{self, Progress, State};
@@ -23,7 +23,7 @@ pub struct Trainer<'a> {
     callbacks: Vec<Box<dyn Callback + 'a>>,
     options: TrainOptions,
     progress: Progress,
-    /// The random state before the current epoch's order was drawn.
+    /// The random state before the current epoch's sample order was drawn.
     epoch_start: Generator,
 }
 
@@ -33,9 +33,9 @@ trait Feed {
     fn len(&self) -> usize;
     /// Begins a pass, at this batch.
     fn begin(&mut self, first: usize);
-    /// Makes the next batch; false at the end of the pass.
+    /// Prepares the next batch; false at the end of the pass.
     fn load(&mut self) -> Result<bool>;
-    /// The loss of the batch that was made.
+    /// The loss of the current batch.
     fn loss(&mut self) -> Result<BatchLoss>;
 }
 
@@ -108,7 +108,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// How far the run has come.
+    /// Progress of the run.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -138,7 +138,7 @@ impl<'a> Trainer<'a> {
         Ok(true)
     }
 
-    /// Creates the average if one is asked for: copies of what the optimizer trains.
+    /// Creates the average if one is requested: copies of the trained parameters.
     fn start_average(&mut self) -> Result<()> {
         if let (None, Some(decay)) = (&self.average, self.options.ema) {
             if !(0.0..1.0).contains(&decay) {
@@ -217,7 +217,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The metrics of the epoch, on the average if there is one; `None` if the run was stopped meanwhile. The best state is
-    /// written here, where the average is in the model: before the checkpoint that says so, so that a run which is killed
+    /// written here, while the model holds the average: before the checkpoint that records it, so that a run killed
     /// in between writes it again.
     fn validated(&mut self, validate: &mut dyn FnMut() -> Result<Metrics>) -> Result<Option<Metrics>> {
         let mut metrics = Metrics::new();
@@ -240,7 +240,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Whether the watched metric is better than ever.
+    /// Whether the watched metric is the best so far.
     fn improves(&self, metrics: &Metrics) -> bool {
         let (name, less) = &self.options.watch;
         let Some(&value) = metrics.get(name).filter(|v| !v.is_nan()) else { return false };

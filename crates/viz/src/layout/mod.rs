@@ -1,4 +1,4 @@
-//! Where everything stands: for every group its rows, and the order in each row.
+//! Layout: for every group its rows, and the order in each row.
 //!
 //! A group is laid out on its own, with what it holds as single items, so that opening or closing one changes sizes but no
 //! row and no order elsewhere. Arrows lead from row to later row. An arrow that passes rows on its way has a narrow lane

@@ -1,4 +1,4 @@
-//! Rows: every arrow leads to a later row, as far as arrows do not run in circles.
+//! Rows: every arrow leads to a later row, unless arrows form a cycle.
 //!
 //! Between items that are single nodes they never do. Groups can: a block may call something that calls into the block
 //! again. Then the item that appeared first is taken first, and arrows back to it are not counted.

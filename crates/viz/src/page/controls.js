@@ -53,7 +53,7 @@ function redraw(keep) {
 function toggle(g) {
   if (!opened.delete(g)) opened.add(g);
   redraw(N + g);
-  say(`${fullName(g)} ${opened.has(g) ? "opened" : "closed"}`);
+  say(`${fullName(g)} ${opened.has(g) ? "expanded" : "collapsed"}`);
 }
 function reveal(code) {
   const closed = chain(code).filter((g) => !opened.has(g));
@@ -100,7 +100,7 @@ function fillPanel(code) {
   const body = isGroup(code)
     ? [`<h2>${escapeText(fullName(g))}</h2><p class="type">${escapeText(groups[g].kind ?? "")}</p>`,
        rows([["nodes", String(nodesIn[g])], ...(groups[g].bytes === undefined ? [] : [["saved", inBytes(groups[g].bytes)]])]),
-       `<h3>Module</h3><ul><li><button data-toggle="${g}">${opened.has(g) ? "Close" : "Open"}</button></li></ul>`]
+       `<h3>Module</h3><ul><li><button data-toggle="${g}">${opened.has(g) ? "Collapse" : "Expand"}</button></li></ul>`]
     : [`<h2>${escapeText(nodes[code].label)}</h2><p class="type">${escapeText(nodes[code].kind ?? "")}</p>`,
        rows([...nodes[code].details, ...(nodes[code].group ? [["module", fullName(nodes[code].group)]] : [])]),
        links("From", producers[code]), links("To", consumers[code])];

@@ -18,7 +18,7 @@ function describe(code) {
     return [label, kind, bytes === undefined ? "" : `${inBytes(bytes)} saved`].filter(Boolean).join("\n");
   }
   const { kind, bytes } = groups[code - N];
-  const about = [kind, `${nodesIn[code - N]} nodes`, bytes === undefined ? "" : `${inBytes(bytes)} saved`];
+  const about = [kind, `${nodesIn[code - N]} ${nodesIn[code - N] === 1 ? "node" : "nodes"}`, bytes === undefined ? "" : `${inBytes(bytes)} saved`];
   return [fullName(code - N), about.filter(Boolean).join(", ")].join("\n");
 }
 

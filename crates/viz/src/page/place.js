@@ -24,7 +24,7 @@ const inBytes = (n) => {
 function lines(code) {
   if (!isGroup(code)) return [shorten(nodes[code].label, 30), shorten(nodes[code].kind ?? "", 34)];
   const { name, kind } = groups[code - N];
-  return [shorten(`▸ ${name}`, 32), shorten([kind, `${nodesIn[code - N]} nodes`].filter(Boolean).join(" · "), 36)];
+  return [shorten(`▸ ${name}`, 32), shorten([kind, `${nodesIn[code - N]} ${nodesIn[code - N] === 1 ? "node" : "nodes"}`].filter(Boolean).join(" · "), 36)];
 }
 const bytesOf = (code) => (isGroup(code) ? groups[code - N] : nodes[code]).bytes;
 

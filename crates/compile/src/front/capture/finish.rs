@@ -1,7 +1,7 @@
 //! A session without breaks, as something that can be replayed.
 //!
 //! Results and effects say which tensors they need (`places`). What else the function made is needed only if one of its
-//! closures holds it: the capture lets go of all it has, and what is alive then is bound at every call. Nobody counts
+//! closures holds it: the capture lets go of all it has, and what is alive then is bound at every call. Nothing counts
 //! handles, so a clone more or less changes nothing.
 
 use super::dynamic::Varying;
@@ -58,7 +58,7 @@ pub(crate) struct Recording {
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) modules: Vec<ModuleGuard>,
     pub(crate) relations: Vec<SizeGuard>,
-    /// Numbers that are inputs but were asked for their value: these are tied to it.
+    /// Numbers that are inputs but had their value read: these are tied to it.
     pub(crate) fixed_numbers: Vec<(usize, Scalar)>,
     pub(crate) grad_after: Option<bool>,
 }
@@ -157,7 +157,7 @@ impl Session {
         Ok((inputs, examples))
     }
 
-    /// What a back end is told of an input.
+    /// The description of an input for a backend.
     fn example(&self, source: &Source, real: Option<&Tensor>, number: Option<Scalar>) -> ExampleInput {
         let value = match (source, real, number) {
             (Source::Symbol(s), ..) => ExampleValue::Int(self.plan.hint(*s).unwrap_or_default()),
@@ -181,7 +181,7 @@ fn number_hooks(state: &mut State) -> Vec<HookTemplate> {
     hooks.into_iter().map(|h| HookTemplate { hook: h.hook, handle: h.handle }).collect()
 }
 
-/// Number arguments that are inputs and were asked for their value.
+/// Number arguments that are inputs and had their value read.
 fn fixed_numbers(state: &State) -> Vec<(usize, Scalar)> {
     let read = state.numbers.iter().filter(|(t, ..)| state.numbers_read.contains(&t.id()));
     read.filter_map(|(_, v, s)| if let Source::Number(i) = s { Some((*i, *v)) } else { None }).collect()

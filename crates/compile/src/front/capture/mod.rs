@@ -124,7 +124,7 @@ pub(crate) struct State {
     /// Numbers that are inputs: outline, value, placeholder.
     pub(crate) numbers: Vec<(Tensor, Scalar, Source)>,
     pub(crate) numbers_read: Vec<usize>,
-    /// Sizes of intermediates that were asked for: symbol number, node, dimension.
+    /// Sizes of intermediates that were requested: symbol number, node, dimension.
     pub(crate) derived: Vec<(u32, NodeId, usize)>,
     /// Hooks whose body is in the graph, by their handles.
     pub(crate) pure_hooks: Vec<(u64, NodeId)>,
@@ -149,7 +149,7 @@ pub(crate) struct Session {
     runner: Arc<dyn SegmentRunner>,
     /// Whether graphs in the middle of the function are interpreted.
     interpret: bool,
-    /// Whether the rest of the function runs plainly.
+    /// Whether the rest of the function runs eagerly.
     left: AtomicBool,
     /// Which numbers in cells have been seen to vary.
     environment: Arc<Mutex<HashMap<(usize, usize), SeenNumber>>>,
@@ -253,12 +253,12 @@ impl Session {
         self.flush().map_err(|e| self.fail(e))
     }
 
-    /// Whether the rest of the function runs plainly.
+    /// Whether the rest of the function runs eagerly.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
     }
 
-    /// Ends the capture: the graph so far runs, op by op, so that every tensor has the history of a plain run, and the
+    /// Ends the capture: the graph so far runs, op by op, so that every tensor has the history of an eager run, and the
     /// function goes on without being captured.
     pub(crate) fn go_on_plainly(&self, what: &'static str, at: Caller) -> Result<()> {
         self.note_break(BreakKind::Plain, what, Some(at))?;

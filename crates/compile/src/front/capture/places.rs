@@ -1,6 +1,6 @@
 //! Where the tensors of a captured function come from at a call: from outside, from the graph, or made anew.
 //!
-//! Taking the places out of a session takes its handles away too: from then on a tensor lives only if somebody else holds
+//! Taking the places out of a session takes its handles away too: from then on a tensor lives only if something else holds
 //! it. The weak handles here keep ids from being used again.
 
 use super::State;
@@ -167,9 +167,9 @@ impl Places {
     }
 
     /// A placeholder that stands for a tensor the function uses: where it comes from, and what it is like. A constant that
-    /// nobody can write or get hold of needs no copy.
+    /// nothing can write or get hold of needs no copy.
     pub(super) fn free_input(&mut self, node: NodeId, writes: bool) -> Result<(Source, Tensor)> {
-        let lost = || Error::internal("an input of the graph comes from nowhere");
+        let lost = || Error::internal("an input of the graph has no source");
         let at = *self.free_by_node.get(&node).ok_or_else(lost)?;
         let Free { tensor, made, local } = &self.free[at];
         let tensor = tensor.clone();

@@ -28,7 +28,7 @@ impl Session {
         body: impl FnOnce(&Tensor) -> Result<Option<Tensor>>,
     ) -> Result<RemovableHandle> {
         if !t.requires_grad() {
-            return t.try_register_hook(|_: &Tensor| ()); // says why not, as a plain run does
+            return t.try_register_hook(|_: &Tensor| ()); // says why not, as an eager run does
         }
         let grad = core_capture::suspended(|| outline(&t.detach()))?;
         grad.mark_symbolic();

@@ -41,13 +41,13 @@ pub(super) fn has_calls(graph: &GraphModule) -> bool {
     graph.graph.nodes().any(|n| matches!(graph.graph[n].kind(), Kind::CallFunction(_)))
 }
 
-/// Erases placeholders that nobody uses; returns those that are left.
+/// Erases placeholders that nothing uses; returns those that are left.
 pub(super) fn used_placeholders(graph: &mut GraphModule) -> Vec<NodeId> {
     let all: Vec<NodeId> = graph.graph.placeholders().collect();
     all.into_iter().filter(|&n| graph.graph[n].num_users() > 0 || !matches!(graph.graph.erase(n), Ok(true))).collect()
 }
 
-/// What a back end is told of a value.
+/// The description of a value for a backend.
 fn example(value: &Value) -> ExampleInput {
     let value = match value {
         Value::Tensor(t) => ExampleValue::Tensor(TensorMeta::of(t)),

@@ -147,7 +147,7 @@ impl Session {
             if let Some(input) = graph[node].args().first().cloned() {
                 graph.replace_all_uses_with(node, input.clone());
                 let before = input.node();
-                let _ = graph.erase(node); // nobody uses it any more
+                let _ = graph.erase(node); // nothing uses it any more
                 if let Some(before) = before {
                     state.trace.rebind(node, before);
                 }
@@ -222,7 +222,7 @@ impl Tracer for Session {
         if self.is_source(t) {
             self.push_effect(Effect::RetainGrad { target: t.clone() });
         } else {
-            // What is kept is the gradient behind all hooks, of the last version: known when the graph ends. Nobody can read
+            // What is kept is the gradient behind all hooks, of the last version: known when the graph ends. Nothing can read
             // that of a tensor that is gone by then.
             self.lock().retained.push(t.downgrade());
         }

@@ -27,7 +27,7 @@ impl Ambient {
         }
     }
 
-    /// What differs, in words.
+    /// What differs, as text.
     pub(crate) fn difference(&self, actual: &Ambient) -> String {
         let parts: [(&str, String, String); 4] = [
             ("gradient mode", self.grad.to_string(), actual.grad.to_string()),

@@ -1,8 +1,8 @@
-//! Guards: when a compiled graph may be used again.
+//! Guards: when a compiled graph may be reused.
 //!
 //! Checked in order of cost: the state of the thread, tensors (kind, then sizes and strides), which arguments are one
 //! object, host values, captured tensors and cells, modules, relations between sizes. A check allocates nothing and
-//! stops at the first difference; only then is the difference put in words.
+//! stops at the first difference; only then is the message built.
 
 mod ambient;
 mod size;
@@ -177,11 +177,11 @@ impl Guards {
         self.relations.iter().position(|r| !r.holds(symbols)).map(Failure::Relation)
     }
 
-    /// A failure in words.
+    /// A failure as text.
     pub(crate) fn describe(&self, failure: Failure, leaves: &Leaves<'_>, ambient: &Ambient) -> String {
         match failure {
             Failure::Ambient => self.ambient.difference(ambient),
-            Failure::Structure => "the arguments have another structure".to_string(),
+            Failure::Structure => "the arguments have a different structure".to_string(),
             Failure::Tensor(i, m) => format!("argument {i}: {}", self.tensors[i].describe(m, leaves.tensors[i])),
             Failure::Same(i) => {
                 let found = same_objects(&leaves.tensors).nth(i).unwrap_or(i);
@@ -218,7 +218,7 @@ impl Guards {
         }
     }
 
-    /// Every guard in words.
+    /// Every guard as text.
     pub(crate) fn list(&self) -> Vec<String> {
         let mut list = vec![self.ambient.to_string()];
         list.extend(self.tensors.iter().enumerate().map(|(i, g)| format!("argument {i}: {g}")));

@@ -148,7 +148,7 @@ impl TensorGuard {
         if fits { None } else { Some(Mismatch::Stride) }
     }
 
-    /// A difference in words.
+    /// A difference as text.
     pub(crate) fn describe(&self, mismatch: Mismatch, t: &Tensor) -> String {
         match mismatch {
             Mismatch::DType => format!("dtype: expected {}, actual {}", self.dtype, t.dtype()),

@@ -1,6 +1,6 @@
-//! The memory budget: between keeping what the minimum cut keeps and computing everything again.
+//! The memory budget: between saving what the minimum cut saves and recomputing everything.
 //!
-//! A budget below one turns expensive values into ones that are computed again, those first that give the most bytes for
+//! A budget below one turns expensive values into ones that are recomputed, those first that give the most bytes for
 //! the least work: a knapsack over the values the cut would keep.
 
 use super::min_cut::{Marks, solve};

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use firebrand_graph::ir::{Argument, GraphModule, NodeId};
 use std::collections::{HashMap, HashSet};
 
-/// A graph that computes `outputs` of `module` from `inputs`. What `kept` names runs too, though nobody may read it.
+/// A graph that computes `outputs` of `module` from `inputs`. What `kept` names runs too, even if nothing reads it.
 ///
 /// # Errors
 /// If an input of the whole graph is needed that is not among `inputs`.
@@ -22,7 +22,10 @@ pub(crate) fn extract(
     while let Some(n) = stack.pop() {
         if !given.contains(&n) && needed.insert(n) {
             if graph[n].is_placeholder() {
-                return Err(Error::internal(format!("%{} is needed, but was neither kept nor given", graph[n].name())));
+                return Err(Error::internal(format!(
+                    "%{} is needed, but was neither saved nor passed in",
+                    graph[n].name()
+                )));
             }
             stack.extend(graph.input_nodes(n));
         }

@@ -1,6 +1,6 @@
-//! The minimum cut: which values to keep so that the fewest bytes are kept and everything else can be computed again.
+//! The minimum cut: which values to save so that the fewest bytes are saved and everything else can be recomputed.
 //!
-//! Every value is an edge whose capacity is the cost of keeping it; values that may not be computed again hang on the
+//! Every value is an edge whose capacity is the cost of keeping it; values that may not be recomputed hang on the
 //! source, the backward hangs on the sink. A value far from the backward costs more to keep than a near one, and one that
 //! a loop would not have to write costs double.
 
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 /// Decisions that come from outside.
 #[derive(Default)]
 pub(super) struct Marks {
-    /// Values that are computed again, whatever it costs.
+    /// Values that are recomputed, whatever it costs.
     pub(super) recompute: HashSet<NodeId>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Cut<'a> {
         false
     }
 
-    /// Whether it must not be computed again.
+    /// Whether it must not be recomputed.
     fn is_banned(&self, n: NodeId) -> bool {
         let node = &self.graph[n];
         if !ops::is_recomputable(node)
@@ -135,7 +135,7 @@ pub(super) fn solve(joint: &Joint, parts: &Parts, keep_saved_results: bool, mark
     Ok(graph.nodes().filter(kept).collect())
 }
 
-/// Names a value that can be neither kept nor computed again.
+/// Names a value that can be neither kept nor recomputed.
 fn unsolvable(joint: &Joint, parts: &Parts, cut: &Cut<'_>) -> Error {
     let graph = &joint.module.graph;
     let stuck = graph.nodes().find(|n| {
@@ -143,6 +143,6 @@ fn unsolvable(joint: &Joint, parts: &Parts, cut: &Cut<'_>) -> Error {
     });
     let name = stuck.map_or("a value".to_string(), |n| format!("%{}", graph[n].name()));
     Error::internal(format!(
-        "{name} can be neither kept (it is no tensor) nor computed again (its op is random, expensive or unknown)"
+        "{name} can be neither saved (it is not a tensor) nor recomputed (its op is random, expensive or unknown)"
     ))
 }

@@ -1,8 +1,8 @@
-//! Partitioning: a joint graph becomes a forward graph that keeps values, and a backward graph that reads them.
+//! Partitioning: a joint graph becomes a forward graph that saves values, and a backward graph that reads them.
 //!
-//! The default rule keeps every value of the forward that the backward reads. The minimum cut keeps as few bytes as it
-//! can by computing cheap values again. Both are deterministic: values are kept in the order of the joint graph, and
-//! equal costs are settled by it. What may be computed twice is decided in `ops`; nothing here runs anything.
+//! The default rule saves every value of the forward that the backward reads. The minimum cut saves as few bytes as it
+//! can by recomputing cheap values. Both are deterministic: values are saved in the order of the joint graph, and
+//! ties are broken by it. What may be recomputed is decided in `ops`; nothing here runs anything.
 
 mod budget;
 mod extract;
@@ -17,25 +17,25 @@ use firebrand_graph::ir::{Argument, Function, Graph, GraphModule, NodeId};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How values to keep are chosen.
+/// How the values to save are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Partitioner {
     /// Every value of the forward that the backward reads.
     Default,
-    /// As few bytes as possible; cheap values are computed again.
+    /// As few bytes as possible; cheap values are recomputed.
     #[default]
     MinCut,
 }
 
-/// How a joint graph is cut in two.
+/// How a joint graph is partitioned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartitionOptions {
     /// The rule.
     pub partitioner: Partitioner,
-    /// Whether a result that a derivative reads (of `exp`, `tanh`, `relu`) is kept rather than computed again. An
-    /// interpreter gains nothing from computing it twice; a back end that fuses does.
+    /// Whether a result that a derivative reads (of `exp`, `tanh`, `relu`) is saved rather than recomputed. An
+    /// interpreter gains nothing from computing it twice; a backend that fuses does.
     pub keep_saved_results: bool,
-    /// Which part of the bytes that the minimum cut keeps may be kept, from 0 (compute everything again) to 1.
+    /// The fraction of the bytes saved by the minimum cut that may be saved, from 0 (recompute everything) to 1.
     pub activation_memory_budget: f64,
 }
 
@@ -89,13 +89,13 @@ fn ancestors(graph: &Graph, from: Vec<NodeId>) -> HashSet<NodeId> {
 }
 
 impl Joint {
-    /// What must run in the backward although nobody may read it.
+    /// What must run in the backward even if nothing reads it.
     pub(crate) fn hooks(&self) -> Vec<NodeId> {
         let graph = &self.module.graph;
         graph.nodes().filter(|&n| ops::is_hook(&graph[n])).collect()
     }
 
-    /// What must run in the forward although nobody may read it: the generator moves on as in a plain run.
+    /// What must run in the forward even if nothing reads it: the generator advances as in an eager run.
     pub(crate) fn draws(&self) -> Vec<NodeId> {
         let graph = &self.module.graph;
         graph.nodes().filter(|&n| ops::is_random(&graph[n])).collect()

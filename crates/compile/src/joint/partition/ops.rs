@@ -19,7 +19,7 @@ pub(super) fn decides(graph: &Graph, n: NodeId) -> bool {
     graph.users(n).any(|u| graph[u].target() == Some(&Hop::Cond.into()) && takes(u))
 }
 
-/// Whether it computes nothing: its result lies in the memory of its argument.
+/// Whether it computes nothing: its result shares the memory of its argument.
 pub(super) fn is_view(node: &Node) -> bool {
     op(node).and_then(OpOverload::schema).is_some_and(Schema::is_view)
 }
@@ -41,7 +41,7 @@ pub(super) fn is_recomputable(node: &Node) -> bool {
     }
 }
 
-/// Whether it shares a loop with neighbours that do.
+/// Whether it shares a loop with neighbors that do.
 pub(super) fn is_fusible(node: &Node) -> bool {
     is_recomputable(node) || (op(node).is_some() && is_random(node))
 }

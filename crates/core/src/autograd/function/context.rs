@@ -1,4 +1,4 @@
-//! What a custom function knows about its call, and what it saves for later.
+//! The context of a custom function: information about its call, and what it saves for backward.
 
 use crate::autograd::node::{InputMetadata, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
@@ -9,7 +9,7 @@ use crate::{DType, ErrorKind, Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// What a custom function knows about its call, and what it saves for later.
+/// The context of a custom function: information about its call, and what it saves for backward.
 ///
 /// Only tensors can be saved (G-17); plain values live in the function's own fields.
 pub struct Context {
@@ -25,12 +25,12 @@ pub struct Context {
     pub(super) saved: Option<SavedSlot<Vec<SavedTensor>>>,
     pub(super) clear_on_access: bool,
     pub(super) was_read: AtomicBool,
-    /// Whether the run that is under way is the last one, and may take what is saved.
+    /// Whether the current run is the last one and may take the saved values.
     pub(super) last_run: AtomicBool,
     pub(super) node: OnceLock<WeakNode>,
     /// The random state when `forward` began.
     random: Option<Generator>,
-    /// What stand-ins that the function holds are about.
+    /// The tensors that the function's stand-ins refer to.
     pub(super) bound: Bound,
 }
 
@@ -61,12 +61,12 @@ impl Context {
         self.to_save = tensors.iter().map(|t| t.cloned()).collect();
     }
 
-    /// Keeps the random state, to draw the same numbers again later.
+    /// Saves the random state, to draw the same numbers again later.
     pub(crate) fn keep_random_state(&mut self) {
         self.random = Some(get_rng_state());
     }
 
-    /// The random state that was kept.
+    /// The saved random state.
     pub(crate) fn random_state(&self) -> &Option<Generator> {
         &self.random
     }
@@ -121,8 +121,8 @@ impl Context {
         list.into_iter().map(|s| s.unpack_for_function(&node)).collect()
     }
 
-    /// As [`saved_tensors`](Context::saved_tensors), but in the last run of the node they are handed over: what only this
-    /// call kept now belongs to the caller alone. Only inside `backward` of a function that
+    /// Like [`saved_tensors`](Context::saved_tensors), but in the last run of the node they are moved out: tensors that only this
+    /// call held then belong to the caller alone. Only inside `backward` of a function that
     /// [`takes_saved_tensors`](super::Function::takes_saved_tensors).
     pub fn take_saved_tensors(&self) -> Result<Vec<Option<Tensor>>> {
         match (&self.saved, self.node.get().and_then(|w| w.upgrade())) {
@@ -133,7 +133,7 @@ impl Context {
         }
     }
 
-    /// As [`take_saved_tensors`](Context::take_saved_tensors), of those at these places only: what is not asked for is
+    /// Like [`take_saved_tensors`](Context::take_saved_tensors), for those at these positions only: the others are
     /// neither unpacked nor version-checked.
     pub fn take_saved_tensors_at(&self, places: &[usize]) -> Result<Vec<Option<Tensor>>> {
         let (Some(saved), Some(node)) = (&self.saved, self.node.get().and_then(|w| w.upgrade())) else {
@@ -178,7 +178,7 @@ impl Context {
 
 type Offer = std::result::Result<Vec<Option<Tensor>>, &'static str>;
 
-/// What the engine offers to the node it runs here.
+/// What the engine offers to the node it is running.
 static BUFFERS: Slot<Option<Arc<Offer>>> = Slot::new(|| None);
 
 /// What the engine offers to the node it runs, while it lives.

@@ -112,7 +112,7 @@ impl Function for Mapped {
         let results: Vec<Tensor> = up(&some(outputs), &self.out_dims()).into_iter().flatten().collect();
         self.inner.setup_context(&mut inner, &inputs, &results)?;
         if !inner.dirty.is_empty() {
-            let message = format!("{}: a function that writes its inputs needs a vmap rule of its own", self.name());
+            let message = format!("{}: a function that mutates its inputs needs its own vmap rule", self.name());
             return Err(ErrorKind::Vmap { message }.into());
         }
         let (saved, saved_dims) = down(&inner.to_save);

@@ -1,7 +1,7 @@
 //! Custom functions: a user-defined forward with a user-defined backward (and forward-mode and batching rules).
 //!
 //! `forward` runs unrecorded on the given tensors; afterwards its outputs are linked to one node named after the type.
-//! What is needed later, `forward` saves in the [`Context`]; plain values simply live in the function's own fields, so the
+//! `forward` saves what is needed later in the [`Context`]; plain values simply live in the function's own fields, so the
 //! function *is* the node's state ([`Node::function`] reads it back). Inputs and outputs are tensors by type.
 
 mod apply;
@@ -18,12 +18,12 @@ use crate::{ErrorKind, Result, Tensor};
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a batching rule gets to know.
+/// Information for a batching rule.
 #[derive(Clone, Copy, Debug)]
 pub struct VmapInfo {
-    /// How many samples there are.
+    /// Number of samples.
     pub batch_size: usize,
-    /// What random operations should do.
+    /// The behavior of random operations.
     pub randomness: Randomness,
 }
 
@@ -56,16 +56,16 @@ pub type BatchedOutputs = (Vec<Tensor>, Vec<Option<usize>>);
 /// ```
 ///
 /// Errors that PyTorch reports at run time are compile errors here: inputs are tensors (G-5), gradients are tensors or `None` (G-6),
-/// and a function runs by `apply` only (G-29).
+/// and a function can only be run through `apply` (G-29).
 pub trait Function: Any + Send + Sync {
-    /// The name its node carries in front of `Backward`; the type's own by default.
+    /// The prefix of its node's name before `Backward`; the type's name by default.
     fn name(&self) -> String {
         let full = std::any::type_name::<Self>();
         let full = full.split('<').next().unwrap_or(full);
         full.rsplit("::").next().unwrap_or(full).to_string()
     }
 
-    /// Computes the outputs. Nothing in here is recorded. With [`Function::has_setup_context`] it must leave `ctx` alone.
+    /// Computes the outputs. Nothing in here is recorded. With [`Function::has_setup_context`] it must not use `ctx`.
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
 
     /// Saves what is needed later, separately from `forward`: required for use under function transforms, where `forward`
@@ -84,7 +84,7 @@ pub trait Function: Any + Send + Sync {
         Err(ErrorKind::FunctionNotImplemented { function: self.name(), what: "backward" }.into())
     }
 
-    /// As `backward`, with the gradients handed over: each can be dropped as soon as it was used.
+    /// Like `backward`, but takes the gradients by value: each can be dropped as soon as it was used.
     fn backward_owned(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         self.backward(ctx, &grads)
     }
@@ -124,8 +124,8 @@ pub trait Function: Any + Send + Sync {
         false
     }
 
-    /// What distinguishes two compiled functions; zero for other functions. A backward pass that was compiled with one of them does
-    /// not fit another.
+    /// An id that distinguishes compiled functions; zero for other functions. A backward pass that was compiled with one of them does
+    /// not match another.
     fn compiled_id(&self) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! Ops that name dimensions: the batch goes in front and every dimension counts one up.
+//! Ops that take dimensions: the batch goes in front and every dimension is shifted by one.
 
 use super::{Call, Out, Outs};
 use crate::dispatch::{self, Op, Value};

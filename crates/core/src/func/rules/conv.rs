@@ -108,7 +108,7 @@ pub(crate) fn backward(call: &Call<'_>) -> Result<Outs> {
         let dims: Vec<i64> = (1..g.ndim() as i64).filter(|&d| d != 2).collect();
         outs[2] = Out { value: ops::sum_dim(&g, Some(&dims), false, None)?.into(), dim: Some(0) };
     }
-    // What was not asked for is an empty tensor, as without a batch.
+    // What was not requested is an empty tensor, as without a batch.
     for out in outs.iter_mut().filter(|o| matches!(o.value, Value::None)) {
         out.value = ops::new_zeros(&g.value, &[SymInt::from(0)], None, None)?.into();
     }

@@ -106,7 +106,7 @@ pub(crate) fn nll(call: &Call<'_>) -> Result<Outs> {
     let (loss, total) = match reduction {
         MEAN => (ops::div(&reduced(&each, SUM)?, &total)?, total),
         SUM => (reduced(&each, SUM)?, total),
-        // Nobody divides by it then: zero, as without a batch.
+        // Nothing divides by it then: zero, as without a batch.
         _ => (each, ops::new_zeros(&weights, &[call.size.into()], None, None)?),
     };
     let out = |t: Tensor| Out { value: Value::Tensor(t), dim: Some(0) };

@@ -1,4 +1,4 @@
-//! Products of matrices: the batch becomes a leading dimension, or rows of one larger product.
+//! Matrix products: the batch becomes a leading dimension, or rows of one larger product.
 
 use super::{Batched, Call, Outs, one};
 use crate::dispatch::Value;

@@ -1,4 +1,4 @@
-//! Ops whose first dimension is a batch already: the two become one.
+//! Ops whose first dimension is already a batch: the two are merged.
 
 use super::{Call, Out, Outs};
 use crate::dispatch::{self, Value};

@@ -1,9 +1,9 @@
 //! Batching rules: what each op does when some of its tensors have a batch dimension.
 //!
-//! A rule gets the tensors of the level below, each with the place of its batch dimension, and calls ops there. Which
+//! A rule gets the tensors of the level below, each with the position of its batch dimension, and calls ops there. Which
 //! op has which is a column of its record (`vmap:` in `schema/ops.yaml`): pointwise ops by their tag, most others by
 //! naming the arguments that name dimensions, the rest by a function of their family. An op that says `loop` runs sample
-//! by sample and warns once. Composite ops never come here: the ops they are made of do.
+//! by sample and warns once. Composite ops never come here, only the ops they are composed of.
 
 mod along;
 pub(crate) mod conv;
@@ -264,7 +264,7 @@ fn apply(call: &Call<'_>) -> Result<Outs> {
     let info = call.op.info();
     if info.kind == Kind::Out {
         return Err(ErrorKind::Vmap {
-            message: format!("{:?}: out= forms do not batch; use the form that returns", call.op),
+            message: format!("{:?}: out= variants do not batch; use the functional variant", call.op),
         }
         .into());
     }

@@ -1,4 +1,4 @@
-//! Normalisations: statistics per sample, affine parameters apart so that each sample may have its own.
+//! Normalizations: statistics per sample, affine parameters apart so that each sample may have its own.
 
 use super::conv::{from_channels, into_channels};
 use super::merge::{fold, unfold};

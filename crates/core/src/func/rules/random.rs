@@ -1,4 +1,4 @@
-//! Random ops: refused, the same numbers for every sample, or different ones.
+//! Random ops: an error, the same values for every sample, or different ones.
 
 use super::{Call, Out, Outs, all};
 use crate::dispatch::{self, Op, Value};

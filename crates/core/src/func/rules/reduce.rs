@@ -1,4 +1,4 @@
-//! Reductions: over the dimensions asked for, or over all of a sample, never over the batch.
+//! Reductions: over the requested dimensions, or over all of a sample, never over the batch.
 
 use super::{Call, Out, Outs, all, one};
 use crate::dispatch::{self, Op, Value};

@@ -76,7 +76,7 @@ pub(crate) fn squeeze(call: &Call<'_>) -> Result<Outs> {
     one(ops::squeeze_dims(&b.front()?, &dims)?, 0)
 }
 
-/// A sample's strides are those of the tensor below, so the batch keeps its own stride beside the ones asked for.
+/// A sample's strides are those of the tensor below, so the batch keeps its own stride beside the requested ones.
 pub(crate) fn as_strided(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?.front()?;
     let strides = call.ints(2).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Activations that are others with fixed numbers, or a preparation before one kernel.
+//! Activations that are special cases of others, or that preprocess their arguments for one kernel.
 
 use crate::autograd::NoGrad;
 use crate::sym::SymInts;
@@ -130,7 +130,7 @@ pub(crate) fn rrelu_with_noise_<'a>(
     ops::mul_(a, noise)
 }
 
-/// As [`rrelu_with_noise`], forgetting the noise.
+/// Like [`rrelu_with_noise`], forgetting the noise.
 pub(crate) fn rrelu(a: &Tensor, lower: Scalar, upper: Scalar, training: bool) -> Result<Tensor> {
     rrelu_with_noise(a, &ops::formulas::zeros_like_primal(a)?, lower, upper, training)
 }

@@ -1,4 +1,4 @@
-//! Second names of ops, which programs keep.
+//! Aliases of ops, which programs keep.
 
 pub(crate) use crate::ops::{
     acos as arccos, acosh as arccosh, asin as arcsin, asinh as arcsinh, atan as arctan, atan2 as arctan2,

@@ -1,4 +1,4 @@
-//! Attention, built of products and softmax; what the kernel serves is one op (`ops::attention` says when).
+//! Attention, composed of products and softmax; what the kernel supports is one op (`ops::attention` says when).
 
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{cast, sym};

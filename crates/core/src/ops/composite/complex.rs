@@ -1,5 +1,5 @@
 //! Complex numbers and their parts. `conj` computes: there is no lazy conjugate bit, so nothing needs resolving, and a
-//! conjugate does not share memory with what it was made of.
+//! conjugate does not share memory with its input.
 
 use crate::ops::{self};
 use crate::{Error, Result, Tensor};
@@ -22,7 +22,7 @@ pub(crate) fn conj(t: &Tensor) -> Result<Tensor> {
     ops::formulas::conj(t)
 }
 
-/// The tensor itself: conjugates are computed when they are asked for.
+/// The tensor itself: conjugates are computed when they are requested.
 pub(crate) fn resolve_conj(t: &Tensor) -> Result<Tensor> {
     Ok(t.clone())
 }

@@ -198,7 +198,7 @@ pub(crate) fn mkldnn_convolution(
     ops::convolution(input, weight, bias, stride, padding, dilation, false, &[0.into()], groups)
 }
 
-/// The kernel sizes that an op is told beside the weight that has them.
+/// The kernel sizes that an op takes besides the weight that determines them.
 fn check_kernel(op: &'static str, weight: &Tensor, kernel: &[SymInt]) -> Result<()> {
     let space = weight.shape().get(2..).unwrap_or_default();
     let named = |k: usize| kernel.get(k).or(kernel.first()).map(|n| n.int());

@@ -1,4 +1,4 @@
-//! Distances and norms, built of other ops.
+//! Distances and norms, composed of other ops.
 
 use crate::ops::formulas::cast;
 use crate::ops::shape::wrap_dim;

@@ -1,4 +1,4 @@
-//! Einstein summation: labels to dimensions, then one product of batches of matrices per pair of operands.
+//! Einstein summation: labels to dimensions, then one batched matrix product per pair of operands.
 //!
 //! Every operand is seen with one dimension per label, in the order of the output and then of the labels summed over; a
 //! label that an operand lacks has size 1. Operands are contracted from left to right, or as `path` says.

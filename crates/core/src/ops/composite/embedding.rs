@@ -1,6 +1,6 @@
-//! Bags of embeddings: rows of a weight, added up, averaged or maximised per bag.
+//! Bags of embeddings: rows of a weight, reduced by sum, mean or maximum per bag.
 //!
-//! Built of `embedding` and sums by index, so gradients of any order follow. The second to fourth results say which
+//! Composed of `embedding` and sums by index, so gradients of any order follow. The second to fourth results say which
 //! bag each index belongs to, how many indices each bag has, and (empty here) where maxima came from.
 
 use crate::ops::arith;
@@ -52,7 +52,7 @@ pub(crate) fn embedding_bag_padding(
         return wrong("include_last_offset needs at least one offset".into());
     }
     if per_sample_weights.is_some_and(|w| mode != 0 || w.shape() != indices.shape()) {
-        return wrong("weights per sample go with mode 0 (sum), one for each index".into());
+        return wrong("per_sample_weights need mode 0 (sum) and one weight for each index".into());
     }
     let padding = match padding_idx {
         Some(p) if p < -(rows as i64) || p >= rows as i64 => {

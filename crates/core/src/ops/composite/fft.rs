@@ -45,7 +45,7 @@ impl Lines {
     /// One dimension.
     fn one(op: &'static str, t: &Tensor, n: Option<SymInt>, dim: i64) -> Result<Lines> {
         if t.ndim() == 0 {
-            return Err(Error::argument(op, "a number without dimensions has nothing to transform"));
+            return Err(Error::argument(op, "a 0-dim tensor has nothing to transform"));
         }
         let d = wrap_dim(op, dim, t.ndim())?;
         Ok(Lines { dims: smallvec![d], sizes: vec![length(op, n, t.shape()[d])?] })

@@ -1,4 +1,4 @@
-//! Gradients that PyTorch has as ops of their own. They are built of other ops, so they can be differentiated again.
+//! Gradients that are separate ops in PyTorch. They are composed of other ops, so they can be differentiated again.
 
 use crate::ops::arith::{add, div, mul, neg, sub};
 use crate::ops::formulas::{self, sym, zero_where};
@@ -404,7 +404,7 @@ pub(crate) fn batch_norm_backward(
     )
 }
 
-/// What an op returns where nothing was asked for.
+/// What an op returns where nothing was requested.
 fn undefined(like: &Tensor) -> Result<Tensor> {
     ops::new_zeros(like, &[0.into()], None, None)
 }

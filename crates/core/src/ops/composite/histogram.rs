@@ -1,4 +1,4 @@
-//! Histograms: of numbers over bins of any width, and of points over a grid of them.
+//! Histograms: of values over bins of any width, and of points over a grid of them.
 
 use crate::ops::arith::div;
 use crate::ops::formulas::sym;

@@ -1,4 +1,4 @@
-//! Indexing built of other indexing.
+//! Indexing ops composed of other indexing ops.
 
 use crate::ops::formulas::sym;
 use crate::ops::shape::{self, wrap_dim};
@@ -109,7 +109,7 @@ pub(crate) fn argwhere(self_: &Tensor) -> Result<Tensor> {
 pub(crate) fn one_hot(self_: &Tensor, num_classes: i64) -> Result<Tensor> {
     const OP: &str = "one_hot";
     if self_.dtype() != DType::I64 {
-        let expected = "i64 class numbers";
+        let expected = "i64 class indices";
         return Err(ErrorKind::DTypeUnsupported { op: OP, found: self_.dtype(), expected }.into());
     }
     let classes = match num_classes {

@@ -1,4 +1,4 @@
-//! Joining, repeating, turning and padding built of other ops.
+//! Concatenating, repeating, flipping and padding, composed of other ops.
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;

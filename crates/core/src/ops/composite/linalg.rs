@@ -1,4 +1,4 @@
-//! Linear algebra built of the decompositions: what refuses singular input, norms of matrices, powers.
+//! Linear algebra based on the decompositions: ops that check for singular input, matrix norms, powers.
 
 use crate::ops::formulas::sym;
 use crate::ops::shape::wrap_dims;

@@ -1,4 +1,4 @@
-//! Losses that are built of other ops.
+//! Losses that are composed of other ops.
 
 use crate::ops::formulas::{apply_reduction, cast, sym, zero_where};
 use crate::{Error, Result, Scalar, SymInt, Tensor, ops};

@@ -1,4 +1,4 @@
-//! Products of any ranks, built of products of vectors, matrices and batches of matrices.
+//! Products of any ranks, composed of products of vectors, matrices and batches of matrices.
 //!
 //! Operands are folded by views where memory allows; the kernels take any strides, so nothing is copied to transpose it.
 
@@ -308,7 +308,7 @@ pub(crate) fn linalg_cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
     ops::stack(&[component(0)?, component(1)?, component(2)?], d as i64)
 }
 
-/// As [`linalg_cross`]; without a dimension, the first of size 3.
+/// Like [`linalg_cross`]; without a dimension, the first of size 3.
 pub(crate) fn cross(a: &Tensor, b: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let dim = match dim {
         Some(d) => d,

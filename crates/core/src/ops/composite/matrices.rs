@@ -1,4 +1,4 @@
-//! What is computed of matrices by way of their decompositions: ranks, conditions, pseudo-inverses, tensor equations.
+//! Ops based on matrix decompositions: rank, condition number, pseudo-inverse, tensor equations.
 
 use super::linalg::needs_vectors;
 use crate::ops::formulas::{cast, sym};

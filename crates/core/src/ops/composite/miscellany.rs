@@ -1,4 +1,4 @@
-//! Ops of one line or two: second names with other arguments, and parts of larger ops that programs call by themselves.
+//! Ops of one line or two: aliases with other arguments, and parts of larger ops that programs call directly.
 
 use crate::ops::arith::{add, mul};
 use crate::ops::formulas::{self, sym, zero_where};
@@ -370,7 +370,7 @@ pub(crate) fn embedding_bag_weights_backward(
     padding_idx: i64,
 ) -> Result<Tensor> {
     if mode != 0 {
-        let m = format!("only sums have weights for samples (mode 0), found mode {mode}");
+        let m = format!("per_sample_weights need mode 0 (sum), found mode {mode}");
         return Err(Error::argument("_embedding_bag_per_sample_weights_backward", m));
     }
     let bags = bags(indices, Some(offsets), offset2bag)?;
@@ -384,7 +384,7 @@ pub(crate) fn embedding_bag_weights_backward(
 
 // ---- lists
 
-/// The numbers of a tensor, one for each of `n` positions.
+/// The values of a tensor, one for each of `n` positions.
 fn numbers(op: &'static str, t: &Tensor, n: usize) -> Result<Vec<Scalar>> {
     if t.ndim() != 1 || t.numel() != n {
         return Err(Error::argument(op, format!("expected a vector of {n} numbers, found shape {:?}", t.shape())));

@@ -1,4 +1,4 @@
-//! Ops that are built of other ops: differentiable through them, so they need no formula. One file per family.
+//! Composite ops: differentiable through the ops they call, so they need no formula. One file per family.
 
 mod activations;
 pub(crate) mod aliases;

@@ -1,4 +1,4 @@
-//! Normalization as users call it, built of the native ops.
+//! Normalization as users call it, composed of the native ops.
 
 use crate::autograd::NoGrad;
 use crate::ops::formulas::{cast, sym};
@@ -197,7 +197,7 @@ pub(crate) fn instance_norm(
         }
     }
     if !use_input_stats && (running_mean.is_none() || running_var.is_none()) {
-        return Err(Error::argument(OP, "without input statistics running_mean and running_var are needed"));
+        return Err(Error::argument(OP, "running_mean and running_var are required unless use_input_stats is true"));
     }
     let repeated = |t: Option<&Tensor>| -> Result<Option<Tensor>> {
         let Some(t) = t else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Pointwise ops that are others by another name, or a short combination of them.
+//! Pointwise ops that are aliases or short combinations of others.
 
 use crate::ops;
 use crate::{DType, Error, ErrorKind, Result, Scalar, SymInt, Tensor};
@@ -73,7 +73,7 @@ pub(crate) fn isclose(a: &Tensor, b: &Tensor, rtol: f64, atol: f64, equal_nan: b
     const OP: &str = "isclose";
     if a.dtype() != b.dtype() {
         let m =
-            format!("the tensors are {} and {}; convert one of them, they must have one dtype", a.dtype(), b.dtype());
+            format!("expected tensors of the same dtype, found {} and {}; convert one of them", a.dtype(), b.dtype());
         return Err(Error::argument(OP, m));
     }
     if rtol < 0.0 || atol < 0.0 {

@@ -1,4 +1,4 @@
-//! Quantiles: a sort, two elements on either side of each rank, and what lies between them.
+//! Quantiles: a sort, the two elements on either side of each rank, and interpolation between them.
 
 use crate::ops::shape::wrap_dim;
 use crate::{DType, Error, Result, Scalar, Tensor, ops};

@@ -1,6 +1,6 @@
 //! Fake quantization: values rounded to a grid of integers and back, with gradients that pass through the rounding.
 //!
-//! Rounding has no slope, so results are computed without history and get the gradient that training assumes: that of
+//! Rounding has zero slope, so results are computed without history and get the gradient that training assumes: that of
 //! the identity where a value is inside the grid (and of scale and zero point where those are learned).
 
 use crate::autograd::NoGrad;

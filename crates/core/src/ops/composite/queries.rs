@@ -1,4 +1,4 @@
-//! What programs ask of tensors and dtypes by op: facts that are Rust methods elsewhere. They look at no element.
+//! Queries about tensors and dtypes that programs make through ops; elsewhere they are Rust methods. They read no values.
 
 use crate::dispatch::MemoryFormat;
 use crate::dtype::{self, Promotion};

@@ -199,7 +199,7 @@ pub(crate) fn randint_like_tensor(
     ops::randint_like(self_, high.into(), dtype, device, format)
 }
 
-/// Numbers of a Dirichlet distribution: gamma-distributed ones, divided by their sum along the last dimension.
+/// Samples of a Dirichlet distribution: gamma samples, divided by their sum along the last dimension.
 pub(crate) fn sample_dirichlet(self_: &Tensor) -> Result<Tensor> {
     let dtype = self_.dtype();
     let gammas = ops::_standard_gamma(&ops::formulas::cast(&ops::detach(self_)?, DType::F64)?)?;

@@ -1,4 +1,4 @@
-//! Reductions that are built of other ops.
+//! Reductions that are composed of other ops.
 
 use crate::ops::formulas::cast;
 use crate::ops::shape::wrap_dim;

@@ -1,7 +1,7 @@
 //! Recurrent layers: LSTM, GRU and plain cells, stacked, in one or both directions.
 //!
 //! The products of the inputs with the weights are taken for all time steps at once; what depends on the step before
-//! is one small product a step.
+//! is one small product per step.
 
 use crate::{Error, Result, Scalar, Tensor, ops};
 

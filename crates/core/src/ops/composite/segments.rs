@@ -1,4 +1,4 @@
-//! Reductions of segments that lie one after another along a dimension, of lengths that are given.
+//! Reductions of consecutive segments along a dimension, with given lengths.
 
 use super::sequences::integers;
 use crate::ops::arith::{div, mul};

@@ -1,4 +1,4 @@
-//! Sequences of several lengths: padded, packed one time step after another, joined, taken apart.
+//! Sequences of several lengths: padding, packing by time step, concatenating, splitting.
 
 use crate::ops::formulas::sym;
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};

@@ -9,7 +9,7 @@ enum Spacing {
     Places(Tensor),
 }
 
-/// Central differences inside, one-sided ones of the order asked for at both ends.
+/// Central differences inside, one-sided ones of the requested order at both ends.
 fn slopes(t: &Tensor, dim: usize, spacing: &Spacing, edge_order: i64) -> Result<Tensor> {
     const OP: &str = "gradient";
     let (n, d) = (t.shape()[dim], dim as i64);

@@ -1,4 +1,4 @@
-//! Sorting built of `sort`.
+//! Ops composed of `sort`.
 
 use crate::{Result, Scalar, Tensor, ops};
 

@@ -24,7 +24,7 @@ impl Frames {
                 "expected 0 < hop_length and 0 < win_length <= n_fft, found {hop}, {width} and {n_fft}; each has a default"
             )
         } else if let Some(w) = window.filter(|w| w.shape() != [width as usize]) {
-            format!("expected a window of {width} numbers, found shape {:?}", w.shape())
+            format!("expected a window of {width} values, found shape {:?}", w.shape())
         } else {
             let left = (n_fft - width) / 2;
             let sides = [left.into(), (n_fft - width - left).into()];
@@ -180,9 +180,7 @@ pub(crate) fn istft(
     let envelope = cut(&envelope)?;
     let least = ops::min(&ops::abs(&envelope)?)?;
     if !least.is_meta() && ops::item(&least.detach())?.to_f64() < 1e-11 {
-        return wrong(
-            "the windows leave parts of the signal uncovered; use a shorter hop or another window".to_string(),
-        );
+        return wrong("the windows do not cover the whole signal; use a shorter hop or another window".to_string());
     }
     let signal = ops::div(&cut(&signal)?, &envelope)?;
     match end > whole {

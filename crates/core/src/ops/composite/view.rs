@@ -1,4 +1,4 @@
-//! Views made of views, and copies of views.
+//! Views composed of views, and copies of views.
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;
@@ -64,7 +64,7 @@ pub(crate) fn mt(self_: &Tensor) -> Result<Tensor> {
 pub(crate) fn narrow(self_: &Tensor, dim: i64, start: SymInt, length: SymInt) -> Result<Tensor> {
     const OP: &str = "narrow";
     if self_.ndim() == 0 {
-        return Err(Error::argument(OP, "a tensor without dimensions cannot be narrowed"));
+        return Err(Error::argument(OP, "a 0-dim tensor cannot be narrowed"));
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let n = self_.shape()[d] as i64;
@@ -122,7 +122,7 @@ pub(crate) fn split_sizes(self_: &Tensor, split_size: &[SymInt], dim: i64) -> Re
 /// The size of every chunk but the last.
 fn chunk_size(op: &'static str, self_: &Tensor, chunks: i64, dim: i64) -> Result<(usize, usize)> {
     if self_.ndim() == 0 {
-        return Err(Error::argument(op, "a tensor without dimensions cannot be split"));
+        return Err(Error::argument(op, "a 0-dim tensor cannot be split"));
     }
     if chunks <= 0 {
         return Err(Error::argument(op, format!("the number of chunks must be positive, found {chunks}")));
@@ -150,7 +150,7 @@ pub(crate) fn unsafe_chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<
 pub(crate) fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result<Vec<Tensor>> {
     const OP: &str = "tensor_split";
     if self_.ndim() == 0 {
-        return Err(Error::argument(OP, "a tensor without dimensions cannot be split"));
+        return Err(Error::argument(OP, "a 0-dim tensor cannot be split"));
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let parts = sections.int();
@@ -172,7 +172,7 @@ pub(crate) fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result
 pub(crate) fn tensor_split_indices(self_: &Tensor, indices: &[SymInt], dim: i64) -> Result<Vec<Tensor>> {
     const OP: &str = "tensor_split";
     if self_.ndim() == 0 {
-        return Err(Error::argument(OP, "a tensor without dimensions cannot be split"));
+        return Err(Error::argument(OP, "a 0-dim tensor cannot be split"));
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let mut start = SymInt::from(0i64);

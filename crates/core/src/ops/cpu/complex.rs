@@ -1,4 +1,4 @@
-//! Complex numbers beside the kernels of real ones: seen as pairs, or multiplied by kernels of pointwise products.
+//! Complex numbers in terms of real kernels: as pairs, or multiplied by pointwise products.
 
 use super::pointwise::binary_op;
 use super::{copy_into, dense};

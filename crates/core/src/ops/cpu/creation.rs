@@ -1,4 +1,4 @@
-//! Making tensors: constants, ranges, copies.
+//! Creating tensors: constants, ranges, copies.
 
 use super::copy_into;
 use crate::dispatch::MemoryFormat;
@@ -408,7 +408,7 @@ pub(crate) fn triu_indices(
     triangle(OP, cells, dtype, device, 0..if col == 0 { 0 } else { last }, |r| start(r)..col)
 }
 
-// ---- numbers of a tensor
+// ---- values of a tensor
 
 pub(crate) fn item(self_: &Tensor) -> Result<Scalar> {
     self_.need_data("item")?;
@@ -441,7 +441,7 @@ pub(crate) fn sym_storage_offset(self_: &Tensor) -> Result<SymInt> {
 
 fn one_of(op: &'static str, list: &[usize], dim: i64) -> Result<SymInt> {
     let d = crate::ops::shape::wrap_dim(op, dim, list.len())?;
-    let n = list.get(d).ok_or_else(|| Error::argument(op, "a tensor without dimensions has no sizes"))?;
+    let n = list.get(d).ok_or_else(|| Error::argument(op, "a 0-dim tensor has no sizes"))?;
     Ok((*n).into())
 }
 

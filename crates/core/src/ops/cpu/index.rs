@@ -1,8 +1,8 @@
-//! Moving elements by index or by mask. Numbers are checked before anything is written, so an error leaves the output
-//! as it was.
+//! Moving elements by index or by mask. Indices are checked before anything is written, so an error leaves the output
+//! unchanged.
 //!
-//! In the in-place forms the output is `self_` itself; a source that overlaps it is copied first, an index that does
-//! is refused, because its meaning would change while it is read.
+//! In the in-place variants the output is `self_` itself; a source that overlaps it is copied first, an index that does
+//! is an error, because it would change while it is read.
 
 use super::{copy_into, expand, out_of_range, zero_into};
 use crate::layout::{Dims, Layout};
@@ -305,7 +305,7 @@ pub(crate) fn nonzero(self_: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// `nonzero_static`: as many rows as asked for, cut off or filled up.
+/// `nonzero_static`: as many rows as requested, cut off or filled up.
 pub(crate) fn nonzero_static(self_: &Tensor, size: SymInt, fill_value: i64) -> Result<Tensor> {
     let Some(rows) = size.to_usize() else {
         return Err(Error::argument("nonzero_static", format!("the size must not be negative, found {size}")));

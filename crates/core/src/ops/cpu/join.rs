@@ -1,4 +1,4 @@
-//! Joining, repeating, turning and padding.
+//! Concatenating, repeating, flipping and padding.
 
 use super::complex::part;
 use super::{copy_into, zero_into};

@@ -1,7 +1,7 @@
 //! From ops to kernels: each function writes the result of one op into a tensor its shape function described.
 //!
 //! Shapes and dtypes were checked before; what is left here is broadcasting by strides, the compute dtype, and errors
-//! that depend on the numbers (indices).
+//! that depend on values (indices).
 
 pub(crate) mod activations;
 pub(crate) mod attention;

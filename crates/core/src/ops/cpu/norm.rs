@@ -23,7 +23,7 @@ fn view<'a>(access: &'a Option<Access<'_>>) -> Option<View<'a>> {
     access.as_ref().map(Access::view)
 }
 
-/// A result of a backward kernel, if it is wanted.
+/// A result of a backward kernel, if it is needed.
 fn target(wanted: bool, t: &Tensor) -> Result<Option<AccessMut<'_>>> {
     wanted.then(|| t.write()).transpose()
 }

@@ -1,4 +1,4 @@
-//! Functions of whole numbers and of the bits of floats: divisors, neighbors, mantissa and exponent.
+//! Functions of integers and of the bits of floats: divisors, neighbors, mantissa and exponent.
 //!
 //! They are rare, so they go element by element through lists of a wide type.
 
@@ -70,7 +70,7 @@ fn neighbor(a: f64, b: f64, dtype: DType) -> f64 {
     }
 }
 
-/// As [`neighbor`], of half types: their bits count like integers on each side of zero.
+/// Like [`neighbor`], of half types: their bits count like integers on each side of zero.
 fn half_neighbor(a: f64, up: bool, dtype: DType) -> f64 {
     use firebrand_kernels::{bf16, f16};
     let bits = |a: f64| if dtype == DType::F16 { f16::from_f64(a).to_bits() } else { bf16::from_f64(a).to_bits() };

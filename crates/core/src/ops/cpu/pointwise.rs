@@ -1,7 +1,7 @@
 //! Pointwise ops: which instruction, in which dtype.
 //!
 //! Arithmetic computes in the dtype of its result (the shape function's promotion), comparisons in the promoted dtype of
-//! their operands. Errors that depend on numbers (an integer division by zero) come before anything is written.
+//! their operands. Errors that depend on values (an integer division by zero) come before anything is written.
 
 use super::expand;
 use super::fused::{Fused, Input};

@@ -1,4 +1,4 @@
-//! Products with weights of few bits, which become numbers a few rows at a time.
+//! Products with quantized weights, which are dequantized a few rows at a time.
 
 use super::matmul::{addmm, mm};
 use super::{dense, into_dense};

@@ -1,4 +1,4 @@
-//! Random numbers, from the generator that the thread uses now, in PyTorch's order.
+//! Random numbers, from the thread's current generator, in PyTorch's order.
 
 use super::{copy_into, expand, zero_into};
 use crate::dispatch::MemoryFormat;
@@ -322,7 +322,7 @@ pub(crate) fn standard_gamma(self_: &Tensor) -> Result<Tensor> {
     drawn_each(self_, self_.shape(), |g| shapes.iter().map(|&s| g.gamma(s, single).max(least)).collect())
 }
 
-/// `binomial`: successes among so many trials.
+/// `binomial`: successes among this many trials.
 pub(crate) fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
     const OP: &str = "binomial";
     need_float(OP, count.dtype())?;

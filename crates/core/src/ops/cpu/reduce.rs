@@ -307,7 +307,7 @@ fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
     if out.is_complex() {
         let t = converted(t, out.dtype())?;
         return match op {
-            // The parts of a single number are no line of numbers.
+            // The parts of a single complex number are not a row of values.
             _ if t.ndim() == 0 => super::copy_into(&t, out),
             Scan::Sum => along(op, &parts(&t)?, d as i64, &parts(out)?),
             _ => super::complex::cumprod(&t, d, out),

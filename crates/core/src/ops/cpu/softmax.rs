@@ -1,4 +1,4 @@
-//! Softmax: rows, columns and everything between are the kernel's business.
+//! Softmax: the kernel handles rows, columns and everything between.
 
 use super::fused::Fused;
 use super::reduce::converted;

@@ -214,7 +214,7 @@ pub(crate) fn unique_dim(
     distinct_slices("unique_dim", self_, dim, false, (return_inverse, return_counts))
 }
 
-/// As [`distinct`], for whole slices along `dim`, compared element by element.
+/// Like [`distinct`], for whole slices along `dim`, compared element by element.
 fn distinct_slices(
     op: &'static str,
     self_: &Tensor,
@@ -224,7 +224,7 @@ fn distinct_slices(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     self_.need_data(op)?;
     if self_.ndim() == 0 {
-        return Err(Error::argument(op, "a tensor without dimensions has no slices"));
+        return Err(Error::argument(op, "a 0-dim tensor has no slices"));
     }
     let d = wrap_dim(op, dim, self_.ndim())?;
     let n = self_.shape()[d];

@@ -1,4 +1,4 @@
-//! Second derivatives of activations, built of ops so that they can be differentiated again.
+//! Second derivatives of activations, composed of ops so that they can be differentiated again.
 
 use crate::ops::{self, arith};
 use crate::{Result, Scalar, SymInt, Tensor};

@@ -3,7 +3,7 @@
 use crate::ops::attention::is_whole;
 use crate::{Result, Scalar, Tensor, ops, state};
 
-/// By the kernel, which computes the weights again; by ops where derivatives of the derivative are wanted.
+/// By the kernel, which computes the weights again; by ops where derivatives of the derivative are needed.
 ///
 /// With weights `w = softmax(scale · q kᵀ)` and `p = g vᵀ`: `dv = wᵀ g`, and `s = scale · w (p - Σ w p)` gives `dq = s k`
 /// and `dk = sᵀ q`.

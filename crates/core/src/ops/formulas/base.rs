@@ -1,4 +1,4 @@
-//! What the engine and every family of formulas need: reducing, casting, cutting and pasting gradients.
+//! Helpers for the engine and all families of formulas: reducing, casting, slicing and scattering gradients.
 
 use crate::func::level;
 use crate::layout::{Dims, Layout};

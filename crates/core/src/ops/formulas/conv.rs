@@ -43,7 +43,7 @@ fn total(terms: impl IntoIterator<Item = Result<Option<Tensor>>>) -> Result<Opti
     Ok(sum)
 }
 
-/// Gradients of input, weight and bias, as far as they are wanted.
+/// Gradients of input, weight and bias, as far as they are needed.
 pub(crate) fn conv_backward(
     grad: &Tensor,
     input: &Tensor,

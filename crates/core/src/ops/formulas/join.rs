@@ -1,4 +1,4 @@
-//! Gradients of joining, repeating, turning and padding.
+//! Gradients of concatenating, repeating, flipping and padding.
 
 use super::cast;
 use crate::layout::Dims;

@@ -1,7 +1,7 @@
 //! Derivatives of QR, of eigenvalues and of singular values, with their vectors. Aᴴ of a real matrix is Aᵀ.
 //!
 //! Vectors are determined up to their sign (a factor of absolute value 1) only, and not at all where values are equal: there their derivatives are
-//! not finite. Those of the values alone always are right.
+//! not finite. Those of the values alone are always right.
 
 use super::base::{conj, zeros_like_primal};
 use super::linalg::{adjoint, like, product, real_numbers, symmetric};

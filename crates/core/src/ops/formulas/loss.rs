@@ -1,4 +1,4 @@
-//! Gradients of losses: slope and curvature of each element, and the share of its reduction.
+//! Gradients of losses: first and second derivative of each element, and the factor of its reduction.
 
 use super::base::cast;
 use super::reduce::zero_where;
@@ -30,7 +30,7 @@ pub(crate) fn apply_reduction(t: &Tensor, reduction: i64) -> Result<Tensor> {
     }
 }
 
-/// As [`apply_reduction`], for gradients: those of no elements are 0, not NaN.
+/// Like [`apply_reduction`], for gradients: those of no elements are 0, not NaN.
 fn collect(t: &Tensor, reduction: i64) -> Result<Tensor> {
     if reduction == 1 && t.numel() == 0 { ops::sum(t, None) } else { apply_reduction(t, reduction) }
 }
@@ -323,7 +323,7 @@ pub(crate) fn nll_grad_output(
     cast(&ops::reshape(&out, &grad_output.sym_sizes())?, grad_output.dtype())
 }
 
-/// As [`nll_grad_output`], at places.
+/// Like [`nll_grad_output`], at places.
 pub(crate) fn nll2d_grad_output(
     grad: &Tensor,
     target: &Tensor,

@@ -26,12 +26,12 @@ pub(crate) fn mm_mat2_backward(grad: &Tensor, mat1: &Tensor, mat2: &Layout, alph
     maybe_multiply(&product_like(&ops::t(&conj(mat1)?)?, grad, mat2)?, alpha.conj())
 }
 
-/// As [`mm_mat1_backward`], for batches.
+/// Like [`mm_mat1_backward`], for batches.
 pub(crate) fn bmm_mat1_backward(grad: &Tensor, mat2: &Tensor, alpha: Scalar) -> Result<Tensor> {
     maybe_multiply(&ops::bmm(grad, &ops::transpose(&conj(mat2)?, 1, 2)?)?, alpha.conj())
 }
 
-/// As [`mm_mat2_backward`], for batches.
+/// Like [`mm_mat2_backward`], for batches.
 pub(crate) fn bmm_mat2_backward(grad: &Tensor, mat1: &Tensor, alpha: Scalar) -> Result<Tensor> {
     maybe_multiply(&ops::bmm(&ops::transpose(&conj(mat1)?, 1, 2)?, grad)?, alpha.conj())
 }

@@ -1,4 +1,4 @@
-//! Helpers of derivative formulas and of the engine, one file per family. All are built of ops, so they can be
+//! Helpers for derivative formulas and the engine, one file per family. All are composed of ops, so they can be
 //! differentiated again.
 
 mod activations;

@@ -106,7 +106,7 @@ struct Normal<'a> {
 }
 
 impl<'a> Normal<'a> {
-    /// Statistics whose dependence on the input matters (a gradient of the result is wanted) are computed again; the
+    /// Statistics whose dependence on the input matters (a gradient of the result is needed) are recomputed; the
     /// small number under the root is what the given ones imply.
     fn new(frame: &'a Frame, x: &Tensor, mean: &Tensor, rstd: &Tensor) -> Result<Normal<'a>> {
         let wide = |t: &Tensor, sizes: &[SymInt]| cast(&ops::reshape(t, sizes)?, mean.dtype());

@@ -7,7 +7,7 @@ use crate::sym::SymInt;
 use crate::{Result, Scalar, Tensor, ops};
 
 /// Whether some element is 0. A question about numbers, so the meta device answers no; inside `vmap` and while a graph is
-/// traced, where nobody can look, the answer is the one that is right for both.
+/// traced, where nothing can look, the answer is the one that is right for both.
 pub(super) fn has_zero(t: &Tensor) -> Result<bool> {
     if crate::state::is(crate::state::LEVEL) || (t.is_meta() && crate::state::is(crate::state::INNER)) {
         return Ok(t.numel() > 0);

@@ -1,5 +1,5 @@
-//! Derivatives of sampling at points. With `G[k]` the sample differentiated `k` times by the coordinates, the gradient by
-//! a coordinate is `G[k + 1]`, so every derivative of any order is made of `G` and its transpose.
+//! Derivatives of sampling at points. With `G[k]` the sample differentiated `k` times with respect to the coordinates, the gradient of
+//! a coordinate is `G[k + 1]`, so every derivative of any order is composed of `G` and its transpose.
 
 use crate::sym::SymInt;
 use crate::{Result, Scalar, Spec, Tensor, ops};
@@ -95,7 +95,7 @@ fn none(input: &Tensor) -> Vec<i64> {
     vec![0; input.ndim() - 2]
 }
 
-/// Gradients of images and points, as far as they are wanted.
+/// Gradients of images and points, as far as they are needed.
 pub(crate) fn grid_sampler_grads(
     grad: &Tensor,
     input: &Tensor,

@@ -58,7 +58,7 @@ pub(crate) fn norm_jvp(
     reduce_like(&real_of_product(&cast(tangent, slope.dtype())?, &slope)?, dim, keepdim)
 }
 
-/// As [`norm_backward`], for an order that may be left out.
+/// Like [`norm_backward`], for an order that may be left out.
 pub(crate) fn opt_norm_backward(
     grad: &Tensor,
     input: &Tensor,
@@ -70,7 +70,7 @@ pub(crate) fn opt_norm_backward(
     norm_backward(grad, input, p.unwrap_or(Scalar::Int(2)), norm, Some(dim), keepdim)
 }
 
-/// As [`norm_jvp`], for an order that may be left out.
+/// Like [`norm_jvp`], for an order that may be left out.
 pub(crate) fn opt_norm_jvp(
     tangent: &Tensor,
     input: &Tensor,
@@ -82,7 +82,7 @@ pub(crate) fn opt_norm_jvp(
     norm_jvp(tangent, input, p.unwrap_or(Scalar::Int(2)), norm, Some(dim), keepdim)
 }
 
-/// As [`norm_backward`], for a norm of another dtype than its input.
+/// Like [`norm_backward`], for a norm of another dtype than its input.
 pub(crate) fn vector_norm_backward(
     grad: &Tensor,
     input: &Tensor,
@@ -100,7 +100,7 @@ fn widened(input: &Tensor, norm: &Tensor) -> Result<Tensor> {
     cast(input, if input.is_complex() { norm.dtype().to_complex() } else { norm.dtype() })
 }
 
-/// As [`norm_jvp`], for a norm of another dtype than its input.
+/// Like [`norm_jvp`], for a norm of another dtype than its input.
 pub(crate) fn vector_norm_jvp(
     tangent: &Tensor,
     input: &Tensor,

@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::{DType, Error, Result, Spec, Tensor};
 
-/// Results whose heads lie side by side in memory, so that joining them costs nothing.
+/// Results whose heads are adjacent in memory, so that concatenating them costs nothing.
 fn heads_beside(like: &Tensor, size: usize) -> Result<Spec> {
     let &[b, h, l, _] = like.shape() else { unreachable!("`check` saw four dimensions") };
     let row = h.saturating_mul(size);

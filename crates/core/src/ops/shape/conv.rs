@@ -178,7 +178,7 @@ pub(crate) fn convolution(
     Spec::new(&sizes, input.dtype(), input.device())
 }
 
-/// Gradients of input, weight and bias; one that is not wanted has no elements.
+/// Gradients of input, weight and bias; one that is not needed has no elements.
 pub(crate) fn convolution_backward(
     op: &'static str,
     grad_output: &Tensor,

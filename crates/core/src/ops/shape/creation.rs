@@ -80,7 +80,7 @@ pub(crate) fn fill(op: &'static str, self_: &Tensor, _value: Scalar) -> Result<S
 /// `fill` with the number in a tensor.
 pub(crate) fn fill_tensor(op: &'static str, self_: &Tensor, value: &Tensor) -> Result<Spec> {
     if value.ndim() != 0 {
-        return Err(Error::argument(op, format!("the value has no dimensions, found shape {:?}", value.shape())));
+        return Err(Error::argument(op, format!("expected a 0-dim value, found shape {:?}", value.shape())));
     }
     clone(op, self_, None)
 }

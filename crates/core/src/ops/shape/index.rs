@@ -204,7 +204,7 @@ fn need_number(op: &'static str, value: &Tensor) -> Result<()> {
     if value.ndim() == 0 {
         return Ok(());
     }
-    Err(Error::argument(op, format!("the value has no dimensions, found shape {:?}", value.shape())))
+    Err(Error::argument(op, format!("expected a 0-dim value, found shape {:?}", value.shape())))
 }
 
 /// `index_fill` with the number in a tensor.
@@ -256,7 +256,7 @@ pub(crate) fn masked_select(op: &'static str, self_: &Tensor, mask: &Tensor) -> 
 pub(crate) fn take(op: &'static str, self_: &Tensor, index: &Tensor) -> Result<Spec> {
     need_index(op, index)?;
     if self_.numel() == 0 && index.numel() > 0 {
-        return Err(Error::argument(op, "there is nothing to take from a tensor of 0 elements"));
+        return Err(Error::argument(op, "cannot take values from a tensor of 0 elements"));
     }
     Spec::new(index.shape(), self_.dtype(), self_.device())
 }
@@ -276,7 +276,7 @@ pub(crate) fn put(
         return Err(Error::argument(op, m));
     }
     if self_.numel() == 0 && index.numel() > 0 {
-        return Err(Error::argument(op, "there is no place to put to in a tensor of 0 elements"));
+        return Err(Error::argument(op, "cannot put values into a tensor of 0 elements"));
     }
     Ok(same(self_))
 }

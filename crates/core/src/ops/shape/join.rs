@@ -1,4 +1,4 @@
-//! Shapes of joining, repeating, turning and padding.
+//! Shapes of concatenating, repeating, flipping and padding.
 
 use super::{wrap_dim, wrap_dims};
 use crate::dtype::Promotion;
@@ -19,10 +19,7 @@ fn joined_type(tensors: &[Tensor]) -> (crate::DType, crate::Device) {
 /// `cat`.
 pub(crate) fn cat(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Spec> {
     if let Some(t) = tensors.iter().find(|t| t.ndim() == 0) {
-        return Err(Error::argument(
-            op,
-            format!("a tensor without dimensions ({}) cannot be joined; use stack", t.dtype()),
-        ));
+        return Err(Error::argument(op, format!("a 0-dim tensor ({}) cannot be concatenated; use stack", t.dtype())));
     }
     let Some(first) = tensors.iter().find(|t| !is_skipped(t.shape())).or(tensors.first()) else {
         return Err(Error::argument(op, "the list of tensors is empty"));
@@ -34,7 +31,7 @@ pub(crate) fn cat(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Spec
         let fits = t.ndim() == sizes.len() && (0..sizes.len()).all(|k| k == d || t.shape()[k] == sizes[k]);
         if !fits {
             let m = format!(
-                "shapes {:?} and {:?} differ in more than dimension {d}, along which they are joined",
+                "shapes {:?} and {:?} differ outside dimension {d}, along which they are concatenated",
                 first.shape(),
                 t.shape()
             );

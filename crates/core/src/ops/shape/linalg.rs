@@ -90,7 +90,7 @@ pub(crate) fn solve_ex(
     let (own, n) = square(op, a)?;
     let result = if is_vector(a.shape(), b.shape()) {
         if !left {
-            return Err(Error::argument(op, "a vector stands on the right-hand side only: left=false needs matrices"));
+            return Err(Error::argument(op, "a vector can only be on the right-hand side: left=false needs matrices"));
         }
         let column = b.alias_with(super::view::unsqueeze(b, -1)?);
         let batch = systems(op, a, &column, left)?;

@@ -1,7 +1,7 @@
-//! Shape functions: what an op returns, and whether its arguments fit. One per op, used by every way of running it.
+//! Shape functions: what an op returns, and whether its arguments are valid. One per op, used by every way of running it.
 //!
-//! A shape function reads sizes, dtypes and devices, never numbers; so it serves eager tensors, the meta device and
-//! programs that are only being looked at. This file holds what all families share.
+//! A shape function reads sizes, dtypes and devices, never values; so it serves eager tensors, the meta device and
+//! programs that are only inspected. This file holds what all families share.
 
 pub(crate) mod activations;
 pub(crate) mod attention;

@@ -1,6 +1,6 @@
 //! Shape functions of normalization layers and of their derivatives.
 //!
-//! A gradient that is not wanted is a tensor without elements.
+//! A gradient that is not needed is a tensor without elements.
 
 use super::need_float;
 use crate::layout::Dims;
@@ -131,7 +131,7 @@ pub(crate) fn native_batch_norm(
     let vectors = [("weight", weight), ("bias", bias), ("running_mean", running_mean), ("running_var", running_var)];
     let c = channels(op, input, &vectors)?;
     if !training && (running_mean.is_none() || running_var.is_none()) {
-        return Err(Error::argument(op, "outside of training running_mean and running_var are needed"));
+        return Err(Error::argument(op, "running_mean and running_var are required unless training is true"));
     }
     let dtype = factor_type(op, input, &[weight, bias, running_mean, running_var])?;
     let stats = Spec::new(&[if training { c } else { 0 }], dtype, input.device())?;
@@ -160,7 +160,7 @@ pub(crate) fn native_batch_norm_backward(
     };
     let c = channels(op, input, &[("weight", weight), used[0], used[1]])?;
     if let Some((what, _)) = used.iter().find(|(_, t)| t.is_none()) {
-        return Err(Error::argument(op, format!("{what} is needed here")));
+        return Err(Error::argument(op, format!("{what} is required here")));
     }
     let dtype = factor_type(op, input, &[weight, used[0].1, used[1].1])?;
     Ok((

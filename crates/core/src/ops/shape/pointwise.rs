@@ -1,7 +1,7 @@
 //! Shape functions of pointwise ops: broadcasting, type promotion, memory order of the result.
 //!
-//! They also refuse dtypes that an op is not defined for, so that kernels never see them. Those of ops that mostly serve
-//! networks are in `activations`.
+//! They also reject dtypes that an op is not defined for, so that kernels never see them. Those of ops mainly used in
+//! neural networks are in `activations`.
 
 use super::{broadcast, device, need_float};
 use crate::dtype::{Promotion, result_type, to_float};
@@ -121,7 +121,7 @@ pub(crate) fn unary<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     same(t)
 }
 
-/// As [`unary`], but not for bool.
+/// Like [`unary`], but not for bool.
 #[inline]
 pub(crate) fn unary_no_bool<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_number(op, t.dtype())?;
@@ -148,13 +148,13 @@ pub(crate) fn unary_float<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<
     if dtype == t.dtype() { same(t) } else { Ok(like(t, dtype)?.into()) }
 }
 
-/// As [`unary_no_bool`]; a complex operand gives a real result (`abs`).
+/// Like [`unary_no_bool`]; a complex operand gives a real result (`abs`).
 pub(crate) fn unary_to_real<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_number(op, t.dtype())?;
     if t.is_complex() { Ok(like(t, t.dtype().to_real())?.into()) } else { same(t) }
 }
 
-/// As [`unary_float`]; a complex operand gives a real result (`angle`).
+/// Like [`unary_float`]; a complex operand gives a real result (`angle`).
 pub(crate) fn unary_float_to_real(_op: &'static str, t: &Tensor) -> Result<Spec> {
     like(t, to_float(t.dtype()).to_real())
 }
@@ -229,7 +229,7 @@ fn binary_mixed(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
     Ok(Spec { layout: pointwise_layout(&sizes, &[a, b])?, dtype: result_type(a, b), device })
 }
 
-/// As [`binary`], but not for bool.
+/// Like [`binary`], but not for bool.
 pub(crate) fn binary_no_bool<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
     need_number(op, spec.dtype)?;
@@ -316,7 +316,7 @@ pub(super) fn same_dtype(op: &'static str, x: &str, a: DType, y: &str, b: DType)
     if a == b {
         return Ok(());
     }
-    Err(Error::argument(op, format!("{x} is {a} and {y} is {b}; convert one of them, they must have one dtype")))
+    Err(Error::argument(op, format!("expected {x} and {y} of the same dtype, found {a} and {b}; convert one of them")))
 }
 
 /// A comparison or logical op: any dtypes, result bool.
@@ -347,14 +347,14 @@ pub(crate) fn with_scalar<'a>(_op: &'static str, t: &'a Tensor, s: Scalar) -> Re
     if dtype == t.dtype() { same(t) } else { Ok(like(t, dtype)?.into()) }
 }
 
-/// As [`with_scalar`], but not for bool.
+/// Like [`with_scalar`], but not for bool.
 pub(crate) fn with_scalar_no_bool<'a>(op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let spec = with_scalar(op, t, s)?;
     need_number(op, spec.dtype)?;
     Ok(spec)
 }
 
-/// As [`with_scalar`]; integers give the default float dtype.
+/// Like [`with_scalar`]; integers give the default float dtype.
 #[inline]
 pub(crate) fn with_scalar_float<'a>(_op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let dtype = to_float(scalar_type(t, s));

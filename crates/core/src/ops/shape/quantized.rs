@@ -1,4 +1,4 @@
-//! Weights of few bits: `[rows, columns]` bytes, or half as many columns of four bits, with `[rows, groups]` scales.
+//! Quantized weights: `[rows, columns]` bytes, or half as many columns of four bits, with `[rows, groups]` scales.
 
 use crate::{DType, Error, Result, Spec, Tensor};
 use firebrand_kernels::quantized::Bits;

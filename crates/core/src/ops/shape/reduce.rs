@@ -1,4 +1,4 @@
-//! Shape functions of reductions and scans: which dimensions go, what dtype the result has, what cannot be reduced.
+//! Shape functions of reductions and scans: which dimensions are reduced, what dtype the result has, what cannot be reduced.
 
 use super::{need_float, need_float_or_complex, wrap_dim, wrap_dims};
 use crate::dtype::{promote, to_float};
@@ -16,7 +16,7 @@ fn over(op: &'static str, t: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype:
     Spec::new(&reduced_sizes(t.shape(), &dims, keepdim), dtype, t.device())
 }
 
-/// The dtype of a sum: the one asked for, else integers and bools add up in i64.
+/// The dtype of a sum: the requested one, else integers and bools add up in i64.
 fn sum_type(t: &Tensor, dtype: Option<DType>) -> DType {
     dtype.unwrap_or(if t.dtype().is_differentiable() { t.dtype() } else { DType::I64 })
 }
@@ -35,7 +35,7 @@ fn need_elements(op: &'static str, t: &Tensor, dims: &[usize]) -> Result<()> {
         Some(d) => Err(Error::argument(
             op,
             format!(
-                "dimension {d} of shape {:?} is empty, and no elements have no extreme; reduce another dimension",
+                "dimension {d} of shape {:?} is empty, and an empty dimension has no maximum or minimum; reduce another dimension",
                 t.shape()
             ),
         )),

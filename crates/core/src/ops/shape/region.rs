@@ -1,5 +1,5 @@
 //! Shapes of ops that write a region of a copy (`slice_scatter`) or put a gradient into a region of zeros
-//! (`slice_backward`). Which elements a region has is told by the layouts of `view`.
+//! (`slice_backward`). The layouts of `view` determine which elements a region has.
 
 use super::{view, wrap_dim};
 use crate::layout::Layout;

@@ -132,7 +132,7 @@ macro_rules! grids {
             Spec::new(&sizes, input.dtype(), input.device())
         }
 
-        /// Gradients of images and points; one that is not wanted has no elements.
+        /// Gradients of images and points; one that is not needed has no elements.
         pub(crate) fn $backward(
             op: &'static str,
             grad: &Tensor,

@@ -104,7 +104,7 @@ pub(crate) fn searchsorted(
     let fits = s.len() == 1 || (!s.is_empty() && s.len() == v.len() && s[..s.len() - 1] == v[..v.len() - 1]);
     if !fits {
         let m = format!(
-            "a sequence of shape {s:?} does not go with values of shape {v:?}: use one dimension, or the same leading ones"
+            "a sequence of shape {s:?} does not match values of shape {v:?}: use one dimension, or the same leading ones"
         );
         return Err(Error::argument(op, m));
     }

@@ -1,4 +1,4 @@
-//! Layouts of views: which elements of the same memory a view shows.
+//! Layouts of views: which elements of the same memory a view refers to.
 
 use super::{is_expandable_to, wrap_dim, wrap_dims};
 use crate::layout::{Dims, Layout};
@@ -51,7 +51,7 @@ pub(crate) fn view(self_: &Tensor, size: &[SymInt]) -> Result<Layout> {
         Error::argument(
             "view",
             format!(
-                "a tensor of shape {:?} and strides {:?} cannot be seen as {sizes:?} without a copy; use reshape",
+                "a tensor of shape {:?} and strides {:?} cannot be viewed as {sizes:?} without a copy; use reshape",
                 self_.shape(),
                 self_.strides()
             ),
@@ -140,7 +140,7 @@ pub(crate) fn wrap_index(op: &'static str, index: i64, dim: usize, size: usize) 
 pub(crate) fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Layout> {
     let l = self_.layout();
     if l.ndim() == 0 {
-        return Err(Error::argument("select", "a tensor without dimensions has nothing to select"));
+        return Err(Error::argument("select", "a 0-dim tensor has nothing to select"));
     }
     let d = wrap_dim("select", dim, l.ndim())?;
     let at = wrap_index("select", index.int(), d, l.sizes()[d])?;
@@ -171,7 +171,7 @@ pub(crate) fn slice(
 ) -> Result<Layout> {
     let l = self_.layout();
     if l.ndim() == 0 {
-        return Err(Error::argument("slice", "a tensor without dimensions cannot be sliced"));
+        return Err(Error::argument("slice", "a 0-dim tensor cannot be sliced"));
     }
     let d = wrap_dim("slice", dim, l.ndim())?;
     let step = step
@@ -228,7 +228,7 @@ pub(crate) fn squeeze_dims(self_: &Tensor, dim: &[i64]) -> Result<Layout> {
 /// `unbind`.
 pub(crate) fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Layout>> {
     if self_.ndim() == 0 {
-        return Err(Error::argument("unbind", "a tensor without dimensions cannot be unbound"));
+        return Err(Error::argument("unbind", "a 0-dim tensor cannot be unbound"));
     }
     let d = wrap_dim("unbind", dim, self_.ndim())?;
     lists::room_for_views(self_.shape()[d])?;
@@ -239,7 +239,7 @@ pub(crate) fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Layout>> {
 pub(crate) fn split_with_sizes(self_: &Tensor, split_sizes: &[SymInt], dim: i64) -> Result<Vec<Layout>> {
     const OP: &str = "split_with_sizes";
     if self_.ndim() == 0 {
-        return Err(Error::argument(OP, "a tensor without dimensions cannot be split"));
+        return Err(Error::argument(OP, "a 0-dim tensor cannot be split"));
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let n = self_.shape()[d];
@@ -264,7 +264,7 @@ pub(crate) fn split_with_sizes(self_: &Tensor, split_sizes: &[SymInt], dim: i64)
 pub(crate) fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Layout>> {
     const OP: &str = "split";
     if self_.ndim() == 0 {
-        return Err(Error::argument(OP, "a tensor without dimensions cannot be split"));
+        return Err(Error::argument(OP, "a 0-dim tensor cannot be split"));
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let n = self_.shape()[d];

@@ -1,8 +1,8 @@
-//! run_decompositions: decomposes layers into core ATen, the ops that PyTorch's export keeps.
+//! run_decompositions: decomposes composite ops into core ATen, the ops that PyTorch's export keeps.
 //!
-//! The program is made pure, then run on meta tensors, and what reaches the kernels, decomposed by `rules`, is
+//! The program is functionalized, then run on meta tensors, and what reaches the kernels, decomposed by `rules`, is
 //! the new graph; with sizes that vary this is done at several sizes. Regions without gradient stay regions, which PyTorch loses (R4); autocast regions become the casts they
-//! make; both sides of a conditional are decomposed. Loops whose length depends on values of tensors are errors.
+//! make; both branches of a conditional are decomposed. Loops whose length depends on values of tensors are errors.
 
 mod emit;
 mod rules;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 const PASS: &str = "run_decompositions";
 
-/// Runs the pass. A program that writes is made pure first: new values of buffers and inputs become leading results.
+/// Runs the pass. A program with mutations is functionalized first: new values of buffers and inputs become leading results.
 pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Result<(ExportedProgram, Report)> {
     let count = Cell::new(0);
     let result = at_all_sizes(program, PASS, |program| {
@@ -40,12 +40,12 @@ pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Resul
     Ok((result, Report::of(count.get())))
 }
 
-/// Ops that this build makes of others and PyTorch keeps.
+/// Ops that are composite here and that PyTorch keeps.
 fn stays_whole(op: Op) -> bool {
     op.info().decomposition == Decomposition::Kept && op.info().derivative == Derivative::Composite
 }
 
-/// Refuses what would come apart into something else than it is.
+/// Returns an error for ops whose decomposition would change their meaning.
 fn check(module: &GraphModule) -> Result<()> {
     let graph = &module.graph;
     for n in graph.nodes() {
@@ -53,14 +53,14 @@ fn check(module: &GraphModule) -> Result<()> {
         // Its slopes are drawn while it runs, if it trains.
         let draws = |op: Op| op == Op::RRELU && graph[n].args().get(3) == Some(&Argument::Bool(true));
         if op.is_some_and(|op| op.info().decomposition == Decomposition::Refused || draws(op)) {
-            let message = "which ops it is made of depends on the numbers it is given".to_string();
+            let message = "its decomposition depends on the values of its arguments".to_string();
             return Err(Error::PassNode { pass: PASS, node: graph[n].name().to_string(), message });
         }
     }
     module.subgraphs().try_for_each(|(_, g)| check(g))
 }
 
-/// Takes a program that does not write apart, for the sizes that it was exported with.
+/// Decomposes a functional program, for the sizes that it was exported with.
 fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedProgram> {
     let graph = &program.module.graph;
     check(&program.module)?;
@@ -84,7 +84,7 @@ fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedPr
     Ok(result)
 }
 
-/// What a graph is made of, for inputs like these.
+/// The decomposition of a graph, for inputs like these.
 fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule> {
     trace_below_autograd(inputs, stays_whole, |layer, outlines| {
         let values: Vec<Value> = outlines.iter().map(Value::from).collect();
@@ -99,7 +99,7 @@ fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule>
 /// A conditional: each side is traced in a state of its own, where nothing of this trace is switched on.
 fn conditional(layer: &Arc<TraceLayer>, call: &Call<'_>) -> Result<Value> {
     let [Value::Tensor(pred), yes, no, operands] = &call.args[..] else {
-        return Err(Error::Value("cond takes a predicate, two sides and operands".into()));
+        return Err(Error::Value("cond takes a predicate, two branches and operands".into()));
     };
     let operands: Vec<&Tensor> = operands.items()?.iter().map(Value::tensor).collect::<Result<_>>()?;
     let grad = is_grad_enabled();
@@ -129,7 +129,7 @@ fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
         graph.nodes().filter(|&n| !graph[n].is_placeholder() && names.contains(graph[n].name())).collect();
     for n in others {
         let name = graph[n].name().clone();
-        // Its own name is taken, by itself: this gives the next free one. The empty one is nobody's.
+        // Its own name is taken, by itself: this gives the next free one. The empty one is nothing's.
         graph.rename(n, "");
         graph.rename(n, &name);
     }

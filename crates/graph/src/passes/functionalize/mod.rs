@@ -1,12 +1,12 @@
-//! functionalize: removes all writes from a program; new values of inputs are returned.
+//! functionalize: removes all mutations from a program; new values of inputs are returned.
 //!
-//! The program is run once on meta tensors, which tells which values share memory. Every value is known as a
-//! chain of view ops on the memory it lies in ([`views`]); a write computes the new value by the pure form of the op
+//! The program is run once on meta tensors, which shows which values share memory. Every value is described as a
+//! chain of view ops on its memory ([`views`]); a write computes the new value by the functional form of the op
 //! ([`pure`]), puts it back through the chain, and later reads of an alias slice it out again. Gradients stay:
-//! a write where nothing is recorded keeps the history of what it writes (`with_data`).
+//! a write with grad mode off keeps the history of its target (`with_data`).
 //!
-//! Grad-mode regions are opened while the graph is walked and closed again by the set_grad pass. Sides of a conditional may
-//! write what they made, never an operand; bodies of other higher-order ops must not write.
+//! Grad-mode regions are opened while the graph is walked and closed again by the set_grad pass. Branches of a conditional may
+//! mutate tensors they created, never an operand; bodies of other higher-order ops must not mutate.
 
 mod pure;
 mod views;
@@ -60,7 +60,7 @@ pub enum Memory {
     Fresh(usize),
 }
 
-/// How a result lies in memory.
+/// Where a result is in memory.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Whose memory it is.
@@ -86,22 +86,22 @@ pub struct Mutation {
     pub keeps_history: bool,
 }
 
-/// A graph without writes.
+/// A graph without mutations.
 #[derive(Clone, Debug)]
 pub struct Functional {
     /// Returns a tuple: the new values of written inputs, in the order of `mutations`, then the results.
     pub module: GraphModule,
     /// Inputs that were changed, in order; only those with `data` have a leading result.
     pub mutations: Vec<Mutation>,
-    /// For each result that is a tensor, how it lies in memory.
+    /// For each result that is a tensor, where it is in memory.
     pub origins: Vec<Option<Origin>>,
     /// Memory made inside that several results share; its values are returned last, in this order.
     pub bases: Vec<usize>,
-    /// How many writes were made pure.
+    /// The number of writes that were functionalized.
     pub rewrites: usize,
 }
 
-/// Runs the pass: writes become pure ops, and new values of parameters, buffers and inputs become leading results.
+/// Runs the pass: writes become functional ops, and new values of parameters, buffers and inputs become leading results.
 pub fn functionalize(program: &ExportedProgram, context: &Context) -> Result<(ExportedProgram, Report)> {
     if !writes(program) {
         let dialect = Dialect::Aten;
@@ -116,7 +116,7 @@ pub fn functionalize(program: &ExportedProgram, context: &Context) -> Result<(Ex
     Ok((pure, Report::of(rewrites.get())))
 }
 
-/// As [`functionalize`], for the sizes that the program was exported with.
+/// Like [`functionalize`], for the sizes that the program was exported with.
 pub(super) fn functionalize_at_hints(
     program: &ExportedProgram,
     context: &Context,
@@ -145,7 +145,7 @@ pub(super) fn functionalize_at_hints(
             InputKind::UserInput => OutputKind::UserInputMutation(spec.arg.name().clone()),
             InputKind::Parameter(target) => OutputKind::ParameterMutation(target.clone()),
             InputKind::Buffer { target, .. } => OutputKind::BufferMutation(target.clone()),
-            _ => return Err(refuse("a constant is written; make it a buffer")),
+            _ => return Err(refuse("a constant is mutated; make it a buffer")),
         };
         leading.push(OutputSpec { kind, arg: SpecArg::Tensor(name.clone()) });
     }
@@ -168,7 +168,7 @@ pub(super) fn functionalize_at_hints(
     Ok((pure, Report::of(rewrites)))
 }
 
-/// Makes a graph pure. Its inputs must be tensors or numbers of known type; sizes that are symbols count at their hint.
+/// Functionalizes a graph. Its inputs must be tensors or numbers of known type; symbolic sizes are taken at their hint.
 /// With `bases`, memory that several results share is returned too.
 pub fn functionalize_module(module: &GraphModule, bases: bool) -> Result<Functional> {
     let _frame = set_grad_enabled(is_grad_enabled()).scoped();
@@ -239,12 +239,12 @@ fn outline(node: &Node) -> Result<Value> {
     }
 }
 
-/// Whether any op of the program writes memory, said or not.
+/// Whether any op of the program mutates memory, declared in its schema or not.
 pub(super) fn writes(program: &ExportedProgram) -> bool {
     dialect_of(&program.module) != Dialect::Aten || hides_writes(&program.module)
 }
 
-/// Ops that write running statistics without saying so in their schema, when they train.
+/// Ops that update running statistics in training mode without declaring it in their schema.
 fn writes_statistics(op: &OpOverload) -> bool {
     op.is(Op::BATCH_NORM) || op.is(Op::NATIVE_BATCH_NORM) || op.is(Op::INSTANCE_NORM)
 }

@@ -1,4 +1,4 @@
-//! Views as data: how an alias is cut out of its memory again, and how a value written through it goes back.
+//! Views as data: how an alias is recomputed from its base, and how a value written through it is written back.
 //!
 //! A step is one view op with its arguments. Replaying it on a value gives the alias; its inverse puts a new value of
 //! the alias into the value it was cut from. Geometry is that of the traced run, sizes that were symbols stay symbols.
@@ -163,9 +163,9 @@ impl Walk {
                 let args = [parent.into(), new.into()].into_iter().chain(geometry).collect();
                 Ok(self.scatter("as_strided_scatter.default", step, args))
             }
-            base => step.refuse(format!(
-                "a write through a view by {base} of a tensor that is not contiguous has no pure form"
-            )),
+            base => {
+                step.refuse(format!("a write through a {base} view of a non-contiguous tensor has no functional form"))
+            }
         }
     }
 
@@ -176,7 +176,8 @@ impl Walk {
             _ => step.from.sizes().iter().map(|&s| Symbolic::Known(s as i64)).collect(),
         };
         if sizes.iter().filter(|s| s.known().is_none()).count() > 1 {
-            return step.refuse("a write through a view that changes two symbolic sizes has no pure form".to_string());
+            return step
+                .refuse("a write through a view that changes two symbolic sizes has no functional form".to_string());
         }
         // At most one size is a symbol, and the others say what it is.
         let sizes = Argument::list(sizes.iter().map(|s| Argument::Int(s.known().unwrap_or(-1))));

@@ -76,7 +76,7 @@ pub(super) fn refuse<T>(node: &Node, message: impl Into<String>) -> Result<T> {
     Err(Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.into() })
 }
 
-/// Whether an op of the graph writes memory, said or not.
+/// Whether an op of the graph mutates memory, declared in its schema or not.
 fn may_write(graph: &GraphModule) -> bool {
     dialect_of(graph) == Dialect::Training || hides_writes(graph)
 }
@@ -310,7 +310,7 @@ impl Walk {
         }
         let pure = functionalize_module(&typed, false)?;
         if !pure.mutations.is_empty() {
-            return refuse(cond, "a side writes an operand; a conditional only computes");
+            return refuse(cond, "a branch mutates an operand; a conditional may only compute");
         }
         self.subgraphs += 1;
         self.rewrites += pure.rewrites;
@@ -344,7 +344,10 @@ impl Walk {
             if let Slot::Other(_, Value::Graph(g)) = body
                 && may_write(g)
             {
-                return refuse(node, "its body writes memory; only grad-mode regions and sides of conditionals may");
+                return refuse(
+                    node,
+                    "its body mutates memory; only grad-mode regions and branches of conditionals may",
+                );
             }
         }
         let (args, kwargs) = self.values(scope, node)?;
@@ -359,7 +362,10 @@ impl Walk {
             },
         };
         if let Some((t, _)) = before.iter().find(|(t, v)| version(t) != *v) {
-            return refuse(node, format!("it writes a tensor of shape {:?} without saying so", t.shape()));
+            return refuse(
+                node,
+                format!("it mutates a tensor of shape {:?}, which its schema does not declare", t.shape()),
+            );
         }
         let copy = self.copy(scope, node);
         self.bind(scope, node, copy, result)

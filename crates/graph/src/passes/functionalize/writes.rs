@@ -90,7 +90,7 @@ impl Walk {
             return self.plain(module, scope, n);
         }
         if op.is(Op::INSTANCE_NORM) {
-            return refuse(node, "instance_norm with running statistics has no pure form");
+            return refuse(node, "instance_norm with running statistics has no functional form");
         }
         let names = ["input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps"];
         let args: Vec<Argument> = names.iter().map(|name| self.mapped(scope, &at(name))).collect();
@@ -167,7 +167,7 @@ impl Walk {
             }
             None => match random_form(op, &args, &written, self) {
                 Some((target, args, kwargs)) => (target, args, kwargs),
-                None => return refuse(node, format!("{op} has no pure form; write it with ops that have one")),
+                None => return refuse(node, format!("{op} has no functional form; use ops that have one")),
             },
         };
         let call = Call { module, node: n, args: given, kwargs: given_named };
@@ -269,7 +269,7 @@ impl Walk {
         let piece = &self.memories[memory];
         if steps.iter().any(Step::is_detach) && self.aliases[alias].tensor.requires_grad() {
             let node = self.graph[new].name().to_string();
-            let message = "a detached alias gets a history of its own, which the memory it shares does not have";
+            let message = "a detached alias gets its own history, which the memory it shares does not have";
             return Err(Error::PassNode { pass: PASS, node, message: message.to_string() });
         }
         let keeps = hidden && piece.tensor.requires_grad();

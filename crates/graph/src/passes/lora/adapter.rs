@@ -1,4 +1,4 @@
-//! Adapters as files of the Python library PEFT: `adapter_model.safetensors` beside `adapter_config.json`.
+//! Adapters in the file format of the Python library PEFT: `adapter_model.safetensors` next to `adapter_config.json`.
 
 use super::layers::Layers;
 use super::merge::{module_of, pairs};
@@ -14,10 +14,10 @@ use std::path::Path;
 
 /// The file of tensors.
 const TENSORS: &str = "adapter_model.safetensors";
-/// What PEFT puts before every name.
+/// The prefix that PEFT puts before every name.
 const PREFIX: &str = "base_model.model.";
 
-/// What `adapter_config.json` says. Keys this build does not know are kept.
+/// The content of `adapter_config.json`. Unknown keys are preserved.
 #[derive(Clone, Debug)]
 pub(super) struct Config(Map<String, Value>);
 
@@ -65,7 +65,7 @@ impl Config {
         text
     }
 
-    /// Refuses kinds of adapters that are computed differently.
+    /// Returns an error for kinds of adapters that are computed differently.
     fn check(&self) -> Result<()> {
         let kind = self.0.get("peft_type").and_then(Value::as_str).unwrap_or("LORA");
         if kind != "LORA" {
@@ -112,20 +112,20 @@ impl Config {
     }
 }
 
-/// Where an adapter goes, and what its names are.
+/// How adapters are named in files.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterFiles {
-    /// The beginning of module paths that the model in Python does not have, such as `model.` of a wrapper that was
-    /// exported; left out of the names.
+    /// A prefix of module paths that the model in Python does not have, such as `model.` of a wrapper that was
+    /// exported; it is stripped from the names.
     pub strip_prefix: String,
-    /// Name or folder of the model the adapter belongs to, for those who load it.
+    /// Name or folder of the base model, recorded in the configuration.
     pub base_model: Option<String>,
 }
 
 /// Stages the adapters of a program as PEFT's two files in a folder, which exists; they appear when committed.
 ///
 /// # Errors
-/// If the program has no adapters, or one whose name does not begin with the prefix to strip.
+/// If the program has no adapters, or one whose name does not start with the prefix to strip.
 pub fn save_adapter(program: &ExportedProgram, folder: impl AsRef<Path>, files: &AdapterFiles) -> Result<Vec<Output>> {
     let folder = folder.as_ref();
     let config = stored_config(program)?;
@@ -137,7 +137,7 @@ pub fn save_adapter(program: &ExportedProgram, folder: impl AsRef<Path>, files: 
     let mut tensors: IndexMap<String, Tensor> = IndexMap::new();
     let mut add = |path: &str, rest: &str, name: &str| -> Result<()> {
         let Some(short) = path.strip_prefix(files.strip_prefix.as_str()) else {
-            return refuse(format!("{path} does not begin with {:?}, which should be left out", files.strip_prefix));
+            return refuse(format!("{path} does not start with {:?}, the prefix to strip", files.strip_prefix));
         };
         tensors.insert(format!("{PREFIX}{short}{rest}"), program.state_dict[name].tensor.detach());
         Ok(())
@@ -167,16 +167,18 @@ fn stored_config(program: &ExportedProgram) -> Result<Config> {
     let stored = program.extras.as_ref().and_then(|e| e.files.get(CONFIG));
     match stored {
         Some(bytes) => Config::parse(&String::from_utf8_lossy(bytes)),
-        None => refuse("the program does not say how its adapters were made; only those of `pass lora` can be saved"),
+        None => {
+            refuse("the program does not record how its adapters were created; only those of `pass lora` can be saved")
+        }
     }
 }
 
 /// Adds the adapters of a folder that PEFT or [`save_adapter`] wrote, with their values, and freezes everything else.
 ///
-/// Module paths of the files may lack a beginning that all of the program's have, as after exporting a wrapper.
+/// Module paths in the files may lack a prefix that all of the program's have, as after exporting a wrapper.
 ///
 /// # Errors
-/// If the adapters are of another kind, or do not fit the program; the message lists what does not.
+/// If the adapters are of another kind, or do not match the program; the message lists the mismatches.
 pub fn load_adapter(program: &ExportedProgram, folder: impl AsRef<Path>) -> Result<(ExportedProgram, Report)> {
     let folder = folder.as_ref();
     let config = Config::parse(&read_text(folder.join(CONFIG))?)?;

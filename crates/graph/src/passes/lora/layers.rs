@@ -16,7 +16,7 @@ pub(super) enum LayerKind {
     Linear,
     /// `x @ weight`, as GPT-2 has it.
     Conv1D,
-    /// A convolution over so many dimensions.
+    /// A convolution over this many dimensions.
     Conv { dims: usize, groups: usize },
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Layer {
     pub(super) placeholder: NodeId,
     /// Another name of its weight, if it has one.
     tied: Option<String>,
-    /// Why it cannot have an adapter, if so.
+    /// Why it cannot have an adapter, if it cannot.
     unfit: Option<String>,
     pub(super) calls: Vec<Call>,
 }
@@ -115,14 +115,16 @@ impl Layers {
         self.list.iter().find(|l| l.path == path)
     }
 
-    /// The layers that are to have adapters.
+    /// The layers that get adapters.
     pub(super) fn choose(&self, targets: Option<&[String]>) -> Result<Vec<&Layer>> {
         let Some(targets) = targets else {
             let linear =
                 |l: &&Layer| !matches!(l.kind, LayerKind::Conv { .. }) && l.tied.is_none() && l.unfit.is_none();
             let chosen: Vec<&Layer> = self.list.iter().filter(linear).collect();
             if chosen.is_empty() {
-                return refuse("the program has no linear layer with a weight of its own; name layers with --targets");
+                return refuse(
+                    "the program has no linear layer whose weight is not shared; name layers with --targets",
+                );
             }
             return Ok(chosen);
         };

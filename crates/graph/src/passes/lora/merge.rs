@@ -1,4 +1,4 @@
-//! Adapters multiplied into the weights they stand beside: afterwards the program is as large and as fast as before them.
+//! Merges adapters into the weights of their layers: afterwards the program is as small and as fast as without them.
 
 use super::layers::{LayerKind, argument, recognize};
 use super::{CONFIG, PASS, refuse};
@@ -45,7 +45,7 @@ pub(super) fn pairs(program: &ExportedProgram) -> Result<Vec<Pair>> {
     Ok(found)
 }
 
-/// Multiplies every adapter into the weight of its layer and removes it. All parameters require grad again.
+/// Merges every adapter into the weight of its layer and removes it. All parameters require grad again.
 ///
 /// # Errors
 /// If there is no adapter, if one is used in a way this pass does not know, or if a weight has other users, which would
@@ -108,7 +108,7 @@ impl Merge {
             let Some((kind, _, weight, _)) = recognize(&self.module.graph, found.base, &known) else {
                 let name = self.module.graph[found.base].name();
                 return refuse(format!(
-                    "the adapter of {} stands beside %{name}, which is no layer with a weight",
+                    "the adapter of {} belongs to %{name}, which is not a layer with a weight",
                     pair.path
                 ));
             };
@@ -258,7 +258,7 @@ fn merged(kind: LayerKind, weight: &Tensor, a: &Tensor, b: &Tensor, scaling: f64
     if let LayerKind::Conv { groups, .. } = kind
         && groups != 1
     {
-        return refuse(format!("the adapter of a convolution with {groups} groups is no weight of one"));
+        return refuse(format!("an adapter of a convolution with {groups} groups cannot be merged into its weight"));
     }
     let exact = if weight.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     no_grad(|| {

@@ -1,14 +1,14 @@
-//! LoRA: low-rank adapters beside the linear and convolution layers of a program, everything else frozen.
+//! LoRA: adds low-rank adapters to the linear and convolution layers of a program and freezes everything else.
 //!
-//! A layer `y = W x` becomes `y = W x + B (s · A x)` with `A` of a few rows and `B` of as few columns; only these train. Names,
-//! initial values, scaling and files are those of the Python library PEFT, so that each side loads what the other trained: with
-//! the same seed the adapters start as PEFT's do, bit for bit. Frozen weights are handles to the memory they were in, so a
-//! mapped file stays mapped; they get no gradient, and ops save nothing that only such a gradient would read.
+//! A layer `y = W x` becomes `y = W x + B (s · A x)` with `A` of a few rows and `B` of as few columns; only these are trained. Names,
+//! initial values, scaling and files are those of the Python library PEFT, so that each loads what the other trained: with
+//! the same seed the initial values are PEFT's, bit for bit. Frozen weights are handles to their original memory, so a
+//! mapped file stays mapped; they get no gradient, and ops save nothing that only such a gradient would need.
 //!
-//! [`lora`] adds adapters, [`merge_lora`] multiplies them into the weights, [`save_adapter`] and [`load_adapter`] exchange
+//! [`lora`] adds adapters, [`merge_lora`] merges them into the weights, [`save_adapter`] and [`load_adapter`] write and read
 //! them as `adapter_model.safetensors` with `adapter_config.json`.
 //!
-//! Not done: layers whose weight is computed in the program, layers inside sub-graphs (refused by name), embeddings.
+//! Not supported: layers whose weight is computed in the program, layers inside sub-graphs (an error names them), embeddings.
 
 mod adapter;
 mod layers;
@@ -30,7 +30,7 @@ use layers::{Layer, LayerKind, Layers};
 use std::sync::Arc;
 
 const PASS: &str = "lora";
-/// The name under which a program carries how its adapters were made.
+/// The key under which a program stores its adapters' configuration.
 const CONFIG: &str = "adapter_config.json";
 
 /// How adapters are added; the defaults are PEFT's.
@@ -38,16 +38,16 @@ const CONFIG: &str = "adapter_config.json";
 pub struct LoraOptions {
     /// Rows of `A` and columns of `B`.
     pub rank: usize,
-    /// The adapter counts `alpha / rank` times.
+    /// Adapters are scaled by `alpha / rank`.
     pub alpha: f64,
-    /// Which layers, by the end of their module path (`q_proj`, `layers.0.mlp.up_proj`). None: every linear layer whose
-    /// weight is its own.
+    /// Which layers get adapters, by the last components of their module path (`q_proj`, `layers.0.mlp.up_proj`). `None`: every linear layer whose
+    /// weight is not shared.
     pub targets: Option<Vec<String>>,
-    /// Modules that train as a whole and are stored with the adapter, such as a new classifier; by the end of their path.
+    /// Modules that are trained in full and saved with the adapter, such as a new classifier; by the last components of their path.
     pub modules_to_save: Vec<String>,
-    /// Whether the adapter counts `alpha / sqrt(rank)` times instead.
+    /// Whether adapters are scaled by `alpha / sqrt(rank)` instead (rank-stabilized LoRA).
     pub rslora: bool,
-    /// Dropout before `A` while training.
+    /// Dropout probability on the input of `A` while training.
     pub dropout: f64,
 }
 
@@ -85,7 +85,7 @@ struct Adapter<'a> {
 /// ([`firebrand_core::random::manual_seed`]).
 ///
 /// # Errors
-/// If a target names no layer, or a layer that cannot have an adapter; if there are adapters already.
+/// If a target matches no layer, or a layer that cannot have an adapter; if a layer already has one.
 pub fn lora(program: &ExportedProgram, options: &LoraOptions) -> Result<(ExportedProgram, Report)> {
     if options.rank == 0 {
         return refuse("the rank must be at least 1");
@@ -131,7 +131,7 @@ fn keep_config(program: &mut ExportedProgram, config: &adapter::Config) {
     program.extras = Some(Arc::new(extras));
 }
 
-/// The program with these adapters.
+/// The program with these adapters added.
 fn insert(
     program: &ExportedProgram,
     adapters: &[Adapter<'_>],
@@ -148,7 +148,7 @@ fn insert(
         for (part, tensor) in [("lora_A", &adapter.a), ("lora_B", &adapter.b)] {
             let name = format!("{path}.{part}.weight");
             if result.state_dict.contains_key(&name) {
-                return refuse(format!("{path} has an adapter already ({name}); merge it first"));
+                return refuse(format!("{path} already has an adapter ({name}); merge it first"));
             }
             tensor.try_set_requires_grad(true)?;
             let at =
@@ -177,7 +177,7 @@ fn insert(
     Ok(result)
 }
 
-/// Parameters outside these modules no longer require grad. They share memory with what they were.
+/// Parameters outside these modules no longer require grad. They share memory with the originals.
 fn freeze(program: &mut ExportedProgram, modules_to_save: &[String]) -> Result<()> {
     let mut frozen: Vec<(Tensor, Tensor)> = Vec::new();
     let mut used = vec![false; modules_to_save.len()];
@@ -205,7 +205,7 @@ fn freeze(program: &mut ExportedProgram, modules_to_save: &[String]) -> Result<(
         still.push(name);
     }
     if let Some(k) = used.iter().position(|u| !u) {
-        return refuse(format!("no module ends in {:?}, which should be saved whole", modules_to_save[k]));
+        return refuse(format!("no module path ends in {:?} (modules_to_save)", modules_to_save[k]));
     }
     let still: Vec<String> = still.into_iter().map(str::to_string).collect();
     let mut module = (*program.module).clone();

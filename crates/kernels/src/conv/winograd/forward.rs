@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// Output channels multiplied at once.
 const MR: usize = 8;
-/// Up to so many input channels a block is one vector of tiles, so that its patches stay in the first cache; beyond, two,
+/// Up to this many input channels a block is one vector of tiles, so that its patches stay in the first cache; beyond, two,
 /// so that weights are read half as often.
 const FEW: usize = 32;
 
@@ -126,7 +126,7 @@ fn run(t: &Tiling, groups: usize, x: &[f32], w: &Weights<'_>, bias: Option<&[f32
 /// Some blocks of V vectors of tiles, and bands of eight output channels, of a group.
 ///
 /// # Safety
-/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nobody else writes these blocks
+/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nothing else writes these blocks
 /// and channels.
 #[target_feature(enable = "avx512f")]
 unsafe fn range<const V: usize>(

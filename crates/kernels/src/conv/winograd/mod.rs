@@ -1,4 +1,4 @@
-//! 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2, 3 x 3), in f32 on AVX-512: 16 products where the plain sum takes 36.
+//! 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2, 3 x 3), in f32 on AVX-512: 16 multiplications where the direct sum takes 36.
 //!
 //! An output is cut in tiles of 2 x 2; each reads a 4 x 4 patch `d` of the input, patches overlap by two. With
 //!
@@ -13,12 +13,12 @@
 //! by tiles. The input gradient is the same with flipped weights; the weight gradient is the adjoint,
 //! `Gt [sum over tiles of (A dy At) * (Bt d B)] G`, with the same matrices.
 //!
-//! Guarantees: bit-equal for any number of threads, since a tile's sum depends on its own patch only, and a weight's on
-//! parts cut by size. Errors are of the size of those of the plain sum: all entries are 0, ±1 and ±1/2, so that only the
-//! sums of at most nine numbers before and after the products round.
+//! Guarantees: bitwise equal for any number of threads, since a tile's sum depends on its own patch only, and a weight's on
+//! parts cut by size. Errors are as small as those of the direct sum: all entries are 0, ±1 and ±1/2, so that only the
+//! sums of at most nine values before and after the products round.
 //!
-//! What differs from the plain sum: a number that is not finite reaches all four outputs of each tile whose patch holds
-//! it, as NaN, also where the plain sum has it under no tap, or has an infinity; and a number beyond a quarter of the largest
+//! Differences from the direct sum: a non-finite value reaches all four outputs of each tile whose patch contains
+//! it, as NaN, even where the direct sum does not read it, or has an infinity; and a value beyond a quarter of the largest
 //! float may overflow. [`set_winograd`](super::set_winograd) turns this path off.
 
 pub(super) mod forward;

@@ -55,7 +55,7 @@ impl Tiling {
         }
     }
 
-    /// The convolution that takes the gradient of the output to that of the input, with weights turned by half a circle.
+    /// The convolution that maps the gradient of the output to that of the input, with weights rotated by 180 degrees.
     pub(super) fn transposed(s: &ConvShape) -> Tiling {
         let t = Tiling::new(s);
         Tiling {
@@ -225,7 +225,7 @@ impl Rows<2> {
     /// Writes the even and the odd columns of row `r` of sixteen tiles.
     ///
     /// # Safety
-    /// AVX-512F present; `plane` is the channel's plane in the first image, and nobody else uses these tiles of it.
+    /// AVX-512F present; `plane` is the channel's plane in the first image, and nothing else uses these tiles of it.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn write(&self, r: usize, y: [__m512; 2], plane: *mut f32) {

@@ -34,7 +34,7 @@ pub(super) unsafe fn patches(rows: &Rows<4>, plane: *const f32, to: *mut f32, st
 /// `At m A + bias` of sixteen tiles of a channel, whose positions lie `step` apart, written to its plane.
 ///
 /// # Safety
-/// As [`patches`]; nobody else uses these tiles of the plane.
+/// Like [`patches`]; nothing else uses these tiles of the plane.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn outputs(m: *const f32, step: usize, bias: f32, rows: &Rows<2>, plane: *mut f32) {
     let mut t = [[_mm512_setzero_ps(); 2]; 4];

@@ -91,7 +91,7 @@ unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Ran
 const SQUARE: usize = LANES * LANES;
 
 /// `A dy At` of sixteen tiles for up to sixteen channels: `to[tile][channel]`, rows `row` and positions `step` apart.
-/// Of channels that do not exist it makes what `squares` held, which ends in sums that nobody reads.
+/// Of channels that do not exist it makes what `squares` held, which ends in sums that nothing reads.
 ///
 /// # Safety
 /// AVX-512F present; `planes` are those of the channels in the first image, `plane` elements apart.

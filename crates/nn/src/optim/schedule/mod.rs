@@ -1,6 +1,6 @@
 //! Learning-rate schedules: the rate as a function of the epoch (or step) and of the rate at the start.
 //!
-//! A [`Schedule`] is a pure function, so continuing a run needs its epoch only; [`LRScheduler`] counts and writes the rate
+//! A [`Schedule`] is a pure function, so resuming a run only needs its epoch; [`LRScheduler`] counts epochs and writes the rate
 //! into an optimizer. [`ReduceLROnPlateau`] is the one that depends on a metric.
 //!
 //! ```
@@ -35,10 +35,10 @@ use super::Optimizer;
 
 /// The rate as a function of the epoch.
 pub trait Schedule: Send {
-    /// The rate in an epoch, counted from 0, of a group whose rate at the start was `base`.
+    /// The rate in an epoch, counted from 0, of a group whose initial rate was `base`.
     fn lr(&self, epoch: u64, base: f64, group: usize) -> f64;
 
-    /// The momentum, where the schedule moves it too.
+    /// The momentum, if the schedule changes it too.
     fn momentum(&self, _epoch: u64) -> Option<f64> {
         None
     }
@@ -88,7 +88,7 @@ impl LRScheduler {
         self.epoch
     }
 
-    /// Jumps to an epoch, for instance of a resumed run.
+    /// Jumps to an epoch, for instance when a run is resumed.
     pub fn set_epoch(&mut self, epoch: u64, optimizer: &mut dyn Optimizer) {
         self.epoch = epoch;
         self.write(optimizer);

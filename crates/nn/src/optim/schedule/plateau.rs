@@ -96,7 +96,7 @@ impl ReduceLROnPlateau {
         }
     }
 
-    /// Takes the metric of an epoch and reduces the rate if due.
+    /// Takes the metric of an epoch and reduces the rate if it is time to.
     pub fn step(&mut self, metric: f64, optimizer: &mut dyn Optimizer) {
         if self.improves(metric) {
             self.state.best = Some(metric);

@@ -40,7 +40,7 @@ impl ConfusionMatrix {
     }
 }
 
-/// How well one class is recognized; what would be divided by zero is 0.
+/// How well one class is recognized; a ratio with a zero denominator is 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassScores {
     /// The fraction of predictions of this class that are right.
@@ -150,7 +150,7 @@ impl Classification {
     }
 }
 
-/// Metrics of independent yes-or-no labels, accumulated over batches.
+/// Metrics of independent binary labels, accumulated over batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Binary {
     right: usize,
@@ -166,7 +166,7 @@ impl Binary {
         Binary::default()
     }
 
-    /// Adds logits and labels of the same shape: above 0 means yes, as does a label above 0.5.
+    /// Adds logits and labels of the same shape: a logit above 0 is positive, as is a label above 0.5.
     pub fn update(&mut self, logits: &Tensor, labels: &Tensor) -> Result<()> {
         let numbers = |t: &Tensor| t.try_to_dtype(DType::F32)?.try_to_vec::<f32>();
         for (logit, label) in numbers(logits)?.into_iter().zip(numbers(labels)?) {
@@ -180,7 +180,7 @@ impl Binary {
         Ok(())
     }
 
-    /// `accuracy` over all labels, and `f1`, `precision` and `recall` of "yes".
+    /// `accuracy` over all labels, and `f1`, `precision` and `recall` of the positive class.
     pub fn metrics(&self) -> Metrics {
         let yes = ClassScores::new(self.found, self.predicted, self.positive);
         let accuracy = self.right as f64 / self.total as f64;

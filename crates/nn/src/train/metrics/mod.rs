@@ -8,7 +8,7 @@ pub use regression::Regression;
 
 use indexmap::IndexMap;
 
-/// Metrics by name, in the order they were put in.
+/// Metrics by name, in insertion order.
 pub type Metrics = IndexMap<String, f64>;
 
 /// Lists of metrics as JSON, which has no NaN and no infinity: these are written as text.

@@ -1,4 +1,4 @@
-//! Errors of predicted numbers.
+//! Regression errors.
 
 use super::Metrics;
 use firebrand_core::{DType, Error, Result, Tensor};
@@ -17,11 +17,11 @@ impl Regression {
         Regression::default()
     }
 
-    /// Adds predictions and the numbers they should be, elementwise.
+    /// Adds predictions and targets, elementwise.
     pub fn update(&mut self, predicted: &Tensor, expected: &Tensor) -> Result<()> {
         if predicted.shape() != expected.shape() {
             let (p, e) = (predicted.shape(), expected.shape());
-            return Err(Error::argument("Regression", format!("expected numbers of shape {p:?}, found {e:?}")));
+            return Err(Error::argument("Regression", format!("expected targets of shape {p:?}, found {e:?}")));
         }
         let numbers = |t: &Tensor| t.try_to_dtype(DType::F64)?.try_to_vec::<f64>();
         for (p, e) in numbers(predicted)?.into_iter().zip(numbers(expected)?) {

@@ -84,7 +84,7 @@ fn solve(
         check(OP, &lists::collected(count, info.iter().map(|r| (*r).min(0)))?, !batch.is_empty(), |_| {
             let why = match assume {
                 true => "the matrix does not have full rank; use the driver 'gelsd'",
-                false => "singular values did not converge; does the matrix hold numbers that are not finite?",
+                false => "singular values did not converge; does the matrix contain non-finite values?",
             };
             why.to_string()
         })?;
@@ -156,7 +156,7 @@ pub(crate) fn pinv(
             kernel::pseudo_inverse(a, (m, n), cutoff, hermitian, out)
         });
         check("linalg_pinv", &info, a.ndim() > 2, |_| {
-            "singular values did not converge; does the matrix hold numbers that are not finite?".to_string()
+            "singular values did not converge; does the matrix contain non-finite values?".to_string()
         })?;
         write_columns(&to, out)
     })

@@ -1,6 +1,6 @@
 //! Linear algebra: tensors to column-major matrices and back, and the errors of matrices that cannot be decomposed.
 //!
-//! f32 and f64 are computed as they are, complex numbers in f64. Errors come before anything is written.
+//! f32 and f64 are computed in their own precision, complex numbers in f64. Errors come before anything is written.
 
 mod exp;
 mod lstsq;

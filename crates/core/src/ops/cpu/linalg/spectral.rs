@@ -20,7 +20,7 @@ pub(crate) fn qr(a: &Tensor, _mode: &str, q: &Tensor, r: &Tensor) -> Result<()> 
             kernel::qr(a, m, n, q, r, rows);
             0
         });
-        // Mode "r" has no Q: one of no elements, which is no matrix.
+        // Mode "r" has no Q: it is a tensor of no elements, which is not a matrix.
         if q.numel() > 0 {
             write_columns(&to_q, q)?;
         }
@@ -139,7 +139,7 @@ pub(crate) fn svd(
             |_, [a], [u, v], [s]| kernel::svd(a, m, n, u, s, v),
         );
         check("linalg_svd", &info, a.ndim() > 2, |_| {
-            "the iteration did not converge; does the matrix hold numbers that are not finite?".to_string()
+            "the iteration did not converge; does the matrix contain non-finite values?".to_string()
         })?;
         write(&to_s, s)?;
         if u.ndim() > 1 {
@@ -176,7 +176,7 @@ fn decompose(op: &'static str, a: &Tensor, values: &Tensor, vectors: Option<&Ten
             |_, [a], [], [values, vectors]| kernel::eig(a, n, values, vectors),
         );
         check(op, &info, a.ndim() > 2, |_| {
-            "the iteration did not converge; does the matrix hold numbers that are not finite?".to_string()
+            "the iteration did not converge; does the matrix contain non-finite values?".to_string()
         })?;
         write(&to, values)?;
         vectors.map_or(Ok(()), |v| write_columns(&turned, v))

@@ -1,4 +1,4 @@
-//! Factors of square matrices, and systems, inverses and determinants from them.
+//! Factorizations of square matrices, and linear systems, inverses and determinants from them.
 
 use super::*;
 use crate::ops::shape::linalg::is_vector;
@@ -267,7 +267,7 @@ pub(crate) fn ldl_factor_ex(
         let (mut to, mut order) = (columns::<T>(a)?, zeros::<i32>(count * n)?);
         let found = batched(count, [], [(&mut to, n * n)], [(&mut order, n)], |_, [], [a], [pivots]| {
             let info = kernel::ldl(a, n, hermitian, pivots);
-            // What is above the diagonal is no part of the result.
+            // What is above the diagonal is not part of the result.
             (1..n).for_each(|j| a[j * n..j * n + j].fill(T::ZERO));
             info
         });

@@ -180,7 +180,7 @@ fn nll_loss(e: &Emit<'_>, a: &Args<'_>) -> Result<Tensor> {
     e.mul(&marks, &e.choose_or(&counts, &g, 0)?)
 }
 
-/// Normalisations: gradients of the input, the weight and the bias; those that are not wanted have no elements.
+/// Normalizations: gradients of the input, the weight and the bias; those that are not needed have no elements.
 pub(super) fn several(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Outputs>> {
     let frame = match op {
         Op::NATIVE_LAYER_NORM_BACKWARD => layer_norm(e, a)?,
