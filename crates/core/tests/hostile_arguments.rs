@@ -361,3 +361,60 @@ fn dtypes_of_results_are_checked() {
     let columns = ops::im2col(&none, &[2, 2], &[1, 1], &[0, 0], &[1, 1]).unwrap();
     assert_eq!(columns.shape(), [1, 0, 4]);
 }
+
+/// Ops whose lists are as long as their arguments say, and ops that look into a shape: ranks and counts are checked first.
+#[test]
+fn counts_and_ranks_are_checked_before_lists_are_made() {
+    use firebrand_core::dispatch::{Value, call_by_name};
+    let list = |v: &[i64]| Tensor::try_from_slice(v, [v.len()]).unwrap();
+    let (packed, point) = (ones(&[7, 2]), ones(&[]));
+    let image = ones(&[1, 2, 4, 4]);
+    let sizes = |v: &[i64]| Value::Ints(v.iter().map(|&n| n.into()).collect());
+    let pad_packed = |batch: &[i64], length: i64| {
+        call_by_name(
+            "aten::_pad_packed_sequence",
+            &[(&packed).into(), (&list(batch)).into(), false.into(), Scalar::Float(0.0).into(), length.into()],
+        )
+    };
+    assert_eq!(pad_packed(&[3, 2, 1, 1], 5).unwrap().len(), 2);
+    for (batch, length, message) in [
+        (&[3, 2, 1, 1][..], 1 << 61, "more than a tensor can hold"),
+        (&[3, 2, 1, 1], i64::MAX, "more than a tensor can hold"),
+        (&[1 << 40, 2, 1, 1], 4, "do not add up to the rows of packed data"),
+        (&[i64::MAX, i64::MAX], 4, "do not add up to the rows of packed data"),
+        (&[1, 2, 4], 4, "in descending order"),
+    ] {
+        let error = pad_packed(batch, length).unwrap_err().to_string();
+        assert!(error.contains(message), "{batch:?} to {length}: {error}");
+    }
+    let attention = [&ones(&[1, 1, 2, 4]), &ones(&[4]), &image, &image, &image, &ones(&[1, 1, 2])].map(Value::from);
+    let attention = [&attention[..], &[0.0.into(), false.into()]].concat();
+    let convolution = [
+        vec![(&image).into(), (&ones(&[3, 2, 2, 2])).into(), (&ones(&[3])).into(), (&ones(&[3])).into()],
+        vec![(&ones(&[3, 2, 2, 2])).into(), (&image).into()],
+        vec![sizes(&[1, 1]), sizes(&[0, 0]), sizes(&[1, 1]), false.into(), sizes(&[0, 0]), 1i64.into()],
+        vec![Value::Bools(vec![true; 3])],
+    ]
+    .concat();
+    let backward = [(&packed).into(), sizes(&[4, 3, 2]), (&list(&[1 << 40, 2, 1, 1])).into(), false.into()];
+    let halves = [(&ones(&[1, 3])).into(), (&point).into(), (&ones(&[2, 3])).into(), 0i64.into()];
+    let heads = [(&ones(&[1, 1, 6])).into(), (&ones(&[6])).into(), i64::MAX.into()];
+    let sequences = [Value::Tensors(vec![point.clone(), ones(&[1])]), true.into()];
+    let refused: [(&str, &[Value], &str); 6] = [
+        ("_scaled_dot_product_flash_attention_for_cpu_backward", &attention, "expected query [.., l, e]"),
+        ("_convolution_double_backward", &convolution, "a batch and a channel dimension"),
+        ("_pack_padded_sequence_backward", &backward, "do not add up"),
+        ("glu_jvp", &halves, "a 0-dim tensor has no dimension to halve"),
+        ("_transform_bias_rescale_qkv", &heads, "is not three times a multiple of"),
+        ("pad_sequence", &sequences, "expected sequences of []"),
+    ];
+    for (op, args, message) in refused {
+        let error = call_by_name(&format!("aten::{op}"), args).unwrap_err().to_string();
+        assert!(error.contains(message), "{op}: {error}");
+    }
+    let bound = Tensor::try_empty(Spec::new(&[], DType::F64, Device::Meta).unwrap()).unwrap();
+    let range = [(&bound).into(), (&bound).into(), (1i64 << 31).into()];
+    let out = call_by_name("aten::linspace.Tensor_Tensor", &range).unwrap();
+    let Value::Tensor(out) = &out[0] else { panic!("a tensor") };
+    assert!(out.is_meta() && out.shape() == [1 << 31], "bounds on meta need no values");
+}

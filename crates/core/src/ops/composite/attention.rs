@@ -208,9 +208,17 @@ pub(crate) fn flash_attention_backward(
     attn_mask: Option<&Tensor>,
     scale: Option<f64>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    const OP: &str = "_scaled_dot_product_flash_attention_for_cpu_backward";
     if dropout_p != 0.0 {
-        let op = "_scaled_dot_product_flash_attention_for_cpu_backward";
-        return Err(Error::argument(op, format!("expected no dropout, found {dropout_p}")));
+        return Err(Error::argument(OP, format!("expected no dropout, found {dropout_p}")));
+    }
+    check(query, key, value)?;
+    let rows = &query.shape()[..query.ndim() - 1];
+    let per_row = |t: &Tensor| t.ndim() == query.ndim() && t.shape().starts_with(rows);
+    if !per_row(grad_out) || grad_out.shape() != out.shape() || logsumexp.shape() != rows {
+        let found = [grad_out, out, logsumexp].map(|t| format!("{:?}", t.shape())).join(", ");
+        let m = format!("expected grad_out and out of {rows:?} and a width, logsumexp of {rows:?}, found {found}");
+        return Err(Error::argument(OP, m));
     }
     let logits = scores(query, key, scale)?;
     let logits = match total_mask(query, key, attn_mask, is_causal)? {
@@ -243,7 +251,7 @@ pub(crate) fn transform_bias_rescale_qkv(
         let m = format!("expected [batch, time, 3 * width] and heads, found {:?} and {num_heads}", qkv.shape());
         return Err(Error::argument("_transform_bias_rescale_qkv", m));
     };
-    if !wide.is_multiple_of(3 * heads) || qkv_bias.shape() != [wide] {
+    if !wide.is_multiple_of(3) || !(wide / 3).is_multiple_of(heads) || qkv_bias.shape() != [wide] {
         let m = format!("a width of {wide} is not three times a multiple of {heads} heads, or the bias is another");
         return Err(Error::argument("_transform_bias_rescale_qkv", m));
     }

@@ -2,7 +2,7 @@
 
 use crate::ops::arith::{add, div, mul, neg, sub};
 use crate::ops::formulas::{self, sym, zero_where};
-use crate::ops::shape::wrap_dim;
+use crate::ops::shape::{self, wrap_dim};
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 // ---- activations
@@ -17,6 +17,7 @@ pub(crate) fn gelu_backward(grad: &Tensor, self_: &Tensor) -> Result<Tensor> {
 
 /// The tangent of `glu`.
 pub(crate) fn glu_jvp(glu: &Tensor, x: &Tensor, dx: &Tensor, dim: i64) -> Result<Tensor> {
+    shape::glu("glu_jvp", x, dim)?;
     let d = wrap_dim("glu_jvp", dim, x.ndim())?;
     let half = x.shape()[d] / 2;
     let part = |t: &Tensor, k: usize| ops::narrow(t, d as i64, (k * half).into(), half.into());
@@ -33,6 +34,7 @@ pub(crate) fn glu_backward_jvp(
     dx: &Tensor,
     dim: i64,
 ) -> Result<Tensor> {
+    shape::glu("glu_backward_jvp", x, dim)?;
     let d = wrap_dim("glu_backward_jvp", dim, x.ndim())?;
     let half = x.shape()[d] / 2;
     let part = |t: &Tensor, k: usize| ops::narrow(t, d as i64, (k * half).into(), half.into());

@@ -7,26 +7,27 @@ use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
 // ---- ranges
 
 /// A number in a tensor without dimensions.
-fn number(op: &'static str, t: &Tensor) -> Result<Scalar> {
+fn number(op: &'static str, t: &Tensor) -> Result<Option<Scalar>> {
     if t.ndim() != 0 {
         return Err(Error::argument(op, format!("expected bounds without dimensions, found shape {:?}", t.shape())));
     }
-    ops::item(&ops::detach(t)?)
+    if t.is_meta() { Ok(None) } else { ops::item(&ops::detach(t)?).map(Some) }
 }
 
 /// A bound of a range: a number, or a tensor that holds one.
-pub(crate) trait Bound {
-    fn value(self, op: &'static str) -> Result<Scalar>;
+pub(crate) trait Bound: Copy {
+    /// None if it is a meta tensor's.
+    fn value(self, op: &'static str) -> Result<Option<Scalar>>;
 }
 
 impl Bound for Scalar {
-    fn value(self, _: &'static str) -> Result<Scalar> {
-        Ok(self)
+    fn value(self, _: &'static str) -> Result<Option<Scalar>> {
+        Ok(Some(self))
     }
 }
 
 impl Bound for &Tensor {
-    fn value(self, op: &'static str) -> Result<Scalar> {
+    fn value(self, op: &'static str) -> Result<Option<Scalar>> {
         number(op, self)
     }
 }
@@ -39,7 +40,11 @@ fn linspace(
     device: Option<Device>,
 ) -> Result<Tensor> {
     const OP: &str = "linspace";
-    ops::linspace(start.value(OP)?, end.value(OP)?, steps, dtype, device)
+    match (start.value(OP)?, end.value(OP)?) {
+        (Some(start), Some(end)) => ops::linspace(start, end, steps, dtype, device),
+        // The bounds say nothing about the shape.
+        _ => ops::linspace(Scalar::Int(0), Scalar::Int(0), steps, dtype, Some(Device::Meta)),
+    }
 }
 
 fn logspace(
@@ -51,7 +56,10 @@ fn logspace(
     device: Option<Device>,
 ) -> Result<Tensor> {
     const OP: &str = "logspace";
-    ops::logspace(start.value(OP)?, end.value(OP)?, steps, base, dtype, device)
+    match (start.value(OP)?, end.value(OP)?) {
+        (Some(start), Some(end)) => ops::logspace(start, end, steps, base, dtype, device),
+        _ => ops::logspace(Scalar::Int(0), Scalar::Int(0), steps, base, dtype, Some(Device::Meta)),
+    }
 }
 
 macro_rules! ranges {

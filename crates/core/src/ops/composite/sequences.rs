@@ -1,6 +1,7 @@
 //! Sequences of several lengths: padding, packing by time step, concatenating, splitting.
 
 use crate::ops::formulas::sym;
+use crate::ops::lists;
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 /// The integers of a tensor on the CPU.
@@ -24,8 +25,9 @@ pub(crate) fn pad_sequence(
     if !matches!(padding_side, "left" | "right") {
         return Err(Error::argument(OP, format!("padding_side is \"left\" or \"right\", found {padding_side:?}")));
     }
-    if let Some(t) = sequences.iter().find(|t| t.ndim() == 0 || t.shape()[1..] != first.shape()[1..]) {
-        let m = format!("expected sequences of {:?}, found shape {:?}", &first.shape()[1..], t.shape());
+    let rest = first.shape().get(1..).unwrap_or_default();
+    if let Some(t) = sequences.iter().find(|t| t.shape().get(1..) != Some(rest)) {
+        let m = format!("expected sequences of {rest:?}, found shape {:?}", t.shape());
         return Err(Error::argument(OP, m));
     }
     let longest = sequences.iter().map(|t| t.shape()[0]).max().unwrap_or(0);
@@ -52,8 +54,8 @@ fn packing(op: &'static str, lengths: &Tensor, batch: usize, time: usize) -> Res
     }
     let longest = lengths.first().copied().unwrap_or(0);
     let running = |t: i64| lengths.iter().take_while(|&&n| n > t).count() as i64;
-    let sizes: Vec<i64> = (0..longest).map(running).collect();
-    let places = sizes.iter().enumerate().flat_map(|(t, &n)| (0..n).map(move |b| b * time as i64 + t as i64)).collect();
+    let sizes = lists::collected(longest as usize, (0..longest).map(running))?;
+    let places = places(op, &sizes, time)?;
     Ok((sizes, places))
 }
 
@@ -71,31 +73,47 @@ pub(crate) fn pack_padded_sequence(input: &Tensor, lengths: &Tensor, batch_first
     let input = by_batch(input, batch_first)?;
     let (batch, time) = (input.shape()[0], input.shape()[1]);
     let (sizes, places) = packing(OP, lengths, batch, time)?;
-    let flat = ops::reshape(&input, &sym(&[&[batch * time], &input.shape()[2..]].concat()))?;
+    let flat = ops::flatten(&input, 0, 1)?;
     let count = places.len();
     let data = ops::index_select(&flat, 0, &Tensor::try_from_vec(places, [count])?)?;
     let steps = sizes.len();
     Ok((data, Tensor::try_from_vec(sizes, [steps])?))
 }
 
-/// Where each element of the packed form lies in `[batch, time]`, and the length of each sequence.
-fn unpacking(op: &'static str, batch_sizes: &Tensor, time: usize) -> Result<(Vec<i64>, Vec<i64>)> {
+/// Where each element of the packed data lies in `[batch, time]`.
+fn places(op: &'static str, sizes: &[i64], time: usize) -> Result<Vec<i64>> {
+    let batch = sizes.first().copied().unwrap_or(0);
+    let Some(time) = i64::try_from(time).ok().filter(|t| t.checked_mul(batch).is_some()) else {
+        return Err(Error::argument(op, format!("{batch} sequences of {time} steps are more than a tensor can hold")));
+    };
+    let count = sizes.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
+    let each = sizes.iter().enumerate().flat_map(|(t, &n)| (0..n).map(move |b| b * time + t as i64));
+    lists::collected(count as usize, each)
+}
+
+/// Where each element of packed `data` lies in `[batch, time]`, and the length of each sequence.
+fn unpacking(op: &'static str, data: &Tensor, batch_sizes: &Tensor, time: usize) -> Result<(Vec<i64>, Vec<i64>)> {
     let sizes = integers(op, batch_sizes)?;
     if sizes.windows(2).any(|w| w[0] < w[1]) || sizes.iter().any(|&n| n <= 0) || sizes.len() > time {
-        let m = format!("expected numbers of running sequences that do not grow, at most {time}, found {sizes:?}");
+        let m = format!("expected at most {time} batch sizes, positive and in descending order, found {sizes:?}");
+        return Err(Error::argument(op, m));
+    }
+    let count = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
+    if data.ndim() == 0 || count != i64::try_from(data.shape()[0]).ok() {
+        let m = format!("batch sizes {sizes:?} do not add up to the rows of packed data of shape {:?}", data.shape());
         return Err(Error::argument(op, m));
     }
     let batch = sizes.first().copied().unwrap_or(0);
-    let places = sizes.iter().enumerate().flat_map(|(t, &n)| (0..n).map(move |b| b * time as i64 + t as i64)).collect();
-    let lengths = (0..batch).map(|b| sizes.iter().filter(|&&n| n > b).count() as i64).collect();
-    Ok((places, lengths))
+    let length = |b| sizes.iter().filter(|&&n| n > b).count() as i64;
+    Ok((places(op, &sizes, time)?, lists::collected(batch as usize, (0..batch).map(length))?))
 }
 
 /// Elements put back to their places among zeros.
 fn spread(data: &Tensor, places: Vec<i64>, batch: usize, time: usize) -> Result<Tensor> {
     let count = places.len();
     let at = Tensor::try_from_vec(places, [count])?;
-    let zeros = ops::new_zeros(data, &sym(&[&[batch * time], &data.shape()[1..]].concat()), None, None)?;
+    let rows = batch.saturating_mul(time); // beyond every tensor, and refused as such
+    let zeros = ops::new_zeros(data, &sym(&[&[rows], &data.shape()[1..]].concat()), None, None)?;
     let flat = ops::index_add(&zeros, 0, &at, data, Scalar::Int(1))?;
     ops::reshape(&flat, &sym(&[&[batch, time], &data.shape()[1..]].concat()))
 }
@@ -112,8 +130,8 @@ pub(crate) fn pack_padded_sequence_backward(
         return Err(Error::argument(OP, format!("expected the sizes of padded sequences, found {input_size:?}")));
     };
     let (batch, time) = if batch_first { (sizes[0], sizes[1]) } else { (sizes[1], sizes[0]) };
-    let (places, lengths) = unpacking(OP, batch_sizes, time)?;
-    if lengths.len() > batch || places.len() != grad.shape()[0] {
+    let (places, lengths) = unpacking(OP, grad, batch_sizes, time)?;
+    if lengths.len() > batch {
         let m = format!("a gradient of shape {:?} does not fit sizes {input_size:?}", grad.shape());
         return Err(Error::argument(OP, m));
     }
@@ -135,18 +153,16 @@ pub(crate) fn pad_packed_sequence(
         return Err(Error::argument(OP, m));
     }
     let time = if total_length > 0 { total_length as usize } else { steps };
-    let (places, lengths) = unpacking(OP, batch_sizes, time)?;
-    if data.ndim() == 0 || places.len() != data.shape()[0] {
-        let m = format!("expected {} elements, found shape {:?}", places.len(), data.shape());
-        return Err(Error::argument(OP, m));
-    }
+    let (places, lengths) = unpacking(OP, data, batch_sizes, time)?;
     let batch = lengths.len();
-    let mut padding = vec![1i64; batch * time];
-    places.iter().for_each(|&p| padding[p as usize] = 0);
-    let padding = Tensor::try_from_vec(padding, [batch, time])?.try_to_dtype(DType::Bool)?;
+    let spread = spread(data, places, batch, time)?;
+    let lengths = Tensor::try_from_vec(lengths, [batch])?;
+    // Steps from a sequence's length on are padding.
+    let steps = ops::arange(Scalar::Int(time as i64), Some(DType::I64), None)?;
+    let padding = ops::ge(&steps, &ops::unsqueeze(&lengths, 1)?)?;
     let padding = (2..data.ndim() + 1).try_fold(padding, |t, _| ops::unsqueeze(&t, -1))?;
-    let filled = ops::masked_fill(&spread(data, places, batch, time)?, &padding, padding_value)?;
-    Ok((by_batch(&filled, batch_first)?, Tensor::try_from_vec(lengths, [batch])?))
+    let filled = ops::masked_fill(&spread, &padding, padding_value)?;
+    Ok((by_batch(&filled, batch_first)?, lengths))
 }
 
 /// All elements of all tensors in one vector.

@@ -2,7 +2,7 @@
 //! derivative is a convolution or a gradient of one, with the same arguments.
 
 use crate::ops::shape::ConvArgs;
-use crate::{Result, Scalar, SymInt, Tensor, ops};
+use crate::{Error, Result, Scalar, SymInt, Tensor, ops};
 
 /// What every formula below passes on.
 fn conv(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, a: ConvArgs<'_>) -> Result<Tensor> {
@@ -64,7 +64,11 @@ pub(crate) fn conv_backward(
 /// One number per channel, in the shape of the channels of a batch of images.
 fn per_channel(bias: &Tensor, ndim: usize) -> Result<Tensor> {
     let mut sizes = vec![SymInt::from(1i64); ndim];
-    sizes[1] = SymInt::from(-1i64);
+    let Some(channels) = sizes.get_mut(1) else {
+        let m = format!("expected a gradient with a batch and a channel dimension, found {ndim} dimensions");
+        return Err(Error::argument("convolution_backward", m));
+    };
+    *channels = SymInt::from(-1i64);
     ops::reshape(bias, &sizes)
 }
 
