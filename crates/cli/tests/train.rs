@@ -136,15 +136,26 @@ fn same_results(found: &Path, expected: &Path, when: &str) {
 }
 
 /// Killed without warning at 20 moments, the run ends byte for byte as one that was left alone: with accumulation, clipping, an
-/// average, bf16, validation and the best epoch.
+/// average, bf16, validation and the best epoch; all parameters and adapters only.
 #[cfg(unix)]
 #[test]
 fn a_killed_run_is_resumed_exactly() {
+    kill_and_resume(&[]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_run_of_adapters_is_resumed_exactly() {
+    kill_and_resume(&["--lora", "--rank", "2", "--alpha", "8"]);
+}
+
+#[cfg(unix)]
+fn kill_and_resume(adapters: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let arguments = |out: &str, more: &[&str]| {
         let fixed =
             ["--bf16", "--val-split", "0.3", "--best", "--checkpoint-every", "1", "--epochs", "30", "--out", out];
-        let mut all = everything(&[&fixed[..], more].concat());
+        let mut all = everything(&[&fixed[..], adapters, more].concat());
         // The last of two values would be a usage error; epochs are given once.
         let at = all.iter().position(|a| a == "--epochs").unwrap();
         all.drain(at..at + 2);

@@ -1,8 +1,9 @@
 //! `firebrand train --dry-run`: what a run will need, from three real steps that leave nothing behind.
 
 use super::live::bytes;
+use super::optimizer;
 use super::options::Options;
-use super::{Prepared, optimizer};
+use super::prepared::Prepared;
 use crate::refusal::{Done, Refusal, say};
 use firebrand::autograd::autocast;
 use firebrand::data::Dataset;
