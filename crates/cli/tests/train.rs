@@ -662,6 +662,39 @@ fn the_mode_of_a_run_is_said() {
     assert_eq!(run(&["--quiet"], "d.npz"), (plain, String::new()));
 }
 
+/// Shards in one process: a run that was stopped keeps its number of them, and a number that does not fit is refused.
+#[test]
+fn shards_belong_to_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, data) = (golden("classes.pt2"), golden("classes.npz"));
+    let fixed =
+        ["train", &model, "--data", &data, "--loss", "cross_entropy", "--batch-size", "12", "--accumulate", "2"];
+    let with = |more: &[&str]| firebrand(dir.path(), &[&fixed[..], more].concat());
+    done(&with(&["--epochs", "3", "--shards", "4", "--out", "whole"]));
+    done(&with(&["--epochs", "1", "--shards", "4", "--out", "cut"]));
+    done(&with(&["--epochs", "3", "--zero", "1", "--resume", "--out", "cut"]));
+    for name in ["model.pt2", "metrics.jsonl", "checkpoint.safetensors"] {
+        let read = |run: &str| std::fs::read(dir.path().join(run).join(name)).unwrap();
+        assert!(read("cut") == read("whole"), "{name}");
+    }
+    done(&with(&["--epochs", "3", "--out", "plain"]));
+    let numbers = |run: &str| -> Vec<f64> {
+        let program = ExportedProgram::load(dir.path().join(run).join("model.pt2")).unwrap();
+        program.parameters().flat_map(|(_, t)| t.to_vec::<f64>()).collect()
+    };
+    for (a, b) in numbers("whole").iter().zip(numbers("plain")) {
+        assert!((a - b).abs() < 1e-12, "{a} {b}: shards are the whole batch");
+    }
+    refused(&with(&["--resume", "--shards", "2", "--out", "cut"]), 3, "--shards was 4 in the run that is resumed");
+    refused(
+        &with(&["--shards", "3", "--out", "three"]),
+        3,
+        "times a power of two as the number of shards (1, 2, 4, 8, …), found 3",
+    );
+    let found: Value = serde_json::from_str(&done(&firebrand(dir.path(), &["dist-info", "--json"]))).unwrap();
+    assert_eq!((&found["processes"], &found["launcher"]), (&1.into(), &Value::Null));
+}
+
 /// Scripts for shells and pages for `man`, of the commands there are.
 #[test]
 fn completions_and_manuals() {

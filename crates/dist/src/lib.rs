@@ -25,6 +25,7 @@ mod world;
 
 pub use ddp::{DdpOptions, DistributedDataParallel};
 pub use error::{Error, Result};
+pub use shards::check_shards;
 pub use world::{Pending, World, WorldOptions};
 
 /// What started this process, if it is a launcher of MPI programs.

@@ -4,9 +4,22 @@
 //! adds ones: it never holds more than one sum for each power of two. The bits are those of as many ranks with one shard
 //! each.
 
-use crate::Result;
+use crate::{Error, Result};
 use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
+
+/// Refuses a number of shards that ranks cannot share so that each has a whole part of the tree.
+pub fn check_shards(shards: usize, ranks: usize) -> Result<()> {
+    if ranks > 0 && shards.is_multiple_of(ranks) && (shards / ranks).is_power_of_two() {
+        return Ok(());
+    }
+    let valid: Vec<String> = (0..4).map(|k| (ranks << k).to_string()).collect();
+    let message = format!(
+        "expected the number of ranks ({ranks}) times a power of two as the number of shards ({}, …), found {shards}",
+        valid.join(", ")
+    );
+    Err(Error::Argument(message))
+}
 
 /// Sums over 1, 2, 4, … shards, the largest of the earliest shards; each by parameter.
 #[derive(Default)]
@@ -66,6 +79,17 @@ mod tests {
     use super::*;
     use crate::tree;
     use firebrand_core::DType;
+
+    #[test]
+    fn shards_are_shared_by_powers_of_two() {
+        for (shards, ranks, valid) in
+            [(1, 1, true), (4, 1, true), (4, 2, true), (6, 3, true), (3, 1, false), (6, 2, false), (2, 4, false)]
+        {
+            assert_eq!(check_shards(shards, ranks).is_ok(), valid, "{shards} shards, {ranks} ranks");
+        }
+        let message = check_shards(5, 2).expect_err("refused").to_string();
+        assert!(message.contains("(2, 4, 8, 16, …), found 5"), "{message}");
+    }
 
     #[test]
     fn the_counter_adds_along_the_tree() {

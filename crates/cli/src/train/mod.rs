@@ -253,16 +253,18 @@ impl Begun {
 /// The number of shards: of the run that is resumed, as asked for, or one for each rank.
 fn shards(options: &Options, ranks: &Ranks) -> Done<usize> {
     let asked = options.ranks.shards.map(|n| n as usize);
-    if !options.resume {
-        return Ok(asked.unwrap_or(ranks.world.size()));
+    let mut shards = asked.unwrap_or(ranks.world.size());
+    if options.resume {
+        let before = RunFolder::existing(options.out.as_deref())?.facts()?.shards;
+        if asked.is_some_and(|n| n != before) {
+            return Err(Refusal::because(format!(
+                "--shards was {before} in the run that is resumed, and is {shards} now; leave it out, or start another run in another directory"
+            )));
+        }
+        shards = before;
     }
-    let before = RunFolder::existing(options.out.as_deref())?.facts()?.shards;
-    match asked {
-        Some(n) if n != before => Err(Refusal::because(format!(
-            "--shards was {before} in the run that is resumed, and is {n} now; leave it out, or start another run in another directory"
-        ))),
-        _ => Ok(before),
-    }
+    firebrand::dist::check_shards(shards, ranks.world.size()).map_err(Refusal::because)?;
+    Ok(shards)
 }
 
 /// Refuses to resume a run with another program or other data than it began with.

@@ -39,7 +39,7 @@ impl<'a> Team<'a> {
     ) -> Result<Team<'a>> {
         let ranks = ddp.world().size();
         let shards = shards.unwrap_or(ranks);
-        check_shards(shards, ranks)?;
+        firebrand_dist::check_shards(shards, ranks)?;
         ddp.set_managed(true);
         let buffers = model.named_buffers().into_iter().map(|(_, b)| b).collect();
         let owners = if zero { owners(&optimizer.parameters(), ranks) } else { Vec::new() };
@@ -170,19 +170,6 @@ impl Drop for Team<'_> {
     }
 }
 
-/// Refuses a number of shards that ranks cannot share so that each has a whole part of the tree.
-fn check_shards(shards: usize, ranks: usize) -> Result<()> {
-    if ranks > 0 && shards.is_multiple_of(ranks) && (shards / ranks).is_power_of_two() {
-        return Ok(());
-    }
-    let valid: Vec<String> = (0..4).map(|k| (ranks << k).to_string()).collect();
-    let message = format!(
-        "expected {ranks} ranks times a power of two as the number of shards ({}, …), found {shards}",
-        valid.join(", ")
-    );
-    Err(Error::argument("Trainer", message))
-}
-
 /// Copies values.
 fn copy(from: &[Tensor], to: &[Tensor]) -> Result<()> {
     no_grad(|| to.iter().zip(from).try_for_each(|(t, f)| t.try_copy_(f, false).map(drop)))
@@ -215,17 +202,6 @@ fn parse(line: &str) -> Option<(String, Tensor)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shards_are_shared_by_powers_of_two() {
-        for (shards, ranks, valid) in
-            [(1, 1, true), (4, 1, true), (4, 2, true), (6, 3, true), (3, 1, false), (6, 2, false), (2, 4, false)]
-        {
-            assert_eq!(check_shards(shards, ranks).is_ok(), valid, "{shards} shards, {ranks} ranks");
-        }
-        let message = check_shards(5, 2).expect_err("refused").to_string();
-        assert!(message.contains("(2, 4, 8, 16, …), found 5"), "{message}");
-    }
 
     #[test]
     fn parameters_are_shared_evenly() {
