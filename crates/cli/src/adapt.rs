@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use firebrand::DType;
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
-use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks};
+use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks, recompute_cheap};
 use std::path::{Path, PathBuf};
 
 /// What is computed again in the backward pass.
@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 enum Recompute {
     /// Every numbered module (layers.0, layers.1, …), which keeps only what enters it
     Blocks,
+    /// Activations, norms and products of elements, which cost little time
+    Cheap,
+    /// Nothing
+    Nothing,
 }
 
 /// Where tensors that the backward pass needs are kept.
@@ -46,7 +50,7 @@ pub(crate) struct AdaptOptions {
     /// Keep frozen weights of linear layers in so many bits: 8 or 4
     #[arg(long, value_name = "BITS", value_parser = ["8", "4"])]
     quantize: Option<String>,
-    /// Compute this again in the backward pass instead of keeping what it needs
+    /// Compute this again in the backward pass instead of keeping it [default: cheap with adapters, nothing without]
     #[arg(long, value_name = "WHAT", conflicts_with = "compile")]
     recompute: Option<Recompute>,
     /// Keep what the backward pass needs in bfloat16 or on disk
@@ -88,8 +92,12 @@ impl AdaptOptions {
             program = quantize(&program, &options).map_err(Refusal::because)?.0;
         }
         let mut module = program.module().map_err(Refusal::because)?;
-        if self.recompute == Some(Recompute::Blocks) {
-            module.set_evaluator(recompute_blocks());
+        // Saved tensors that go elsewhere are somebody else's.
+        let adapters = (self.lora || self.adapter.is_some()) && self.saved.is_none();
+        match self.recompute.unwrap_or(if adapters { Recompute::Cheap } else { Recompute::Nothing }) {
+            Recompute::Blocks => module.set_evaluator(recompute_blocks()),
+            Recompute::Cheap => module.set_evaluator(recompute_cheap()),
+            Recompute::Nothing => {}
         }
         Ok(module)
     }
