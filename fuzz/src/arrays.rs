@@ -5,7 +5,7 @@ use crate::counting::{SPARE, measured};
 use firebrand_core::Tensor;
 use firebrand_core::random::Generator;
 use firebrand_io::{Budget, npy, npz};
-use firebrand_nn::data::{CsvOptions, parse_csv, parse_idx_within, parse_png_within, parse_pnm};
+use firebrand_nn::data::{CsvOptions, parse_csv, parse_idx_within, parse_jpeg_within, parse_png_within, parse_pnm};
 use firebrand_nn::train::Progress;
 use std::cell::OnceCell;
 
@@ -66,6 +66,12 @@ pub(crate) fn fuzz_png(data: &[u8]) -> bool {
     }
     let budget = budget(&data);
     measured(data.len(), || parse_png_within(&data, &budget)).inspect(check).is_ok()
+}
+
+/// Any bytes are an image or an error.
+pub(crate) fn fuzz_jpeg(data: &[u8]) -> bool {
+    let budget = budget(data);
+    measured(data.len(), || parse_jpeg_within(data, &budget)).inspect(check).is_ok()
 }
 
 /// Any bytes are an image or an error.

@@ -42,6 +42,7 @@ const TARGETS: &[(&str, u64, Target)] = &[
     ("npz", 800, arrays::fuzz_npz),
     ("npz_entry", 80, arrays::fuzz_npz_entry),
     ("idx", 180, arrays::fuzz_idx),
+    ("jpeg", 120, arrays::fuzz_jpeg),
     ("png", 120, arrays::fuzz_png),
     ("pnm", 480, arrays::fuzz_pnm),
     ("csv", 480, arrays::fuzz_csv),

@@ -8,8 +8,8 @@ use std::time::Instant;
 /// Checked for compilation when its standard library is installed.
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// What the program has for people who work on it, and for texts.
-const DEV: &str = "firebrand-cli/dev,firebrand-cli/text";
+/// What the program has for people who work on it, and what is off by default.
+const DEV: &str = "firebrand-cli/dev,firebrand-cli/parquet,firebrand-nn/parquet";
 
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -44,6 +44,7 @@ fn features() -> Outcome {
         let check = ["check", "--quiet", "-p", "firebrand", "--no-default-features", "--features", part];
         pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
     }
+    pass(cargo(&["check", "--quiet", "-p", "firebrand-cli", "--no-default-features"]))?;
     // What the program is without `dev`.
     pass(cargo(&["test", "--quiet", "-p", "firebrand-cli", "--test", "command_line"]))
 }

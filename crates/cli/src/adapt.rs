@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use firebrand::DType;
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
-use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks};
+use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks, recompute_cheap};
 use std::path::{Path, PathBuf};
 
 /// What is recomputed in the backward pass.
@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 enum Recompute {
     /// Every numbered module (layers.0, layers.1, …); only its inputs are saved
     Blocks,
+    /// Activations, norms and products of elements, which cost little time
+    Cheap,
+    /// Nothing
+    Nothing,
 }
 
 /// How tensors saved for backward are stored.
@@ -46,7 +50,7 @@ pub(crate) struct AdaptOptions {
     /// Quantize the frozen weights of linear layers to this many bits: 8 or 4
     #[arg(long, value_name = "BITS", value_parser = ["8", "4"])]
     quantize: Option<String>,
-    /// Recompute this in the backward pass instead of saving its activations
+    /// Compute this again in the backward pass instead of keeping it [default: cheap with adapters, nothing without]
     #[arg(long, value_name = "WHAT", conflicts_with = "compile")]
     recompute: Option<Recompute>,
     /// Store tensors saved for backward in bfloat16 or on disk
@@ -88,8 +92,12 @@ impl AdaptOptions {
             program = quantize(&program, &options).map_err(Refusal::because)?.0;
         }
         let mut module = program.module().map_err(Refusal::because)?;
-        if self.recompute == Some(Recompute::Blocks) {
-            module.set_evaluator(recompute_blocks());
+        // Saved tensors that go elsewhere are somebody else's.
+        let adapters = (self.lora || self.adapter.is_some()) && self.saved.is_none();
+        match self.recompute.unwrap_or(if adapters { Recompute::Cheap } else { Recompute::Nothing }) {
+            Recompute::Blocks => module.set_evaluator(recompute_blocks()),
+            Recompute::Cheap => module.set_evaluator(recompute_cheap()),
+            Recompute::Nothing => {}
         }
         Ok(module)
     }

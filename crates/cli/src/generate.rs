@@ -92,7 +92,7 @@ impl Options {
             Some(template) => crate::text::filled(template, &[("prompt", prompt)])?,
             None => prompt.clone(),
         };
-        Ok((tokenizer.encode(&text, true)?, Words::Text(Box::new(tokenizer))))
+        Ok((tokenizer.beginning(&text)?, Words::Text(Box::new(tokenizer))))
     }
 
     #[cfg(not(feature = "text"))]

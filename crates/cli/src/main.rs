@@ -8,6 +8,7 @@ mod bench;
 mod codegen;
 mod completions;
 mod convert;
+mod dist_info;
 mod generate;
 mod log;
 mod lora;
@@ -70,6 +71,8 @@ enum Command {
     Generate(generate::Options),
     /// Convert model weights between file formats, or load weights into a program
     Convert(convert::Options),
+    /// Show the launcher and MPI library of many processes, and test a reduction
+    DistInfo(dist_info::Options),
     /// Run graph passes on a program and print or write the result
     Pass(pass::Options),
     /// Inspect, lint or generate code from op declarations and derivative formulas
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader closed the pipe (`| head`).
         Err(Refusal::ReaderGone) => ExitCode::SUCCESS,
+        Err(Refusal::Said(code)) => ExitCode::from(code),
         Err(Refusal::Because(reason)) => {
             eprintln!("error: {}", printable(&reason));
             ExitCode::from(3)
@@ -144,7 +148,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> Done {
             let command = train_command();
             let given = matches.subcommand().map_or(matches, |(_, m)| m);
             let settings = train::config::Settings::of(&command, given, false);
-            train::run(options, &settings, &command, cli.quiet)
+            train::run(options, &settings, &command, train::Call { quiet: cli.quiet, threads: cli.threads.is_some() })
         }
         Command::Eval(options) => program::eval::run(options),
         Command::Runs(command) => runs::run(command),
@@ -156,6 +160,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> Done {
         Command::Bench(options) => bench::run(options),
         Command::Generate(options) => generate::run(options),
         Command::Convert(options) => convert::run(options),
+        Command::DistInfo(options) => dist_info::run(options),
         Command::Pass(options) => pass::run(options),
         Command::Codegen(command) => codegen::run(command),
         Command::Completions { shell } => completions::completions(*shell, Cli::command()),

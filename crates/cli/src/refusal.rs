@@ -17,6 +17,8 @@ pub(crate) enum Refusal {
     Usage(String),
     /// A signal stopped the work and the progress is saved, with advice on what to do next.
     Stopped(String),
+    /// Everything is said, by this process or by another; the exit code.
+    Said(u8),
     /// Standard output was closed by its reader (`| head`), which is not an error.
     ReaderGone,
 }
@@ -32,6 +34,7 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Refusal::Because(reason) | Refusal::Usage(reason) | Refusal::Stopped(reason) => f.write_str(reason),
+            Refusal::Said(_) => f.write_str("another process failed"),
             Refusal::ReaderGone => f.write_str("nobody reads"),
         }
     }

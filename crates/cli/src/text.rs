@@ -15,10 +15,31 @@ impl Tokenizer {
         tokenizers::Tokenizer::from_bytes(bytes).map(Tokenizer).map_err(refuse)
     }
 
-    /// The tokens of a text; `special` adds the special tokens that the tokenizer puts around every text.
+    /// The tokens of a text; `special` adds those that the tokenizer puts around every text. A long text is read in parts that
+    /// end with lines, because the library needs some hundred bytes for a token.
     pub(crate) fn encode(&self, text: &str, special: bool) -> Done<Vec<i64>> {
-        let encoding = self.0.encode_fast(text, special).map_err(Refusal::because)?;
-        Ok(encoding.get_ids().iter().map(|&id| id.into()).collect())
+        let mut tokens = Vec::new();
+        for (k, part) in parts(text, PART).enumerate() {
+            let encoding = self.0.encode_fast(part, special && k == 0).map_err(Refusal::because)?;
+            tokens.extend(encoding.get_ids().iter().map(|&id| i64::from(id)));
+        }
+        Ok(tokens)
+    }
+
+    /// The tokens of a text that goes on: with those that begin every text, without one that ends it.
+    pub(crate) fn beginning(&self, text: &str) -> Done<Vec<i64>> {
+        let mut tokens = self.encode(text, true)?;
+        let ends = self.ends();
+        // Unless the text itself has it there.
+        if tokens.len() > 1 && tokens.last().is_some_and(|t| ends.contains(t)) && tokens != self.encode(text, false)? {
+            tokens.pop();
+        }
+        Ok(tokens)
+    }
+
+    /// The token that fills rows, if the tokenizer has a usual one.
+    pub(crate) fn padding(&self) -> Option<i64> {
+        ["<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|endoftext|>"].iter().find_map(|t| self.id(t))
     }
 
     /// The text of tokens, without special ones.
@@ -39,6 +60,24 @@ impl Tokenizer {
             ["</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<eos>", "<end_of_turn>"];
         USUAL.iter().filter_map(|t| self.id(t)).collect()
     }
+}
+
+/// Bytes of a long text that are read at once.
+const PART: usize = 1 << 18;
+
+/// A text in parts of at most `most` bytes that end with lines where there are any. An empty text is one part.
+fn parts(text: &str, most: usize) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let all = rest.take()?;
+        if all.len() <= most {
+            return Some(all);
+        }
+        let full = (1..=most).rev().find(|&at| all.is_char_boundary(at)).unwrap_or(all.len());
+        let end = all[..full].rfind('\n').map_or(full, |at| at + 1);
+        rest = Some(&all[end..]);
+        Some(&all[..end])
+    })
 }
 
 /// A template with `{name}` replaced by texts; `{{` and `}}` are braces.
@@ -73,7 +112,15 @@ pub(crate) fn filled(template: &str, texts: &[(&str, &str)]) -> Done<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::filled;
+    use super::{filled, parts};
+
+    #[test]
+    fn long_texts_are_read_by_lines() {
+        let of = |text: &'static str, most| parts(text, most).collect::<Vec<_>>();
+        assert_eq!(of("", 4), [""]);
+        assert_eq!(of("ab\ncd\nefg", 4), ["ab\n", "cd\n", "efg"]);
+        assert_eq!(of("äöüß", 5), ["äö", "üß"]);
+    }
 
     #[test]
     fn templates() {

@@ -136,15 +136,26 @@ fn same_results(found: &Path, expected: &Path, when: &str) {
 }
 
 /// Killed without warning at 20 moments, the run ends byte for byte as one that was left alone: with accumulation, clipping, an
-/// average, bf16, validation and the best epoch.
+/// average, bf16, validation and the best epoch; all parameters and adapters only.
 #[cfg(unix)]
 #[test]
 fn a_killed_run_is_resumed_exactly() {
+    kill_and_resume(&[]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_run_of_adapters_is_resumed_exactly() {
+    kill_and_resume(&["--lora", "--rank", "2", "--alpha", "8"]);
+}
+
+#[cfg(unix)]
+fn kill_and_resume(adapters: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let arguments = |out: &str, more: &[&str]| {
         let fixed =
             ["--bf16", "--val-split", "0.3", "--best", "--checkpoint-every", "1", "--epochs", "30", "--out", out];
-        let mut all = everything(&[&fixed[..], more].concat());
+        let mut all = everything(&[&fixed[..], adapters, more].concat());
         // The last of two values would be a usage error; epochs are given once.
         let at = all.iter().position(|a| a == "--epochs").unwrap();
         all.drain(at..at + 2);
@@ -649,6 +660,39 @@ fn the_mode_of_a_run_is_said() {
     let (eval, said) = run(&["--eval"], "c.npz");
     assert!(plain != eval && said.is_empty(), "{said}");
     assert_eq!(run(&["--quiet"], "d.npz"), (plain, String::new()));
+}
+
+/// Shards in one process: a run that was stopped keeps its number of them, and a number that does not fit is refused.
+#[test]
+fn shards_belong_to_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, data) = (golden("classes.pt2"), golden("classes.npz"));
+    let fixed =
+        ["train", &model, "--data", &data, "--loss", "cross_entropy", "--batch-size", "12", "--accumulate", "2"];
+    let with = |more: &[&str]| firebrand(dir.path(), &[&fixed[..], more].concat());
+    done(&with(&["--epochs", "3", "--shards", "4", "--out", "whole"]));
+    done(&with(&["--epochs", "1", "--shards", "4", "--out", "cut"]));
+    done(&with(&["--epochs", "3", "--zero", "1", "--resume", "--out", "cut"]));
+    for name in ["model.pt2", "metrics.jsonl", "checkpoint.safetensors"] {
+        let read = |run: &str| std::fs::read(dir.path().join(run).join(name)).unwrap();
+        assert!(read("cut") == read("whole"), "{name}");
+    }
+    done(&with(&["--epochs", "3", "--out", "plain"]));
+    let numbers = |run: &str| -> Vec<f64> {
+        let program = ExportedProgram::load(dir.path().join(run).join("model.pt2")).unwrap();
+        program.parameters().flat_map(|(_, t)| t.to_vec::<f64>()).collect()
+    };
+    for (a, b) in numbers("whole").iter().zip(numbers("plain")) {
+        assert!((a - b).abs() < 1e-12, "{a} {b}: shards are the whole batch");
+    }
+    refused(&with(&["--resume", "--shards", "2", "--out", "cut"]), 3, "--shards was 4 in the run that is resumed");
+    refused(
+        &with(&["--shards", "3", "--out", "three"]),
+        3,
+        "times a power of two as the number of shards (1, 2, 4, 8, …), found 3",
+    );
+    let found: Value = serde_json::from_str(&done(&firebrand(dir.path(), &["dist-info", "--json"]))).unwrap();
+    assert_eq!((&found["processes"], &found["launcher"]), (&1.into(), &Value::Null));
 }
 
 /// Scripts for shells and pages for `man`, of the commands there are.

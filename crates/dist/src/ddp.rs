@@ -11,6 +11,7 @@
 //!   did not announce, as with reentrant checkpoints.
 
 use crate::reduce::{all_reduce, padded};
+use crate::shards::Partial;
 use crate::world::{Pending, World};
 use crate::{Error, Result};
 use firebrand_core::autograd::{RemovableHandle, get_gradient_edge, no_grad, queue_callback, will_engine_execute_node};
@@ -121,7 +122,11 @@ struct Replica {
     parameters: Vec<(String, Tensor)>,
     buffers: Vec<Tensor>,
     synchronizing: AtomicBool,
+    /// A training loop decides about shares and buffers: gradients are added up, not averaged.
+    managed: AtomicBool,
     state: Mutex<State>,
+    /// Gradients of this rank's earlier shards in this step.
+    partial: Mutex<Partial>,
 }
 
 struct State {
@@ -129,6 +134,8 @@ struct State {
     /// Where a parameter lies: bucket, first element.
     places: Vec<(usize, usize)>,
     pass: Option<Pass>,
+    /// Parameters whose gradients grew without communication.
+    grown: Vec<bool>,
     /// The order in which gradients arrived in the first pass, until buckets follow it.
     arrivals: Option<Vec<usize>>,
 }
@@ -170,14 +177,17 @@ impl DistributedDataParallel {
         // Gradients arrive roughly from the last layer to the first.
         let order: Vec<usize> = (0..parameters.len()).rev().collect();
         let (buckets, places) = fill_buckets(&parameters, &order, &options, world.size());
-        let state = State { buckets, places, pass: None, arrivals: Some(Vec::new()) };
+        let grown = vec![false; parameters.len()];
+        let state = State { buckets, places, pass: None, grown, arrivals: Some(Vec::new()) };
         let replica = Arc::new(Replica {
             world: world.clone(),
             options,
             parameters,
             buffers: buffers.into_iter().map(|(_, b)| b).collect(),
             synchronizing: AtomicBool::new(true),
+            managed: AtomicBool::new(false),
             state: Mutex::new(state),
+            partial: Mutex::default(),
         });
         let mut hooks = Vec::new();
         if world.size() > 1 {
@@ -209,6 +219,37 @@ impl DistributedDataParallel {
         let flag = &self.replica.synchronizing;
         let _restore = Restore(flag, flag.swap(false, SeqCst));
         f()
+    }
+
+    /// Hands over to a training loop, which scales losses by each shard's share of the labels and asks for buffers when all
+    /// shards are done: gradients are added up instead of averaged, and buffers stay as they are until
+    /// [`DistributedDataParallel::sync_buffers`].
+    pub fn set_managed(&self, managed: bool) {
+        self.replica.managed.store(managed, SeqCst);
+    }
+
+    /// Overwrites buffers with rank 0's.
+    pub fn sync_buffers(&self) -> Result<()> {
+        self.replica.sync_buffers()
+    }
+
+    /// Ends one of several shards that this rank computes in a step; the backward passes of all but the last run under
+    /// [`DistributedDataParallel::no_sync`], and gradients of a step begin empty. Shards of a step are added along the tree of
+    /// [`tree`](crate::tree), so their number decides about the bits of the sum, and not how many of them are on a rank.
+    pub fn end_shard(&self, last: bool) -> Result<()> {
+        let replica = &self.replica;
+        if !last {
+            return replica.keep_shard();
+        }
+        // With several ranks the last pass has already put everything into the buckets.
+        if replica.world.size() == 1 && !replica.partial().is_empty() {
+            for (i, (_, p)) in replica.parameters.iter().enumerate() {
+                let total = replica.partial().total(i, p.grad())?;
+                p.try_set_grad(total.as_ref())?;
+            }
+        }
+        replica.partial().clear();
+        Ok(())
     }
 
     /// Takes part in the backward pass of the other ranks without a gradient: for a rank whose share of the batch is empty.
@@ -271,8 +312,51 @@ impl Replica {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    fn partial(&self) -> MutexGuard<'_, Partial> {
+        self.partial.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     fn name(&self, i: usize) -> &str {
         &self.parameters[i].0
+    }
+
+    /// Moves the gradients of a shard to those of the earlier ones.
+    fn keep_shard(&self) -> Result<()> {
+        let mut grads = Vec::with_capacity(self.parameters.len());
+        for (i, (_, p)) in self.parameters.iter().enumerate() {
+            let grad = p.grad();
+            if let Some(grad) = &grad {
+                self.refuse_history(grad, i)?;
+            }
+            p.try_set_grad(None)?;
+            grads.push(grad);
+        }
+        self.partial().push(grads)
+    }
+
+    fn refuse_history(&self, grad: &Tensor, i: usize) -> Result<()> {
+        if !grad.requires_grad() {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "the gradient of {} has a history (create_graph): gradients of averaged gradients are not supported",
+            self.name(i)
+        )))
+    }
+
+    /// Buffers of one dtype travel together.
+    fn sync_buffers(&self) -> Result<()> {
+        if self.world.size() == 1 {
+            return Ok(());
+        }
+        let mut kinds: Vec<(DType, Vec<&Tensor>)> = Vec::new();
+        for b in &self.buffers {
+            match kinds.iter_mut().find(|(dtype, _)| *dtype == b.dtype()) {
+                Some((_, list)) => list.push(b),
+                None => kinds.push((b.dtype(), vec![b])),
+            }
+        }
+        kinds.iter().try_for_each(|(_, list)| self.world.broadcast_all(list, 0))
     }
 
     /// The part of a bucket that belongs to a parameter, in its shape.
@@ -286,6 +370,7 @@ impl Replica {
     /// Parameter `i` has its gradient.
     fn arrived(self: &Arc<Self>, i: usize, p: &Tensor) -> Result<()> {
         if !self.synchronizing.load(SeqCst) {
+            self.state().grown[i] = true;
             return Ok(());
         }
         if self.state().pass.is_none() {
@@ -310,7 +395,11 @@ impl Replica {
             }
             view
         };
-        self.write(&view, p, i)?;
+        let grad = p.grad();
+        if grad.is_none() || !self.write(&view, grad, i)? {
+            let message = format!("a hook removed the gradient of {} before it was averaged", self.name(i));
+            return Err(Error::Argument(message));
+        }
         self.full(i)
     }
 
@@ -322,43 +411,46 @@ impl Replica {
 
     /// Begins a pass that reaches these parameters.
     fn begin(&self, used: Vec<bool>) -> Result<()> {
-        let unused: Vec<Tensor> = {
+        let absent: Vec<usize> = (0..used.len()).filter(|&i| !used[i]).collect();
+        let (views, grown) = {
             let mut state = self.state();
             let missing = state.buckets.iter().map(|b| b.members.len()).collect();
-            let absent = (0..used.len()).filter(|&i| !used[i]).collect::<Vec<_>>();
-            let views = absent.iter().map(|&i| self.view(&state, i)).collect::<Result<_>>()?;
+            let views: Vec<Tensor> = absent.iter().map(|&i| self.view(&state, i)).collect::<Result<_>>()?;
             let arrived = used.iter().map(|u| !u).collect();
-            state.pass = Some(Pass { missing, arrived, used: used.clone(), travelling: Vec::new() });
-            views
+            state.pass = Some(Pass { missing, arrived, used, travelling: Vec::new() });
+            (views, std::mem::replace(&mut state.grown, vec![false; self.parameters.len()]))
         };
-        // What this rank does not use adds nothing to the sum of those that do.
-        no_grad(|| unused.iter().try_for_each(|v| v.try_zero_().map(drop)))?;
-        (0..used.len()).filter(|&i| !used[i]).try_for_each(|i| self.full(i))
+        for (&i, view) in absent.iter().zip(&views) {
+            // An earlier pass without communication, or an earlier shard, may have used it.
+            let grad = if grown[i] { self.parameters[i].1.grad() } else { None };
+            let there = self.write(view, grad, i)?;
+            if let Some(pass) = &mut self.state().pass {
+                pass.used[i] = there;
+            }
+            self.full(i)?;
+        }
+        Ok(())
     }
 
-    /// Copies a gradient into its bucket.
-    fn write(&self, view: &Tensor, p: &Tensor, i: usize) -> Result<()> {
-        let Some(grad) = p.grad() else {
-            return Err(Error::Argument(format!(
-                "a hook removed the gradient of {} before it was averaged",
-                self.name(i)
-            )));
-        };
-        if grad.requires_grad() {
-            return Err(Error::Argument(format!(
-                "the gradient of {} has a history (create_graph): gradients of averaged gradients are not supported",
-                self.name(i)
-            )));
+    /// Copies a gradient into its bucket, with those of the rank's earlier shards; zeros, which add nothing to the sum, if there
+    /// is none. Returns whether there is one.
+    fn write(&self, view: &Tensor, grad: Option<Tensor>, i: usize) -> Result<bool> {
+        if let Some(grad) = &grad {
+            self.refuse_history(grad, i)?;
         }
+        let Some(grad) = self.partial().total(i, grad)? else {
+            no_grad(|| view.try_zero_().map(drop))?;
+            return Ok(false);
+        };
         no_grad(|| {
             // Already there if it was accumulated into the view of an earlier pass.
             if grad.data_ptr() != view.data_ptr() {
                 view.try_copy_(&grad, false)?;
             }
-            if self.options.average {
+            if self.options.average && !self.managed.load(SeqCst) {
                 view.try_mul_(1.0 / self.world.size() as f64)?;
             }
-            Ok(())
+            Ok(true)
         })
     }
 
@@ -396,8 +488,8 @@ impl Replica {
                 p.try_set_grad(Some(&view))?;
             }
         }
-        if self.options.broadcast_buffers {
-            self.buffers.iter().try_for_each(|b| self.world.broadcast(b, 0))?;
+        if self.options.broadcast_buffers && !self.managed.load(SeqCst) {
+            self.sync_buffers()?;
         }
         self.follow_arrivals()
     }

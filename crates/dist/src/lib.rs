@@ -18,10 +18,20 @@ mod link;
 #[cfg(unix)]
 mod mpi;
 mod reduce;
+mod shards;
 pub mod threads;
 pub mod tree;
 mod world;
 
 pub use ddp::{DdpOptions, DistributedDataParallel};
 pub use error::{Error, Result};
+pub use shards::check_shards;
 pub use world::{Pending, World, WorldOptions};
+
+/// What started this process, if it is a launcher of MPI programs.
+pub fn launcher() -> Option<String> {
+    #[cfg(unix)]
+    return mpi::launcher_name();
+    #[cfg(not(unix))]
+    None
+}

@@ -223,6 +223,29 @@ impl World {
         no_grad(|| t.try_copy_(&unflatten(&flat, t)?, false).map(drop).map_err(Error::from))
     }
 
+    /// As [`World::broadcast`], of several tensors of one dtype, which travel together.
+    pub fn broadcast_all(&self, tensors: &[&Tensor], root: usize) -> Result<()> {
+        let [first, ..] = tensors else { return Ok(()) };
+        if self.is_alone() {
+            return Ok(());
+        }
+        let flat = Tensor::zeros([tensors.iter().map(|t| t.numel()).sum::<usize>() as i64], first.dtype());
+        let mut at = 0;
+        let mut parts = Vec::with_capacity(tensors.len());
+        for t in tensors {
+            parts.push(no_grad(|| flat.try_narrow(0, at, t.numel())?.try_view(t.shape()))?);
+            at += t.numel();
+        }
+        if self.rank() == root {
+            no_grad(|| parts.iter().zip(tensors).try_for_each(|(part, t)| part.try_copy_(t, false).map(drop)))?;
+        }
+        self.broadcast(&flat, root)?;
+        if self.rank() != root {
+            no_grad(|| tensors.iter().zip(&parts).try_for_each(|(t, part)| t.try_copy_(part, false).map(drop)))?;
+        }
+        Ok(())
+    }
+
     /// Waits until every rank gets here (barrier).
     pub fn barrier(&self) -> Result<()> {
         self.all_gather(&Tensor::zeros([1], DType::U8)).map(drop)

@@ -41,3 +41,6 @@ pub mod fine_tune {}
 
 #[doc = include_str!("guide/adapters.md")]
 pub mod adapters {}
+
+#[doc = include_str!("guide/many_processes.md")]
+pub mod many_processes {}

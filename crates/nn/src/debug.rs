@@ -13,6 +13,8 @@ firebrand_core::opaque_debug! {
     [] crate::optim::schedule::SequentialLR => "SequentialLR";
     [] crate::train::Trainer<'_> => "Trainer";
     [D: crate::data::Dataset] crate::data::Batches<D> => "Batches";
+    [D: crate::data::Dataset] crate::data::Shards<D> => "Shards";
+    [S] crate::data::Shard<S> => "Shard";
     [D] crate::data::DataLoader<D> => "DataLoader";
     [D] crate::data::Subset<D> => "Subset";
     [D, F] crate::data::Map<D, F> => "Map";

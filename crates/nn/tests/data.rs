@@ -184,6 +184,56 @@ fn png_images() -> Result<()> {
     Ok(())
 }
 
+/// Every kind of JPEG, as Pillow reads it (`golden/nn/jpeg.py`): decoders may round differently, by little.
+#[test]
+fn jpeg_images() -> Result<()> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/nn/jpeg");
+    let text = std::fs::read_to_string(folder.join("pixels.json")).expect("golden data");
+    let all: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(all.len(), 5);
+    for (name, golden) in &all {
+        let t = read_jpeg(folder.join(format!("{name}.jpg")))?;
+        let numbers = |v: &serde_json::Value| -> Vec<i64> {
+            v.as_array().expect("a list").iter().map(|n| n.as_i64().expect("a number")).collect()
+        };
+        assert_eq!(t.shape().iter().map(|&n| n as i64).collect::<Vec<_>>(), numbers(&golden["shape"]), "{name}");
+        let off: Vec<i64> =
+            t.to_vec::<u8>().iter().zip(numbers(&golden["pixels"])).map(|(a, b)| (i64::from(*a) - b).abs()).collect();
+        let (worst, mean) = (off.iter().max().expect("pixels"), off.iter().sum::<i64>() as f64 / off.len() as f64);
+        assert!(*worst <= 4 && mean < 0.5, "{name}: off by {worst}, {mean} in the mean");
+    }
+    let bytes = |name: &str| std::fs::read(folder.join(name)).expect("golden data");
+    let refused = |bytes: &[u8]| parse_jpeg(bytes).expect_err("refused").to_string();
+    assert!(refused(&bytes("cmyk.jpg")).contains("CMYK; convert the image to RGB"));
+    assert!(refused(b"\xff\xd8\xff\xd9").starts_with("read_jpeg: "));
+    // A frame that claims 65,535 by 65,535 pixels.
+    let mut huge = bytes("color.jpg");
+    let frame = huge.windows(2).position(|w| w == [0xff, 0xc0]).expect("a baseline frame");
+    huge[frame + 5..frame + 9].fill(0xff);
+    assert!(refused(&huge).contains("memory"), "{}", refused(&huge));
+    Ok(())
+}
+
+/// The numbers of a Parquet file are those of the same table as text; what is no number is refused by name.
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_tables() -> Result<()> {
+    use firebrand_nn::data::{parse_parquet, read_csv, read_parquet};
+    let at = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/nn").join(name);
+    let (names, table) = read_parquet(at("table.parquet"))?;
+    let (expected_names, expected) = read_csv(at("table.csv"), &CsvOptions::default())?;
+    assert_eq!((&names, table.shape()), (&expected_names, expected.shape()));
+    let bits = |t: &Tensor| -> Vec<String> { t.to_vec::<f64>().iter().map(f64::to_string).collect() };
+    assert_eq!(bits(&table), bits(&expected));
+    let error = read_parquet(at("texts.parquet")).expect_err("texts").to_string();
+    assert!(error.contains("column `name`: expected numbers"), "{error}");
+    let bytes = std::fs::read(at("table.parquet")).expect("golden data");
+    for n in (0..bytes.len()).step_by(7) {
+        assert!(parse_parquet(&bytes[..n]).is_err(), "cut at {n}");
+    }
+    Ok(())
+}
+
 #[test]
 fn csv_tables() -> Result<()> {
     let (names, t) = parse_csv("a, \"b\"\n1,2\n\n3,\n", &CsvOptions::default())?;
@@ -219,7 +269,7 @@ fn folders_of_images() {
         assert!(error.starts_with("read_pnm: "), "{bad:?}: {error}");
     }
     let error = ImageFolder::new(folder.path().join("cat")).expect_err("no classes").to_string();
-    assert!(error.contains("expected folders of .png, .pgm or .ppm images"), "{error}");
+    assert!(error.contains("expected folders of .jpg, .png, .pgm or .ppm images"), "{error}");
 }
 
 /// Workers allocate what the reader frees: however many batches pass, they do it in the same memory.

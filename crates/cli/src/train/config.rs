@@ -16,8 +16,21 @@ pub(crate) struct Settings(IndexMap<String, Vec<String>>);
 /// The name of the settings file in a run's folder.
 pub(super) const FILE: &str = "run.toml";
 /// Options that concern the invocation and not the run.
-const OF_THE_CALL: [&str; 9] =
-    ["config", "resume", "out", "dry-run", "json", "threads", "quiet", "verbose", "copy-weights"];
+const OF_THE_CALL: [&str; 13] = [
+    "config",
+    "resume",
+    "out",
+    "dry-run",
+    "json",
+    "threads",
+    "quiet",
+    "verbose",
+    "copy-weights",
+    "shards",
+    "timeout",
+    "mpi-lib",
+    "zero",
+];
 
 /// One option of the command.
 fn options(command: &Command) -> impl Iterator<Item = (&clap::Arg, &str)> {

@@ -1,8 +1,9 @@
 //! `firebrand train --dry-run`: what a run will need, from three real steps that leave nothing behind.
 
 use super::live::bytes;
+use super::optimizer;
 use super::options::Options;
-use super::{Prepared, optimizer};
+use super::prepared::Prepared;
 use crate::refusal::{Done, Refusal, say};
 use firebrand::autograd::autocast;
 use firebrand::data::Dataset;
@@ -61,6 +62,7 @@ pub(super) fn run(options: &Options, prepared: &Prepared) -> Done {
     let average = if options.ema.is_some() { sum(Some(true), &size) } else { 0 };
     let gradients = sum(Some(true), &size);
     let weights = sum(None, &size);
+    let buffers: usize = module.named_buffers().iter().map(|(_, b)| size(b)).sum();
     // The first step also allocates and compiles.
     let step = times.iter().copied().skip(usize::from(times.len() > 1)).fold(f64::INFINITY, f64::min);
     let (all, trained) = (sum(None, &|t| t.numel()), sum(Some(true), &|t| t.numel()));
@@ -69,7 +71,7 @@ pub(super) fn run(options: &Options, prepared: &Prepared) -> Done {
             "schema": "firebrand.dry_run/1",
             "parameters": all, "trainable": trained,
             "bytes": {
-                "weights": weights, "gradients": gradients, "optimizer": state, "average": average,
+                "weights": weights, "buffers": buffers, "gradients": gradients, "optimizer": state, "average": average,
                 "activations": activations, "measured_peak": peak,
             },
             "train_samples": prepared.train.len(), "val_samples": prepared.val.as_ref().map_or(0, Dataset::len),
@@ -92,6 +94,9 @@ pub(super) fn run(options: &Options, prepared: &Prepared) -> Done {
         prepared.batch * options.accumulate as usize
     )?;
     say!("memory        weights {}", bytes(weights))?;
+    if buffers > 0 {
+        say!("              buffers {}", bytes(buffers))?;
+    }
     say!("              gradients {}", bytes(gradients))?;
     say!("              optimizer {}", bytes(state))?;
     if average > 0 {

@@ -204,6 +204,9 @@ impl Objective {
         if !self.is_classification() {
             return Ok(());
         }
+        if let Some(largest) = data.largest_token() {
+            return self.prepare_tokens(options, self.count_classes(subject, data)?, largest);
+        }
         let Some(labels) = data.labels()? else { return Ok(()) };
         let classes = self.count_classes(subject, data)?;
         let note;
@@ -260,6 +263,20 @@ impl Objective {
         };
         self.weights = Some(Tensor::new(&weights));
         Ok(())
+    }
+
+    /// Checks tokens against the vocabulary of the program.
+    fn prepare_tokens(&mut self, options: &ObjectiveOptions, vocabulary: usize, largest: i64) -> Done {
+        if largest >= vocabulary as i64 {
+            return Err(Refusal::because(format!(
+                "the texts have token {largest}, the program's output has logits for {vocabulary} (0 to {}); use the tokenizer that belongs to the program",
+                vocabulary.saturating_sub(1)
+            )));
+        }
+        match options.class_weights {
+            Some(ClassWeights::Balanced) => Err(Refusal::because("--class-weights balanced is not for texts")),
+            _ => self.set_weights(options, vocabulary, &[]),
+        }
     }
 
     /// The number of classes: the last dimension of the output, from the program's metadata if it is known there; otherwise
@@ -435,7 +452,16 @@ impl Objective {
             return Ok(None);
         }
         let width = (each.len() / samples).max(1);
-        Ok(Some(each.chunks(width).map(|c| c.iter().sum::<f64>() / width as f64).collect()))
+        // Labels that are ignored have no loss, and do not make a sample easier.
+        let counts = |k: usize| -> Done<f64> {
+            let part = labels.try_reshape([-1])?.try_narrow(0, k * width, width)?;
+            if part.dtype() != DType::I64 {
+                return Ok(width as f64);
+            }
+            Ok(part.try_to_vec::<i64>()?.iter().filter(|l| **l != IGNORE).count().max(1) as f64)
+        };
+        let mean = |(k, c): (usize, &[f64])| Ok(c.iter().sum::<f64>() / if width > 1 { counts(k)? } else { 1.0 });
+        Ok(Some(each.chunks(width).enumerate().map(mean).collect::<Done<_>>()?))
     }
 
     /// An accumulator for the metrics of this loss; the first batch determines the number of classes.

@@ -115,6 +115,8 @@ pub(crate) struct Options {
     pub(super) weights: WeightOptions,
     #[command(flatten)]
     pub(super) adapt: crate::adapt::AdaptOptions,
+    #[command(flatten)]
+    pub(super) ranks: super::ranks::RankOptions,
 
     /// Write the fine-tuned program to this file [default with --out: DIR/model.pt2]
     #[arg(short, long, value_name = "OUT.pt2", help_heading = "Run")]

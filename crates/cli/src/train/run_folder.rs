@@ -30,6 +30,9 @@ pub(crate) struct Facts {
     pub(crate) val_samples: usize,
     pub(crate) batch_size: usize,
     pub(crate) steps_per_epoch: usize,
+    /// Parts of a step that are computed on their own; 1 for a run of one process that was asked for no more.
+    #[serde(default = "one")]
+    pub(crate) shards: usize,
     /// Number of elements of all parameters, and of the trainable ones.
     pub(crate) parameters: usize,
     pub(crate) trainable: usize,
@@ -40,6 +43,10 @@ pub(crate) struct Facts {
     /// Checksums: a run is resumed with the same program and data only.
     pub(crate) model_checksum: String,
     pub(crate) data_checksum: String,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// The folder of a run.

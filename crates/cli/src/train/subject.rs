@@ -6,8 +6,9 @@ use super::options::Options;
 use crate::program::{WeightOptions, compiled, load_program};
 use crate::refusal::{Done, Refusal};
 use firebrand::digits;
-use firebrand::graph::ProgramModule;
 use firebrand::graph::interpret::Value;
+use firebrand::graph::ir::Symbolic;
+use firebrand::graph::{ExportedProgram, ProgramModule};
 use firebrand::io::plain;
 use firebrand::nn::layers::Sequential;
 use firebrand::prelude::*;
@@ -20,6 +21,8 @@ pub(crate) struct InputSpec {
     pub(crate) dtype: DType,
     /// Sizes, `None` where they are free; the first is the batch.
     pub(crate) sizes: Vec<Option<usize>>,
+    /// The least and the most of every size.
+    pub(crate) ranges: Vec<(usize, usize)>,
 }
 
 impl InputSpec {
@@ -95,17 +98,19 @@ impl Subject {
         match self {
             Subject::Digits(_) => {
                 let sizes = vec![None, Some(1), Some(8), Some(8)];
-                Ok(vec![InputSpec { name: "image".into(), dtype: DType::F32, sizes }])
+                let ranges = vec![(1, usize::MAX), (1, 1), (8, 8), (8, 8)];
+                Ok(vec![InputSpec { name: "image".into(), dtype: DType::F32, sizes, ranges }])
             }
             Subject::Program(module) => {
-                let inputs = module.tensor_inputs().map_err(Refusal::because)?;
+                let (program, inputs) = (module.program(), module.tensor_inputs().map_err(Refusal::because)?);
                 let spec = |(name, meta): (&str, &firebrand::graph::ir::TensorMeta)| {
                     let dtype = meta
                         .dtype
                         .dtype()
                         .ok_or_else(|| Refusal::because(format!("input `{}` has an unsupported dtype", plain(name))))?;
                     let sizes = meta.sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
-                    Ok(InputSpec { name: name.to_string(), dtype, sizes })
+                    let ranges = meta.sizes.iter().map(|s| range(&program, s)).collect();
+                    Ok(InputSpec { name: name.to_string(), dtype, sizes, ranges })
                 };
                 inputs.into_iter().map(spec).collect()
             }
@@ -134,19 +139,9 @@ impl Subject {
 
     /// The smallest and largest batch the program accepts.
     pub(crate) fn batch_range(&self) -> Done<(usize, usize)> {
-        let Subject::Program(module) = self else { return Ok((1, usize::MAX)) };
-        let program = module.program();
         let (mut least, mut most) = (1, usize::MAX);
-        for (_, meta) in module.tensor_inputs().map_err(Refusal::because)? {
-            let Some(size) = meta.sizes.first() else { continue };
-            let symbol = size.expr().and_then(|e| e.symbol()).and_then(|s| program.range_constraints.get(s));
-            let (min, max) = match (size.known(), symbol) {
-                (Some(n), _) => (Some(n), Some(n)),
-                (None, Some(range)) => (range.min, range.max),
-                (None, None) => (None, None),
-            };
-            least = least.max(min.and_then(|n| usize::try_from(n).ok()).unwrap_or(1));
-            most = most.min(max.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX));
+        for (min, max) in self.inputs()?.iter().filter_map(|i| i.ranges.first().copied()) {
+            (least, most) = (least.max(min), most.min(max));
         }
         Ok((least, most))
     }
@@ -158,6 +153,16 @@ impl Subject {
             None => format!("convolutional network ({}) for {} digits", model::DESCRIPTION, digits::CLASSES),
         }
     }
+}
+
+/// The least and the most that a size of a program's input may be.
+fn range(program: &ExportedProgram, size: &Symbolic<i64>) -> (usize, usize) {
+    let number = |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok());
+    if let Some(n) = number(size.known()) {
+        return (n, n);
+    }
+    let range = size.expr().and_then(|e| e.symbol()).and_then(|s| program.range_constraints.get(s));
+    (range.and_then(|r| number(r.min)).unwrap_or(1).max(1), range.and_then(|r| number(r.max)).unwrap_or(usize::MAX))
 }
 
 /// Whether a name matches a pattern in which `*` matches any text.

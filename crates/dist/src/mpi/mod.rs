@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 /// What makes the link, on the thread that will own it.
 type Make = Box<dyn FnOnce() -> Result<(Place, Box<dyn Link>)> + Send>;
 
+/// The launcher that started this process.
+pub(crate) fn launcher_name() -> Option<String> {
+    Launcher::from_env(|name| std::env::var(name).ok()).map(|l| l.name.to_string())
+}
+
 /// Opens the library of the launcher that started this process; `None` if none did.
 pub(crate) fn open(options: &WorldOptions) -> Option<Result<Make>> {
     let launcher = Launcher::from_env(|name| std::env::var(name).ok())?;

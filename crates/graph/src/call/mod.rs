@@ -6,6 +6,7 @@
 //! results have history and parameters get gradients.
 
 mod bind;
+mod cheap;
 mod evaluate;
 mod mode;
 mod recompute;
@@ -13,6 +14,7 @@ mod runner;
 mod structure;
 
 pub(crate) use bind::bind;
+pub use cheap::recompute_cheap;
 pub(crate) use evaluate::evaluate;
 pub(crate) use mode::with_mode;
 pub use recompute::{blocks_of, recompute_blocks};

@@ -1,11 +1,11 @@
 //! Images in folders: `root/class/image.png`. Classes are numbered in the order of their names.
 
 use super::image::Image;
-use super::{Dataset, Transforms, read_png, read_pnm};
+use super::{Dataset, Transforms, read_jpeg, read_png, read_pnm};
 use firebrand_core::{Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
-/// PNG, PGM and PPM images by class: an f32 image `[channels, height, width]`, from 0 to 1 unless transforms normalize it, and
+/// JPEG, PNG, PGM and PPM images by class: an f32 image `[channels, height, width]`, from 0 to 1 unless transforms normalize it, and
 /// an i64 class index.
 #[derive(Debug)]
 pub struct ImageFolder {
@@ -20,6 +20,7 @@ type Reader = fn(&Path) -> Result<Tensor>;
 
 fn reader(path: &Path) -> Option<Reader> {
     match path.extension()?.to_ascii_lowercase().to_str()? {
+        "jpg" | "jpeg" => Some(|path| read_jpeg(path)),
         "png" => Some(|path| read_png(path)),
         "pgm" | "ppm" => Some(|path| read_pnm(path)),
         _ => None,
@@ -35,7 +36,7 @@ fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 impl ImageFolder {
-    /// All `.png`, `.pgm` and `.ppm` files in the folders below `root`.
+    /// All `.jpg`, `.jpeg`, `.png`, `.pgm` and `.ppm` files in the folders below `root`.
     pub fn new(root: impl AsRef<Path>) -> Result<ImageFolder> {
         let root = root.as_ref();
         let mut found =
@@ -47,7 +48,8 @@ impl ImageFolder {
             found.samples.extend(images.map(|p| (p, class)));
         }
         if found.samples.is_empty() {
-            let message = format!("{}: expected folders of .png, .pgm or .ppm images, found none", root.display());
+            let message =
+                format!("{}: expected folders of .jpg, .png, .pgm or .ppm images, found none", root.display());
             return Err(Error::argument("ImageFolder", message));
         }
         Ok(found)

@@ -8,6 +8,7 @@
 use super::Dataset;
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, Tensor, ops};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -84,9 +85,38 @@ impl<D: Dataset> DataLoader<D> {
     /// One pass that skips its first batches without preparing them, for resuming.
     pub fn iter_from(&self, first: usize) -> Batches<D> {
         match self.plan(first) {
-            Ok((plan, seed)) => self.start(plan, seed, first),
-            Err(e) => Batches { source: Source::Failed(Some(e)), left: 1 },
+            Ok((plan, seed)) => {
+                let own_stream = self.options.num_workers > 0;
+                let of = |i: usize| own_stream.then(|| seed.wrapping_add((first + i) as u64));
+                self.start(plan.into_iter().enumerate().map(|(i, rows)| Piece { seed: of(i), rows }).collect())
+            }
+            Err(e) => Batches::failed(e),
         }
+    }
+
+    /// One pass of which every batch is cut into `shards` parts, as even as can be, and only those in `local` are made. Every
+    /// part has random streams of its own, so it is the same wherever it is made.
+    pub fn shards_from(&self, first: usize, shards: usize, local: Range<usize>) -> Shards<D> {
+        let (plan, seed) = match self.plan(first) {
+            Ok(found) => found,
+            Err(e) => return Shards { made: Batches::failed(e), cut: vec![vec![(0, true)]].into_iter() },
+        };
+        let (mut pieces, mut cut) = (Vec::new(), Vec::with_capacity(plan.len()));
+        for (i, rows) in plan.iter().enumerate() {
+            let mut parts = Vec::with_capacity(local.len());
+            for shard in local.clone() {
+                let part = &rows[shard * rows.len() / shards..(shard + 1) * rows.len() / shards];
+                // Even numbers for making samples, odd ones for what is computed with them.
+                let number = ((first + i) * shards + shard) as u64 * 2;
+                let seed = seed.wrapping_add(number);
+                parts.push((seed.wrapping_add(1), !part.is_empty()));
+                if !part.is_empty() {
+                    pieces.push(Piece { seed: Some(seed), rows: part.to_vec() });
+                }
+            }
+            cut.push(parts);
+        }
+        Shards { made: self.start(pieces), cut: cut.into_iter() }
     }
 
     /// The samples of every remaining batch, and the workers' seed.
@@ -104,22 +134,22 @@ impl<D: Dataset> DataLoader<D> {
         Ok((batches.map(<[usize]>::to_vec).collect(), seed))
     }
 
-    fn start(&self, plan: Vec<Vec<usize>>, seed: u64, first: usize) -> Batches<D> {
+    fn start(&self, plan: Vec<Piece>) -> Batches<D> {
         let left = plan.len();
         let workers = self.options.num_workers;
         if workers == 0 {
             return Batches { source: Source::Direct(self.dataset.clone(), plan.into_iter()), left };
         }
-        let mut parts: Vec<Vec<(u64, Vec<usize>)>> = (0..workers).map(|_| Vec::new()).collect();
-        for (i, batch) in plan.into_iter().enumerate() {
-            parts[i % workers].push((seed.wrapping_add((first + i) as u64), batch));
+        let mut parts: Vec<Vec<Piece>> = (0..workers).map(|_| Vec::new()).collect();
+        for (i, piece) in plan.into_iter().enumerate() {
+            parts[i % workers].push(piece);
         }
         let receivers = parts.into_iter().enumerate().map(|(k, part)| {
             let (sender, receiver) = sync_channel(self.options.prefetch_factor.max(1));
             let dataset = self.dataset.clone();
             let work = move || {
-                for (seed, batch) in part {
-                    let made = with_generator(Generator::new(seed), || dataset.batch(&batch));
+                for piece in part {
+                    let made = piece.make(&*dataset);
                     // The receiver is gone if the pass was left early.
                     if sender.send(made).is_err() {
                         return;
@@ -142,8 +172,23 @@ impl<D: Dataset> IntoIterator for &DataLoader<D> {
     }
 }
 
+/// Samples that are made at one go, and the seed of their own random stream, if they have one.
+struct Piece {
+    seed: Option<u64>,
+    rows: Vec<usize>,
+}
+
+impl Piece {
+    fn make<D: Dataset>(&self, dataset: &D) -> Result<D::Sample> {
+        match self.seed {
+            Some(seed) => with_generator(Generator::new(seed), || dataset.batch(&self.rows)),
+            None => dataset.batch(&self.rows),
+        }
+    }
+}
+
 enum Source<D: Dataset> {
-    Direct(Arc<D>, std::vec::IntoIter<Vec<usize>>),
+    Direct(Arc<D>, std::vec::IntoIter<Piece>),
     Workers { receivers: Vec<Receiver<Result<D::Sample>>>, next: usize },
     Failed(Option<firebrand_core::Error>),
 }
@@ -154,13 +199,19 @@ pub struct Batches<D: Dataset> {
     left: usize,
 }
 
+impl<D: Dataset> Batches<D> {
+    fn failed(e: firebrand_core::Error) -> Batches<D> {
+        Batches { source: Source::Failed(Some(e)), left: 1 }
+    }
+}
+
 impl<D: Dataset> Iterator for Batches<D> {
     type Item = Result<D::Sample>;
 
     fn next(&mut self) -> Option<Result<D::Sample>> {
         self.left = self.left.checked_sub(1)?;
         match &mut self.source {
-            Source::Direct(dataset, plan) => plan.next().map(|batch| dataset.batch(&batch)),
+            Source::Direct(dataset, plan) => plan.next().map(|piece| piece.make(&**dataset)),
             Source::Workers { receivers, next } => {
                 let k = *next;
                 *next = (k + 1) % receivers.len();
@@ -175,5 +226,33 @@ impl<D: Dataset> Iterator for Batches<D> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.left, Some(self.left))
+    }
+}
+
+/// A part of a batch.
+pub struct Shard<S> {
+    /// The seed of what is computed with it.
+    pub seed: u64,
+    /// Its samples; `None` where a batch has fewer samples than parts.
+    pub samples: Option<S>,
+}
+
+/// The parts of the batches of one pass, see [`DataLoader::shards_from`].
+pub struct Shards<D: Dataset> {
+    made: Batches<D>,
+    /// For every batch, the seeds of its parts, and whether they have samples.
+    cut: std::vec::IntoIter<Vec<(u64, bool)>>,
+}
+
+impl<D: Dataset> Iterator for Shards<D> {
+    type Item = Result<Vec<Shard<D::Sample>>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let parts = self.cut.next()?;
+        let part = |(seed, there): (u64, bool)| {
+            let samples = if there { self.made.next().transpose()? } else { None };
+            Ok(Shard { seed, samples })
+        };
+        Some(parts.into_iter().map(part).collect())
     }
 }

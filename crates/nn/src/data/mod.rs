@@ -20,10 +20,14 @@ mod dataset;
 mod idx;
 mod image;
 mod image_folder;
+mod jpeg;
 mod loader;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod png;
 mod pnm;
 mod resample;
+mod sampler;
 pub mod text;
 mod transform;
 
@@ -31,9 +35,13 @@ pub use csv::{CsvOptions, parse_csv, read_csv};
 pub use dataset::{Collate, Dataset, Map, Subset, TensorDataset, random_split};
 pub use idx::{parse_idx, parse_idx_within, read_idx};
 pub use image_folder::ImageFolder;
-pub use loader::{Batches, DataLoader, LoaderOptions};
+pub use jpeg::{parse_jpeg, parse_jpeg_within, read_jpeg};
+pub use loader::{Batches, DataLoader, LoaderOptions, Shard, Shards};
+#[cfg(feature = "parquet")]
+pub use parquet::{parse_parquet, read_parquet};
 pub use png::{encode_png, parse_png, parse_png_within, read_png};
 pub use pnm::{parse_pnm, read_pnm};
+pub use sampler::DistributedSampler;
 pub use transform::{Transform, Transforms};
 
 use firebrand_core::{Error, Result};

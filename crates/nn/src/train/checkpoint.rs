@@ -95,9 +95,15 @@ pub(super) fn save_model(path: &Path, model: &dyn Module, frozen: bool) -> Resul
     firebrand_io::write_safetensors(path, model_state(model, frozen).iter()).map_err(Error::user)
 }
 
-/// Writes a checkpoint. `epoch_start` is the random state before the current epoch's order was drawn.
-pub(super) fn save(path: &Path, state: State<'_>, progress: &Progress, epoch_start: &Generator) -> Result<()> {
-    let dict = state.optimizer.state_dict();
+/// Writes a checkpoint with this state of the optimizer. `epoch_start` is the random state before the current epoch's order was
+/// drawn.
+pub(super) fn save(
+    path: &Path,
+    state: State<'_>,
+    dict: StateDict,
+    progress: &Progress,
+    epoch_start: &Generator,
+) -> Result<()> {
     let mut tensors: IndexMap<String, Tensor> = IndexMap::new();
     tensors.extend(model_state(state.model, state.frozen).into_iter().map(|(name, t)| (format!("model.{name}"), t)));
     tensors.extend(transient(state.model).into_iter().map(|(name, t)| (format!("buffer.{name}"), t.detach())));
@@ -114,9 +120,13 @@ pub(super) fn save(path: &Path, state: State<'_>, progress: &Progress, epoch_sta
     firebrand_io::write_safetensors(path, tensors.iter()).map_err(Error::user)
 }
 
-/// Restores model, optimizer, average and random stream; returns the progress and the random state at the start of the
-/// epoch.
-pub(super) fn load(path: &Path, state: State<'_>) -> Result<(Progress, Generator)> {
+/// Restores model, optimizer (what `keep` leaves of its state), average and random stream; returns the progress and the random
+/// state at the start of the epoch.
+pub(super) fn load(
+    path: &Path,
+    state: State<'_>,
+    keep: impl FnOnce(StateDict) -> StateDict,
+) -> Result<(Progress, Generator)> {
     let tensors = firebrand_io::read_safetensors(path).map_err(Error::user)?;
     let saved = Saved::new(&tensors).map_err(|e| refused(path, e))?;
     let model = part(&tensors, "model.");
@@ -141,7 +151,7 @@ pub(super) fn load(path: &Path, state: State<'_>) -> Result<(Progress, Generator
             no_grad(|| ops::copy_(&buffer, t, false).map(drop)).map_err(|e| refused(path, e))?;
         }
     }
-    state.optimizer.load_state_dict(&saved.optimizer)?;
+    state.optimizer.load_state_dict(&keep(saved.optimizer))?;
     set_rng_state(saved.now);
     Ok((saved.progress, saved.epoch_start))
 }

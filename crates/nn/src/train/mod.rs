@@ -24,6 +24,7 @@
 //! ```
 
 mod checkpoint;
+mod distributed;
 mod metrics;
 mod options;
 mod tensorboard;

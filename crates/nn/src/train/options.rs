@@ -36,6 +36,11 @@ pub struct TrainOptions {
     pub patience: Option<usize>,
     /// The watched validation metric, and whether lower is better.
     pub watch: (String, bool),
+    /// Of a run on several ranks: the number of shards of a step, which alone decides about its bits; by default one for each rank.
+    pub shards: Option<usize>,
+    /// Of a run on several ranks: whether each keeps only its part of the optimizer's state (ZeRO, stage 1). The bits stay.
+    /// Only for optimizers that treat every parameter on its own, which all but [`LBFGS`](crate::optim::LBFGS) do.
+    pub zero: bool,
     /// A flag that stops the run after the current step when set (by Ctrl-C, for instance).
     pub stop: Arc<AtomicBool>,
 }
@@ -55,6 +60,8 @@ impl Default for TrainOptions {
             best: None,
             patience: None,
             watch: ("loss".to_string(), true),
+            shards: None,
+            zero: false,
             stop: Arc::default(),
         }
     }

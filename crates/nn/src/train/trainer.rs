@@ -2,15 +2,18 @@
 //! and validation are the caller's closures.
 
 use super::checkpoint::{self, Progress, State};
+use super::distributed::Team;
 use super::metrics::Metrics;
 use super::options::{BatchLoss, Callback, Finish, Step, TrainOptions};
-use crate::data::{Batches, DataLoader, Dataset};
+use crate::data::{Batches, DataLoader, Dataset, Shard, Shards};
 use crate::optim::schedule::{Goal, LRScheduler, PlateauOptions, ReduceLROnPlateau, Schedule};
 use crate::optim::{Averaged, Averaging, Optimizer, clip_grad_norm};
 use firebrand_core::autograd::{autocast, no_grad};
 use firebrand_core::module::Module;
-use firebrand_core::random::{Generator, get_rng_state, set_rng_state};
+use firebrand_core::random::{Generator, get_rng_state, set_rng_state, with_generator};
 use firebrand_core::{Error, Result, Tensor, ops};
+use firebrand_dist::DistributedDataParallel;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The training loop.
@@ -21,6 +24,9 @@ pub struct Trainer<'a> {
     plateau: Option<ReduceLROnPlateau>,
     average: Option<Averaged>,
     callbacks: Vec<Box<dyn Callback + 'a>>,
+    ddp: Option<&'a DistributedDataParallel>,
+    /// Of a run on several ranks, once it has begun.
+    team: Option<Team<'a>>,
     options: TrainOptions,
     progress: Progress,
     /// The random state before the current epoch's sample order was drawn.
@@ -37,12 +43,23 @@ trait Feed {
     fn load(&mut self) -> Result<bool>;
     /// The loss of the current batch.
     fn loss(&mut self) -> Result<BatchLoss>;
+
+    /// Samples of a whole batch.
+    fn batch_size(&self) -> usize;
+    /// Begins a pass of which only some shards are made, at this batch.
+    fn begin_shards(&mut self, first: usize, shards: usize, local: Range<usize>);
+    /// Makes the shards of up to `count` batches in place of those before; how many batches there are.
+    fn load_shards(&mut self, count: usize) -> Result<usize>;
+    /// The loss of a shard of one of these batches, with its own random stream; `None` if it has no samples.
+    fn shard_loss(&mut self, batch: usize, shard: usize) -> Result<Option<BatchLoss>>;
 }
 
 struct Pass<'l, D: Dataset, F> {
     loader: &'l DataLoader<D>,
     batches: Option<Batches<D>>,
     batch: Option<D::Sample>,
+    shards: Option<Shards<D>>,
+    loaded: Vec<Vec<Shard<D::Sample>>>,
     loss: F,
 }
 
@@ -60,6 +77,21 @@ impl<D: Dataset, L: Into<BatchLoss>, F: FnMut(&D::Sample) -> Result<L>> Feed for
     fn loss(&mut self) -> Result<BatchLoss> {
         let batch = self.batch.as_ref().expect("a batch was made");
         (self.loss)(batch).map(Into::into)
+    }
+    fn batch_size(&self) -> usize {
+        self.loader.options().batch_size
+    }
+    fn begin_shards(&mut self, first: usize, shards: usize, local: Range<usize>) {
+        self.shards = Some(self.loader.shards_from(first, shards, local));
+    }
+    fn load_shards(&mut self, count: usize) -> Result<usize> {
+        self.loaded = self.shards.iter_mut().flatten().take(count).collect::<Result<_>>()?;
+        Ok(self.loaded.len())
+    }
+    fn shard_loss(&mut self, batch: usize, shard: usize) -> Result<Option<BatchLoss>> {
+        let Shard { seed, samples } = &self.loaded[batch][shard];
+        let Some(samples) = samples else { return Ok(None) };
+        with_generator(Generator::new(*seed), || (self.loss)(samples).map(|l| Some(l.into())))
     }
 }
 
@@ -83,6 +115,8 @@ impl<'a> Trainer<'a> {
             plateau: None,
             average: None,
             callbacks: Vec::new(),
+            ddp: None,
+            team: None,
             options: TrainOptions { accumulate: options.accumulate.max(1), ..options },
             progress: Progress::default(),
             epoch_start: get_rng_state(),
@@ -99,6 +133,14 @@ impl<'a> Trainer<'a> {
     pub fn reduce_on_plateau(mut self, options: PlateauOptions) -> Trainer<'a> {
         let goal = if self.options.watch.1 { Goal::Min } else { Goal::Max };
         self.plateau = Some(ReduceLROnPlateau::new(PlateauOptions { goal, ..options }));
+        self
+    }
+
+    /// Trains on all ranks of a world: each computes its shards of every batch, and all hold the same weights. Every rank calls
+    /// [`Trainer::fit`] with the same data, options and seed; a loader's batches are those of all ranks together. Rank 0 alone
+    /// writes files. Validation runs on every rank, and rank 0's metrics count.
+    pub fn distributed(mut self, ddp: &'a DistributedDataParallel) -> Trainer<'a> {
+        self.ddp = Some(ddp);
         self
     }
 
@@ -122,13 +164,18 @@ impl<'a> Trainer<'a> {
     pub fn resume(&mut self) -> Result<bool> {
         let Some(path) = self.options.checkpoint.clone().filter(|p| p.exists()) else { return Ok(false) };
         self.start_average()?;
+        self.start_team()?;
         let state = State {
             model: self.model,
             optimizer: &mut *self.optimizer,
             average: self.average.as_mut(),
             frozen: self.options.checkpoint_frozen,
         };
-        (self.progress, self.epoch_start) = checkpoint::load(&path, state)?;
+        let team = self.team.as_ref();
+        (self.progress, self.epoch_start) = checkpoint::load(&path, state, |dict| match team {
+            Some(team) => team.own_state(dict),
+            None => dict,
+        })?;
         if let Some(s) = &mut self.scheduler {
             s.set_epoch(self.progress.schedule, &mut *self.optimizer);
         }
@@ -150,6 +197,20 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Joins the other ranks, if this is a run on several.
+    fn start_team(&mut self) -> Result<()> {
+        if let (None, Some(ddp)) = (&self.team, self.ddp) {
+            let TrainOptions { shards, zero, .. } = self.options;
+            self.team = Some(Team::new(ddp, self.model, &*self.optimizer, shards, zero)?);
+        }
+        Ok(())
+    }
+
+    /// Whether this rank writes files.
+    fn is_main(&self) -> bool {
+        self.ddp.is_none_or(|ddp| ddp.world().is_main())
+    }
+
     /// Swaps the trained parameters with their average, if there is one; calling it again swaps back. At the end of a run
     /// this leaves the average in the model.
     pub fn swap_average(&self) -> Result<()> {
@@ -158,17 +219,25 @@ impl<'a> Trainer<'a> {
 
     fn save(&mut self) -> Result<()> {
         let Some(path) = self.options.checkpoint.clone() else { return Ok(()) };
+        let dict = match &self.team {
+            Some(team) => team.whole_state(&*self.optimizer)?,
+            None => self.optimizer.state_dict(),
+        };
+        if !self.is_main() {
+            return Ok(());
+        }
         let state = State {
             model: self.model,
             optimizer: &mut *self.optimizer,
             average: self.average.as_mut(),
             frozen: self.options.checkpoint_frozen,
         };
-        checkpoint::save(&path, state, &self.progress, &self.epoch_start)
+        checkpoint::save(&path, state, dict, &self.progress, &self.epoch_start)
     }
 
+    /// Whether the run was stopped; ranks stop when all know of it.
     fn stopped(&self) -> bool {
-        self.options.stop.load(Relaxed)
+        self.team.as_ref().map_or_else(|| self.options.stop.load(Relaxed), |team| team.stop)
     }
 
     /// Trains to the end, or until stopped. `loss` is the mean loss of a batch, as a tensor or as a [`BatchLoss`];
@@ -180,7 +249,8 @@ impl<'a> Trainer<'a> {
         loss: impl FnMut(&D::Sample) -> Result<L>,
         mut validate: impl FnMut() -> Result<Metrics>,
     ) -> Result<Finish> {
-        self.run(&mut Pass { loader, batches: None, batch: None, loss }, &mut validate)
+        let loaded = Vec::new();
+        self.run(&mut Pass { loader, batches: None, batch: None, shards: None, loaded, loss }, &mut validate)
     }
 
     fn run(&mut self, feed: &mut dyn Feed, validate: &mut dyn FnMut() -> Result<Metrics>) -> Result<Finish> {
@@ -188,6 +258,7 @@ impl<'a> Trainer<'a> {
             return Err(Error::argument("Trainer", "the loader has no batches; add samples or make batches smaller"));
         }
         self.start_average()?;
+        self.start_team()?;
         for c in &mut self.callbacks {
             c.begin(&self.progress)?;
         }
@@ -199,10 +270,13 @@ impl<'a> Trainer<'a> {
                 self.save()?;
                 return Ok(Finish::Stopped);
             }
-            let Some(metrics) = self.validated(validate)? else {
+            let Some(mut metrics) = self.validated(validate)? else {
                 self.save()?;
                 return Ok(Finish::Stopped);
             };
+            if let Some(team) = &mut self.team {
+                team.agree(&mut metrics, self.options.stop.load(Relaxed))?;
+            }
             self.finish_epoch(metrics);
             self.save()?;
             for c in &mut self.callbacks {
@@ -227,7 +301,7 @@ impl<'a> Trainer<'a> {
         self.swap_average()?;
         let validated = self.computing(|| no_grad(validate)).and_then(|found| {
             metrics.extend(found);
-            if let (true, Some(path)) = (self.improves(&metrics), &self.options.best) {
+            if let (true, Some(path)) = (self.is_main() && self.improves(&metrics), &self.options.best) {
                 checkpoint::save_model(path, self.model, self.options.checkpoint_frozen)?;
             }
             Ok(())
@@ -250,25 +324,25 @@ impl<'a> Trainer<'a> {
     /// Runs one epoch, or the rest of it; returns false if stopped.
     fn train_epoch(&mut self, feed: &mut dyn Feed) -> Result<bool> {
         self.model.train();
-        if self.progress.batch == 0 {
+        let first = self.progress.batch;
+        let cut = self.team.as_ref().map(|team| (team.shards, team.local()));
+        let mut begin = || match &cut {
+            Some((shards, local)) => feed.begin_shards(first, *shards, local.clone()),
+            None => feed.begin(first),
+        };
+        if first == 0 {
             self.epoch_start = get_rng_state();
-            feed.begin(0);
+            begin();
         } else {
             // The order is drawn again from where the epoch began; the stream then goes on from where the run stopped.
             let now = get_rng_state();
             set_rng_state(self.epoch_start.clone());
-            feed.begin(self.progress.batch);
+            begin();
             set_rng_state(now);
         }
         let total = feed.len();
-        let mut gathered = Gathered::default();
-        while feed.load()? {
-            self.backward(feed, &mut gathered)?;
-            self.progress.batch += 1;
-            if !self.progress.batch.is_multiple_of(self.options.accumulate) && self.progress.batch != total {
-                continue;
-            }
-            self.step(std::mem::take(&mut gathered))?;
+        while let Some(gathered) = self.gather(feed)? {
+            self.step(gathered)?;
             let due = self.options.checkpoint_every.is_some_and(|n| self.progress.step.is_multiple_of(n.max(1)));
             // A checkpoint at the end of an epoch follows its validation.
             if self.progress.batch < total {
@@ -283,6 +357,63 @@ impl<'a> Trainer<'a> {
         Ok(true)
     }
 
+    /// Gradients and losses of the batches of the next step; `None` at the end of the epoch.
+    fn gather(&mut self, feed: &mut dyn Feed) -> Result<Option<Gathered>> {
+        if self.team.is_some() {
+            return self.gather_shards(feed);
+        }
+        let (first, mut gathered) = (self.progress.batch, Gathered::default());
+        // Groups are counted from the beginning of the epoch.
+        while feed.load()? {
+            self.backward(feed, &mut gathered)?;
+            self.progress.batch += 1;
+            if self.progress.batch.is_multiple_of(self.options.accumulate) {
+                break;
+            }
+        }
+        Ok((self.progress.batch > first).then_some(gathered))
+    }
+
+    /// As [`Trainer::gather`], of this rank's shards, one after another, with the other ranks.
+    fn gather_shards(&mut self, feed: &mut dyn Feed) -> Result<Option<Gathered>> {
+        let mut team = self.team.take().expect("asked before");
+        let gathered = self.with_team(&mut team, feed);
+        self.team = Some(team);
+        gathered
+    }
+
+    fn with_team(&mut self, team: &mut Team<'a>, feed: &mut dyn Feed) -> Result<Option<Gathered>> {
+        let count = feed.load_shards(self.options.accumulate)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        // Known to all without a word: the samples of a shard.
+        let unit = feed.batch_size() as f64 / team.shards as f64;
+        let local = team.local().len();
+        let mut terms = Vec::with_capacity(local);
+        for shard in 0..local {
+            team.begin_shard(shard)?;
+            let mut of_shard = Gathered { unit, ..Gathered::default() };
+            for batch in 0..count {
+                let last = shard + 1 == local && batch + 1 == count;
+                let mut pass = || {
+                    let Some(loss) = self.computing(|| feed.shard_loss(batch, shard))? else { return Ok(false) };
+                    self.backward_of(loss, batch, &mut of_shard)
+                };
+                let ran = if last { pass()? } else { team.ddp.no_sync(pass)? };
+                if last && !ran {
+                    team.ddp.backward_of_nothing()?;
+                }
+            }
+            team.ddp.end_shard(shard + 1 == local)?;
+            terms.push([of_shard.sum, of_shard.count]);
+        }
+        team.end_shards()?;
+        let [sum, labels] = team.totals(&terms, self.options.stop.load(Relaxed))?;
+        self.progress.batch += count;
+        Ok(Some(Gathered { unit, sum, count: labels }))
+    }
+
     /// Runs the forward pass, under autocast if set. Backward follows the dtypes that forward used.
     fn computing<R>(&self, work: impl FnOnce() -> R) -> R {
         match self.options.autocast {
@@ -293,13 +424,20 @@ impl<'a> Trainer<'a> {
 
     /// Adds the gradients of a batch, in units of the first batch of the step.
     fn backward(&mut self, feed: &mut dyn Feed, gathered: &mut Gathered) -> Result<()> {
-        let BatchLoss { mean, count } = self.computing(|| feed.loss())?;
+        let loss = self.computing(|| feed.loss())?;
+        self.backward_of(loss, 0, gathered).map(drop)
+    }
+
+    /// Adds the gradients of a loss, of the batch so many after the current one; returns whether there was a label that counts.
+    fn backward_of(&self, loss: BatchLoss, ahead: usize, gathered: &mut Gathered) -> Result<bool> {
+        let BatchLoss { mean, count } = loss;
         if count <= 0.0 {
-            return Ok(());
+            return Ok(false);
         }
         let value = ops::item(&mean)?.to_f64();
         if !value.is_finite() {
-            let (step, epoch, batch) = (self.progress.step + 1, self.progress.epoch + 1, self.progress.batch + 1);
+            let (step, epoch) = (self.progress.step + 1, self.progress.epoch + 1);
+            let batch = self.progress.batch + ahead + 1;
             let message = format!(
                 "the loss became {value} at step {step} (epoch {epoch}, batch {batch}); try a smaller learning rate or clip gradients"
             );
@@ -315,7 +453,7 @@ impl<'a> Trainer<'a> {
         share.try_backward(&Default::default())?;
         gathered.sum += value * count;
         gathered.count += count;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes a step with the gradients of the batches since the last one.
@@ -336,7 +474,10 @@ impl<'a> Trainer<'a> {
                 }
                 grad_norm = Some(norm);
             }
-            self.optimizer.step()?;
+            match &self.team {
+                Some(team) => team.step(&mut *self.optimizer)?,
+                None => self.optimizer.step()?,
+            }
             if let Some(average) = &mut self.average {
                 average.update()?;
             }

@@ -2,7 +2,9 @@
 //!
 //! The example `data_parallel` is run by the launcher of each, on 2, 3 and 4 ranks, and must end with the weights that as many
 //! threads end with, bit for bit. A rank that is killed must end the job, and a launcher that does not belong to the library must
-//! be refused. A machine without MPI has proven nothing, and this says so.
+//! be refused. `train` has the same for `firebrand train`. A machine without MPI has proven nothing, and this says so.
+
+mod train;
 
 use super::environment::must;
 use crate::{Outcome, root};
@@ -11,8 +13,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Launchers by their names in Debian, where both can be installed, with what they need to start more ranks than cores.
-const LAUNCHERS: [(&str, &str, &[&str]); 2] =
+const LAUNCHERS: [Launcher; 2] =
     [("Open MPI", "mpirun.openmpi", &["--oversubscribe"]), ("MPICH", "mpiexec.mpich", &[])];
+
+/// What a launcher is called, its program, and what it needs.
+type Launcher = (&'static str, &'static str, &'static [&'static str]);
 
 /// How long a job may take to end after one of its ranks was killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -21,7 +26,18 @@ pub(super) fn run() -> Outcome {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     must(
         Command::new(cargo)
-            .args(["build", "--quiet", "--release", "-p", "firebrand", "--example", "data_parallel"])
+            .args([
+                "build",
+                "--quiet",
+                "--release",
+                "-p",
+                "firebrand",
+                "-p",
+                "firebrand-cli",
+                "--example",
+                "data_parallel",
+                "--bins",
+            ])
             .current_dir(root()),
     )?;
     let example = root().join("target/release/examples/data_parallel");
@@ -46,7 +62,7 @@ pub(super) fn run() -> Outcome {
         let took = kill_one(launcher(program, more).args(["-n", "2"]).arg(&example), &example)?;
         report.push(format!("{name}: a killed rank ends the job after {:.1} s", took.as_secs_f64()));
     }
-    if let [(_, _, _), (name, program, more)] = found[..] {
+    if let [_, (name, program, more)] = found[..] {
         // The library of the other launcher.
         let wrong =
             launcher(program, more).args(["-n", "2"]).arg(&example).env("FIREBRAND_MPI", "libmpi.so.40").output();
@@ -56,6 +72,9 @@ pub(super) fn run() -> Outcome {
             return Err(format!("{name} with the library of Open MPI was not refused: {text}"));
         }
         report.push(format!("{name} with the library of Open MPI is refused"));
+    }
+    for launcher in &found {
+        report.extend(train::run(launcher)?);
     }
     let missing: Vec<_> = LAUNCHERS.iter().filter(|l| !found.contains(l)).map(|(name, ..)| *name).collect();
     if !missing.is_empty() {

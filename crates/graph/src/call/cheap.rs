@@ -1,0 +1,200 @@
+//! Cheap values computed again in the backward pass: activations, norms and products of elements, which take far less time than the
+//! matrix products around them.
+//!
+//! A node that saves such a value for its gradient keeps how it was made instead: the op and its arguments, which the op's own
+//! gradient keeps anyway. Adapters gain most: their gradients need the inputs of every layer, which are values of this
+//! kind, while frozen layers save nothing. Results have the same bits. Ops that write to memory or draw numbers are never run
+//! again.
+
+use super::{Evaluator, Runner};
+use crate::error::Result;
+use crate::interpret::{Call, NodeRunner, Value, call_op, run_module};
+use crate::ir::{GraphModule, Kind, Name, NodeId, OpOverload, Target};
+use firebrand_core::autograd::{is_autocast_enabled, is_grad_enabled, no_grad, saved_tensors_hooks};
+use firebrand_core::{Device, Error as CoreError, Tensor};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What is run again: one pass over its elements, and no random numbers.
+const CHEAP: [&str; 12] =
+    ["gelu", "silu", "relu", "tanh", "sigmoid", "layer_norm", "rms_norm", "mul", "add", "sub", "div", "to"];
+
+/// Runs a program so that cheap values are computed again in the backward pass; for [`super::ProgramModule::set_evaluator`].
+pub fn recompute_cheap() -> Evaluator {
+    Arc::new(move |module, inputs| {
+        let list = |value| match value {
+            Value::List(items) => items,
+            one => vec![one],
+        };
+        // The backward pass runs outside of autocast, where the same ops compute in other dtypes.
+        if !is_grad_enabled() || is_autocast_enabled() {
+            return run_module(&mut Runner::default(), module, inputs).map(list);
+        }
+        let made = Made::default();
+        let packing = made.clone();
+        let _scope = saved_tensors_hooks(move |t| Ok(packing.pack(t)), Packed::value)?;
+        let mut runner = Cheap { inner: Runner::default(), made: made.clone(), last: last_uses(module) };
+        let results = run_module(&mut runner, module, inputs).map(list);
+        // Nodes keep the hooks, and must not keep all values through them.
+        made.entries().clear();
+        results
+    })
+}
+
+/// The cheap values that are in use, in the order in which they were made.
+#[derive(Clone, Default)]
+struct Made(Arc<Mutex<Vec<Entry>>>);
+
+struct Entry {
+    /// Held while the interpreter holds it: its memory is not another tensor's.
+    value: Tensor,
+    recipe: Arc<Recipe>,
+    /// The last node that reads it, or a view of it, by place in the graph.
+    until: usize,
+}
+
+/// How a value is made.
+struct Recipe {
+    op: OpOverload,
+    args: Vec<Kept>,
+    kwargs: Vec<(Name, Value)>,
+    /// The value while some that saved it have yet to read it, and how many these are.
+    again: Mutex<(Option<Tensor>, usize)>,
+}
+
+enum Kept {
+    Tensor(Packed),
+    Other(Value),
+}
+
+/// A saved tensor.
+enum Packed {
+    /// As it is; the version says whether it was written since.
+    Here { value: Tensor, version: u32 },
+    /// To be computed, and seen in these sizes.
+    Again { recipe: Arc<Recipe>, sizes: Vec<i64> },
+}
+
+impl Made {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What is kept of a tensor.
+    fn pack(&self, t: &Tensor) -> Packed {
+        let entries = self.entries();
+        let same = |e: &&Entry| {
+            e.value.data_ptr() == t.data_ptr()
+                && (e.value.numel(), e.value.dtype()) == (t.numel(), t.dtype())
+                && t.is_contiguous()
+                && t.numel() > 0
+        };
+        match entries.iter().rev().find(same) {
+            Some(entry) => {
+                entry.recipe.again().1 += 1;
+                let sizes = t.shape().iter().map(|&n| n as i64).collect();
+                Packed::Again { recipe: entry.recipe.clone(), sizes }
+            }
+            None => Packed::Here { value: t.detach(), version: t.try_version().unwrap_or(0) },
+        }
+    }
+}
+
+impl Recipe {
+    fn again(&self) -> MutexGuard<'_, (Option<Tensor>, usize)> {
+        self.again.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The value, computed once for all that saved it and read it one after another.
+    fn make(&self) -> firebrand_core::Result<Tensor> {
+        let mut again = self.again();
+        again.1 = again.1.saturating_sub(1);
+        let value = match again.0.take() {
+            Some(value) => value,
+            None => {
+                let argument = |kept: &Kept| match kept {
+                    Kept::Tensor(packed) => packed.value().map(Value::Tensor),
+                    Kept::Other(value) => Ok(value.clone()),
+                };
+                let args = self.args.iter().map(argument).collect::<firebrand_core::Result<Vec<_>>>()?;
+                match no_grad(|| call_op(&self.op, &args, &self.kwargs, None)).map_err(CoreError::user)? {
+                    Value::Tensor(t) => t,
+                    other => return Err(CoreError::user(format!("{} gave {} again", self.op.base(), other.kind()))),
+                }
+            }
+        };
+        if again.1 > 0 {
+            again.0 = Some(value.clone());
+        }
+        Ok(value)
+    }
+}
+
+impl Packed {
+    fn value(&self) -> firebrand_core::Result<Tensor> {
+        match self {
+            Packed::Here { value, version } => {
+                let now = value.try_version().unwrap_or(0);
+                if now != *version {
+                    return Err(CoreError::user(format!(
+                        "a tensor that the backward pass needs was written in place: it is at version {now}, expected {version}"
+                    )));
+                }
+                Ok(value.clone())
+            }
+            Packed::Again { recipe, sizes } => no_grad(|| recipe.make()?.try_reshape(sizes.as_slice())),
+        }
+    }
+}
+
+/// Where each node is read last, by place in the graph.
+fn last_uses(module: &GraphModule) -> HashMap<NodeId, (usize, usize)> {
+    let graph = &module.graph;
+    let mut last: HashMap<NodeId, (usize, usize)> = HashMap::new();
+    for (place, n) in graph.nodes().enumerate() {
+        last.insert(n, (place, place));
+        graph.input_nodes(n).for_each(|i| _ = last.entry(i).and_modify(|(_, until)| *until = place));
+    }
+    last
+}
+
+/// Runs nodes plainly, and remembers how cheap values were made.
+struct Cheap {
+    inner: Runner,
+    made: Made,
+    last: HashMap<NodeId, (usize, usize)>,
+}
+
+impl NodeRunner for Cheap {
+    fn run_node(&mut self, call: &Call<'_>) -> Result<Value> {
+        let value = self.inner.run_node(call)?;
+        // Nodes of sub-graphs have numbers of their own.
+        let Some(&(place, until)) = self.last.get(&call.node) else { return Ok(value) };
+        self.made.entries().retain(|e| e.until > place);
+        let Value::Tensor(t) = &value else { return Ok(value) };
+        // A view lives in the memory of what it shows.
+        for e in self.made.entries().iter_mut().filter(|e| e.value.data_ptr() == t.data_ptr()) {
+            e.until = e.until.max(until);
+        }
+        if let Kind::CallFunction(Target::Op(op)) = call.module.graph[call.node].kind()
+            && CHEAP.contains(&op.base())
+            && t.requires_grad()
+            && t.is_contiguous()
+            && !op.schema().is_some_and(|s| s.args.iter().any(|a| a.written))
+            && !call.args.iter().any(|a| matches!(a, Value::Tensor(x) if x.data_ptr() == t.data_ptr()))
+        {
+            let keep = |v: &Value| match v {
+                Value::Tensor(x) => Kept::Tensor(self.made.pack(x)),
+                other => Kept::Other(other.clone()),
+            };
+            let args = call.args.iter().map(keep).collect();
+            let recipe = Recipe { op: op.clone(), args, kwargs: call.kwargs.clone(), again: Mutex::default() };
+            self.made.entries().push(Entry { value: t.clone(), recipe: Arc::new(recipe), until });
+        }
+        Ok(value)
+    }
+
+    fn device(&self) -> Option<Device> {
+        self.inner.device()
+    }
+}
