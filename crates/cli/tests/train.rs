@@ -617,7 +617,7 @@ fn evaluation_is_validation() {
         "Hardest samples",
         "<h2>Parameters</h2>",
         "<h2>Settings</h2>",
-        "head</code>: 36 numbers",
+        "head</code>: 36 elements",
         "AccumulateGrad",
     ] {
         assert!(report.contains(part), "{part}");

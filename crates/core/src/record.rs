@@ -266,7 +266,7 @@ impl Op {
     /// The op with this name, such as `aten::add.Tensor`, including those registered at run time; `.default` may be
     /// written or left out.
     pub fn from_name(name: &str) -> Option<Op> {
-        let name = name.strip_suffix(".default").unwrap_or(name);
+        let name = name.strip_suffix(".default").filter(|base| !base.contains('.')).unwrap_or(name);
         Op::from_table(name).or_else(|| library::by_name(name))
     }
 

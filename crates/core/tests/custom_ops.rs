@@ -132,7 +132,7 @@ fn refuses_bad_schemas() {
         ("no schema", "expected `namespace::name(arguments) -> results`"),
         ("cube(Tensor x) -> Tensor", "needs a namespace"),
         ("my lib::f(Tensor x) -> Tensor", "'my lib' is not a valid name"),
-        ("aten::f(Tensor x) -> Tensor", "the namespace 'aten' is taken"),
+        ("aten::f(Tensor x) -> Tensor", "the namespace 'aten' is reserved"),
         ("test::f(Tensor) -> Tensor", "should be a type and a name"),
         ("test::f(Tensor x, int x) -> Tensor", "two arguments are called 'x'"),
         ("test::f(Tensor(a!) x) -> Tensor", "without alias annotations"),

@@ -378,7 +378,7 @@ fn counts_and_ranks_are_checked_before_lists_are_made() {
     };
     assert_eq!(pad_packed(&[3, 2, 1, 1], 5).unwrap().len(), 2);
     for (batch, length, message) in [
-        (&[3, 2, 1, 1][..], 1 << 61, "more than a tensor can hold"),
+        (&[3, 2, 1, 1][..], 1 << 61, "has too many elements"),
         (&[3, 2, 1, 1], i64::MAX, "more than a tensor can hold"),
         (&[1 << 40, 2, 1, 1], 4, "do not add up to the rows of packed data"),
         (&[i64::MAX, i64::MAX], 4, "do not add up to the rows of packed data"),

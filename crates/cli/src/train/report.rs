@@ -316,7 +316,8 @@ mod tests {
         };
         let rows = [row("body.a.weight", 6, false), row("body.b.weight", 2, true), row("head", 3, true)];
         let html = tree(&rows.iter().collect::<Vec<_>>(), 0);
-        for part in ["body</code>: 8 numbers, 32 B, 2 trained", "class='frozen'><code>a", "head</code> [3]: 3 numbers"]
+        for part in
+            ["body</code>: 8 elements, 32 B, 2 trained", "class='frozen'><code>a", "head</code> [3]: 3 elements"]
         {
             assert!(html.contains(part), "{part}: {html}");
         }

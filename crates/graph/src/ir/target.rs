@@ -33,7 +33,11 @@ impl OpOverload {
     pub fn new(qualified: &str) -> OpOverload {
         OpOverload(match Op::from_name(qualified) {
             Some(op) => Overload::Known(op),
-            None => Overload::Named(qualified.strip_suffix(".default").unwrap_or(qualified).into()),
+            // Only where it is the whole overload: `a.default.default` is another name than `a.default`.
+            None => {
+                let base = qualified.strip_suffix(".default").filter(|base| !base.contains('.'));
+                Overload::Named(base.unwrap_or(qualified).into())
+            }
         })
     }
 

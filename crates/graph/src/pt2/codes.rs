@@ -130,6 +130,7 @@ mod tests {
             "torch.ops.aten.add.Tensor",
             "torch.ops.aten.relu.default",
             "torch.ops.mine.op.overload",
+            "torch.ops.aten.relu.default.default",
             "torch.ops.higher_order.cond",
             "torch.ops.higher_order.unheard_of",
             "_operator.mul",
