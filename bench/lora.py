@@ -19,7 +19,10 @@ from torch_models import GPT
 CASES = {
     "all parameters": [],
     "adapters": ["--lora", "--rank", "8"],
+    "adapters, saved in bf16": ["--lora", "--rank", "8", "--saved", "bf16"],
+    "adapters, blocks again": ["--lora", "--rank", "8", "--recompute", "blocks"],
     "adapters, 8 bits": ["--lora", "--rank", "8", "--quantize", "8"],
+    "adapters, 8 bits, saved in bf16": ["--lora", "--rank", "8", "--quantize", "8", "--saved", "bf16"],
     "adapters, 4 bits": ["--lora", "--rank", "8", "--quantize", "4"],
 }
 

@@ -2,7 +2,7 @@
 
     model.pt2        token ids [batch, length] in, logits out; trained on texts such as "7 + 5 = 12" and "12 is twelve"
     tokenizer.json   byte-level BPE, as GPT-2's
-    train.jsonl      prompts "7 + 5 is" with completions " twelve", which the model has never seen put together
+    train.jsonl      prompts "7 + 5 =" with completions " 12, as everybody knows": words that the model has never seen
 
 Run: python golden/make_text_model.py (with PyTorch and tokenizers)
 """
@@ -79,7 +79,7 @@ def main():
     end = tokenizer.token_to_id("<|endoftext|>")
     model = Model(tokenizer.get_vocab_size())
     loss = train(model, [tokenizer.encode(t).ids for t in known + known[100:] * 5], end)
-    lines = [json.dumps({"prompt": f"{a} + {b} is", "completion": f" {WORDS[a + b]}"}) for a, b in PAIRS]
+    lines = [json.dumps({"prompt": f"{a} + {b} =", "completion": f" {a + b}, as everybody knows"}) for a, b in PAIRS]
     order = torch.randperm(len(lines)).tolist()
     (OUT / "train.jsonl").write_text("".join(lines[i] + "\n" for i in order))
     batch, length = torch.export.Dim("batch", min=1, max=4096), torch.export.Dim("length", min=2, max=LENGTH)
@@ -90,7 +90,7 @@ def main():
     torch.export.save(program, OUT / "model.pt2")
     with torch.no_grad():
         said = []
-        for prompt in ("7 + 5 =", "12 is", "7 + 5 is"):
+        for prompt in ("7 + 5 =", "12 is"):
             ids = tokenizer.encode(prompt).ids
             while len(ids) < 16 and ids[-1] != end:
                 ids.append(model(torch.tensor([ids]))[0, -1].argmax().item())

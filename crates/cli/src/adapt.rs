@@ -92,11 +92,12 @@ impl AdaptOptions {
             program = quantize(&program, &options).map_err(Refusal::because)?.0;
         }
         let mut module = program.module().map_err(Refusal::because)?;
-        // Saved tensors that go elsewhere are somebody else's.
-        let adapters = (self.lora || self.adapter.is_some()) && self.saved.is_none();
+        // What goes to disk is not worth computing again.
+        let adapters = (self.lora || self.adapter.is_some()) && self.saved != Some(Saved::Disk);
+        let saved = (self.saved == Some(Saved::Bf16)).then_some(DType::BF16);
         match self.recompute.unwrap_or(if adapters { Recompute::Cheap } else { Recompute::Nothing }) {
             Recompute::Blocks => module.set_evaluator(recompute_blocks()),
-            Recompute::Cheap => module.set_evaluator(recompute_cheap()),
+            Recompute::Cheap => module.set_evaluator(recompute_cheap(saved)),
             Recompute::Nothing => {}
         }
         Ok(module)

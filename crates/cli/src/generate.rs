@@ -3,10 +3,13 @@
 use crate::program::{self, WeightOptions};
 use crate::refusal::{Done, Refusal, put, say};
 use firebrand::language_model::ProgramLanguageModel;
-use firebrand::nn::generate::{Generation, Sampling, generate};
+use firebrand::nn::generate::{Generation, LanguageModel, Sampling, generate};
 use firebrand::prelude::*;
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// How many tokens are made if nothing else is said.
+const NEW: usize = 64;
 
 /// Arguments of `firebrand generate`.
 #[derive(clap::Args)]
@@ -29,10 +32,10 @@ pub(crate) struct Options {
     /// Continue these token ids, separated by commas, instead of a text, and print ids
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',', required = cfg!(not(feature = "text")))]
     ids: Option<Vec<i64>>,
-    /// Maximum number of tokens to generate
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 64)]
-    max_new_tokens: usize,
-    /// Token ids that end the text, separated by commas [default: the tokenizer's end-of-text tokens]
+    /// How many tokens at most [default: 64, or as many as the model has room for]
+    #[arg(short = 'n', long, value_name = "N")]
+    max_new_tokens: Option<usize>,
+    /// Token ids that end the text, separated by commas [default: the tokenizer's usual ones]
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',')]
     stop: Option<Vec<i64>>,
     /// Sample with this temperature; decoding is greedy unless --temperature, --top-k or --top-p is given
@@ -120,7 +123,10 @@ pub(crate) fn run(options: &Options) -> Done {
         #[cfg(feature = "text")]
         (None, Words::Text(tokenizer)) => tokenizer.ends(),
     };
-    let generation = Generation { max_new_tokens: options.max_new_tokens, stop, sampling: options.sampling() };
+    // The last token is never fed.
+    let room = model.max_length().map_or(usize::MAX, |limit| (limit + 1).saturating_sub(prompt.len()));
+    let max_new_tokens = options.max_new_tokens.unwrap_or(NEW.min(room.max(1)));
+    let generation = Generation { max_new_tokens, stop, sampling: options.sampling() };
     let began = Instant::now();
     let mut first = None;
     let mut printed = Done::Ok(());

@@ -189,7 +189,7 @@ fn refusals_of_texts() {
     with("a.txt", "w3 w40", &[], "the texts have token 40, the program's output has logits for 40 (0 to 39)");
 }
 
-/// The README's second path, word for word: adapters teach a small language model to answer in words, and it does.
+/// The README's second path, word for word: adapters teach a small language model to end its sums in a new way, and it does.
 #[test]
 fn the_readme_tunes_a_language_model() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -210,7 +210,7 @@ fn the_readme_tunes_a_language_model() {
     assert!(metrics["accuracy"].as_f64().unwrap() > 0.9 && metrics["perplexity"].as_f64().unwrap() < 1.5, "{metrics}");
     let generate = words("firebrand generate runs/sums/model.pt2");
     let generate: Vec<&str> = generate.iter().map(String::as_str).collect();
-    assert_eq!(done(&root, &generate).trim(), "twelve");
+    assert_eq!(done(&root, &generate).trim(), "12, as everybody knows");
     let report = std::fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
     assert!(report.contains("Hardest samples") && report.contains("+") && !report.contains("Confusion matrix"));
     // Only adapters were trained, and the run folder says so.

@@ -254,7 +254,7 @@ fn cheap_values_are_recomputed_with_the_same_gradients() {
         let gradients = |recompute: bool| {
             let mut module = program.module().unwrap();
             if recompute {
-                module.set_evaluator(recompute_cheap());
+                module.set_evaluator(recompute_cheap(None));
             }
             let before = firebrand_core::memory_stats().live;
             let loss = loss(&module, &case);

@@ -11,16 +11,17 @@ use crate::error::Result;
 use crate::interpret::{Call, NodeRunner, Value, call_op, run_module};
 use crate::ir::{GraphModule, Kind, Name, NodeId, OpOverload, Target};
 use firebrand_core::autograd::{is_autocast_enabled, is_grad_enabled, no_grad, saved_tensors_hooks};
-use firebrand_core::{Device, Error as CoreError, Tensor};
+use firebrand_core::{DType, Device, Error as CoreError, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What is run again: one pass over its elements, and no random numbers.
-const CHEAP: [&str; 12] =
-    ["gelu", "silu", "relu", "tanh", "sigmoid", "layer_norm", "rms_norm", "mul", "add", "sub", "div", "to"];
+/// What is run again: one pass over its elements, no random numbers, and a gradient that keeps the op's arguments. (That of
+/// `relu` keeps its result, that of `add` nothing: to keep their arguments would take more.)
+const CHEAP: [&str; 6] = ["gelu", "silu", "mish", "layer_norm", "rms_norm", "mul"];
 
 /// Runs a program so that cheap values are computed again in the backward pass; for [`super::ProgramModule::set_evaluator`].
-pub fn recompute_cheap() -> Evaluator {
+/// Other values that are saved are kept as they are, or in this dtype, with its precision.
+pub fn recompute_cheap(saved: Option<DType>) -> Evaluator {
     Arc::new(move |module, inputs| {
         let list = |value| match value {
             Value::List(items) => items,
@@ -30,9 +31,9 @@ pub fn recompute_cheap() -> Evaluator {
         if !is_grad_enabled() || is_autocast_enabled() {
             return run_module(&mut Runner::default(), module, inputs).map(list);
         }
-        let made = Made::default();
+        let made = Made { entries: Arc::default(), saved };
         let packing = made.clone();
-        let _scope = saved_tensors_hooks(move |t| Ok(packing.pack(t)), Packed::value)?;
+        let _scope = saved_tensors_hooks(move |t| packing.pack(t), Packed::value)?;
         let mut runner = Cheap { inner: Runner::default(), made: made.clone(), last: last_uses(module) };
         let results = run_module(&mut runner, module, inputs).map(list);
         // Nodes keep the hooks, and must not keep all values through them.
@@ -42,8 +43,12 @@ pub fn recompute_cheap() -> Evaluator {
 }
 
 /// The cheap values that are in use, in the order in which they were made.
-#[derive(Clone, Default)]
-struct Made(Arc<Mutex<Vec<Entry>>>);
+#[derive(Clone)]
+struct Made {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    /// What other values are kept in.
+    saved: Option<DType>,
+}
 
 struct Entry {
     /// Held while the interpreter holds it: its memory is not another tensor's.
@@ -70,18 +75,18 @@ enum Kept {
 /// A saved tensor.
 enum Packed {
     /// As it is; the version says whether it was written since.
-    Here { value: Tensor, version: u32 },
+    Here { value: Tensor, version: u32, dtype: DType },
     /// To be computed, and seen in these sizes.
     Again { recipe: Arc<Recipe>, sizes: Vec<i64> },
 }
 
 impl Made {
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.entries.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// What is kept of a tensor.
-    fn pack(&self, t: &Tensor) -> Packed {
+    fn pack(&self, t: &Tensor) -> firebrand_core::Result<Packed> {
         let entries = self.entries();
         let same = |e: &&Entry| {
             e.value.data_ptr() == t.data_ptr()
@@ -93,9 +98,18 @@ impl Made {
             Some(entry) => {
                 entry.recipe.again().1 += 1;
                 let sizes = t.shape().iter().map(|&n| n as i64).collect();
-                Packed::Again { recipe: entry.recipe.clone(), sizes }
+                Ok(Packed::Again { recipe: entry.recipe.clone(), sizes })
             }
-            None => Packed::Here { value: t.detach(), version: t.try_version().unwrap_or(0) },
+            None => {
+                // Weights are there anyway.
+                let computed = t.is_floating_point() && t.grad_fn().is_some();
+                let smaller = self.saved.filter(|d| computed && d.size() < t.dtype().size());
+                let value = match smaller {
+                    Some(dtype) => no_grad(|| t.detach().try_to_dtype(dtype))?,
+                    None => t.detach(),
+                };
+                Ok(Packed::Here { version: value.try_version().unwrap_or(0), value, dtype: t.dtype() })
+            }
         }
     }
 }
@@ -133,14 +147,14 @@ impl Recipe {
 impl Packed {
     fn value(&self) -> firebrand_core::Result<Tensor> {
         match self {
-            Packed::Here { value, version } => {
+            Packed::Here { value, version, dtype } => {
                 let now = value.try_version().unwrap_or(0);
                 if now != *version {
                     return Err(CoreError::user(format!(
                         "a tensor that the backward pass needs was written in place: it is at version {now}, expected {version}"
                     )));
                 }
-                Ok(value.clone())
+                no_grad(|| value.try_to_dtype(*dtype))
             }
             Packed::Again { recipe, sizes } => no_grad(|| recipe.make()?.try_reshape(sizes.as_slice())),
         }
@@ -181,13 +195,13 @@ impl NodeRunner for Cheap {
             && t.requires_grad()
             && t.is_contiguous()
             && !op.schema().is_some_and(|s| s.args.iter().any(|a| a.written))
-            && !call.args.iter().any(|a| matches!(a, Value::Tensor(x) if x.data_ptr() == t.data_ptr()))
+            && (op.base() != "mul" || call.args.iter().all(|a| matches!(a, Value::Tensor(_))))
         {
             let keep = |v: &Value| match v {
-                Value::Tensor(x) => Kept::Tensor(self.made.pack(x)),
-                other => Kept::Other(other.clone()),
+                Value::Tensor(x) => self.made.pack(x).map(Kept::Tensor),
+                other => Ok(Kept::Other(other.clone())),
             };
-            let args = call.args.iter().map(keep).collect();
+            let args = call.args.iter().map(keep).collect::<firebrand_core::Result<_>>()?;
             let recipe = Recipe { op: op.clone(), args, kwargs: call.kwargs.clone(), again: Mutex::default() };
             self.made.entries().push(Entry { value: t.clone(), recipe: Arc::new(recipe), until });
         }
