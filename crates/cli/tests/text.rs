@@ -172,7 +172,12 @@ fn refusals_of_texts() {
     with("a.jsonl", &format!("{prompt}\n{chat}"), &[], "line 2: it has other fields than the lines before it");
     with("a.jsonl", r#"{"prompt": 3, "completion": "w4"}"#, &[], "line 1: `prompt`: expected text, found 3");
     with("a.jsonl", r#"{"completion": "w4"}"#, &[], "line 1: no field `prompt`; the line has `completion`");
-    with("a.jsonl", prompt, &["--template", "{question}"], "names {question}; known are prompt, completion");
+    with(
+        "a.jsonl",
+        prompt,
+        &["--template", "{question}"],
+        "the template uses the unknown name {question}; expected one of prompt, completion",
+    );
     with("a.jsonl", chat, &[], "messages need --template with `{content}` and `{role}`");
     with("a.jsonl", r#"{"messages": 3}"#, &["--template", "{content}"], "expected a list of objects");
     with("a.txt", "w3 w4", &["--template", "{prompt}"], "--template is for prompts and messages");
