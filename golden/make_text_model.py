@@ -1,8 +1,8 @@
-"""Writes crates/firebrand/data/sums/: a small language model that PyTorch taught sums and the names of numbers, and texts to tune it with.
+"""Writes crates/firebrand/data/sums/: a small language model that PyTorch taught sums and a figure of speech, and texts to tune it with.
 
-    model.pt2        token ids [batch, length] in, logits out; trained on texts such as "7 + 5 = 12" and "12 is twelve"
+    model.pt2        token ids [batch, length] in, logits out; trained on texts such as "7 + 5 = 12" and "12, as everybody knows"
     tokenizer.json   byte-level BPE, as GPT-2's
-    train.jsonl      prompts "7 + 5 =" with completions " 12, as everybody knows": words that the model has never seen
+    train.jsonl      prompts "7 + 5 =" with completions " 12, as everybody knows", which the model has never seen put together
 
 Run: python golden/make_text_model.py (with PyTorch and tokenizers)
 """
@@ -16,7 +16,6 @@ from torch import nn
 
 OUT = pathlib.Path(__file__).parents[1] / "crates/firebrand/data/sums"
 LENGTH, WIDTH, HEADS, LAYERS = 32, 32, 4, 2
-WORDS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen".split()
 PAIRS = [(a, b) for a in range(10) for b in range(10)]
 
 
@@ -68,13 +67,12 @@ def main():
     OUT.mkdir(exist_ok=True)
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    known = [f"{a} + {b} = {a + b}" for a, b in PAIRS] + [f"{n} is {WORDS[n]}" for n in range(19)]
+    known = [f"{a} + {b} = {a + b}" for a, b in PAIRS] + [f"{n}, as everybody knows" for n in range(19)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # Names of numbers as often as sums, so that they are tokens too.
-    tokenizer.train_from_iterator(known + [f"{n} is {WORDS[n]}" for n in range(19)] * 5, trainer)
+    tokenizer.train_from_iterator(known, trainer)
     tokenizer.save(str(OUT / "tokenizer.json"), pretty=False)
     end = tokenizer.token_to_id("<|endoftext|>")
     model = Model(tokenizer.get_vocab_size())
@@ -90,7 +88,7 @@ def main():
     torch.export.save(program, OUT / "model.pt2")
     with torch.no_grad():
         said = []
-        for prompt in ("7 + 5 =", "12 is"):
+        for prompt in ("7 + 5 =", "12,"):
             ids = tokenizer.encode(prompt).ids
             while len(ids) < 16 and ids[-1] != end:
                 ids.append(model(torch.tensor([ids]))[0, -1].argmax().item())

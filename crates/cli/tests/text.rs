@@ -120,7 +120,7 @@ fn texts_become_the_rows_one_expects() {
         (
             "chat.jsonl",
             chat,
-            vec!["--template", "w2{role} {content} w30"],
+            vec!["--template", "w2{role} {content} w30 "],
             // `w2user` is no word of the vocabulary, so it is 0.
             vec![vec![0, 3, 30, 0, 4, 5, 30, 0, 6, 30, 0, 7]],
             vec![vec![SKIP, SKIP, SKIP, 4, 5, 30, SKIP, SKIP, SKIP, SKIP, 7, 30]],
