@@ -138,7 +138,7 @@ fn refusals_say_what_to_do() {
     };
     let sampling = |s: Sampling| Generation { sampling: s, ..Generation::default() };
     refused(&[], Generation::default(), "no token");
-    refused(&[1], Generation { max_new_tokens: 3000, ..Generation::default() }, "holds 2000 tokens");
+    refused(&[1], Generation { max_new_tokens: 3000, ..Generation::default() }, "limited to 2000 tokens");
     refused(&[1], sampling(Sampling { temperature: 0.0, ..Sampling::default() }), "temperature");
     refused(&[1], sampling(Sampling { top_k: Some(0), ..Sampling::default() }), "top-k");
     refused(&[1], sampling(Sampling { top_p: Some(1.5), ..Sampling::default() }), "top-p");

@@ -206,9 +206,9 @@ mod tests {
         for (value, reason) in [
             (dict(&[("a", 1i64.into())]), "x has no \"b\""),
             (dict(&[("a", 1i64.into()), ("b", list.clone()), ("c", 1i64.into())]), "x has \"c\", which"),
-            (dict(&[("a", list.clone()), ("b", list.clone())]), "x[\"a\"] is a list, one value"),
-            (dict(&[("a", 1i64.into()), ("b", Value::List(vec![]))]), "x[\"b\"] has 0 elements, 2 are"),
-            (dict(&[("a", 1i64.into()), ("b", 2i64.into())]), "x[\"b\"] is an integer, a tuple or list"),
+            (dict(&[("a", list.clone()), ("b", list.clone())]), "x[\"a\"]: expected one value, found a list"),
+            (dict(&[("a", 1i64.into()), ("b", Value::List(vec![]))]), "x[\"b\"] has 0 elements, expected 2"),
+            (dict(&[("a", 1i64.into()), ("b", 2i64.into())]), "x[\"b\"] is an integer, expected a tuple or list"),
         ] {
             let e = nested().flatten(value, "x", &mut Vec::new()).unwrap_err().to_string();
             assert!(e.contains(reason), "{e}");

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn parameters_are_shared_evenly() {
         let parameters: Vec<Tensor> = [7, 1, 5, 3, 4].map(|n| Tensor::zeros([n], DType::F32)).to_vec();
-        assert_eq!(owners(&parameters, 2), [0, 0, 1, 0, 1]);
+        assert_eq!(owners(&parameters, 2), [0, 1, 1, 0, 1]);
         assert_eq!(owners(&parameters, 1), [0; 5]);
     }
 
