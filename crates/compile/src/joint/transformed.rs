@@ -314,9 +314,7 @@ impl Function for PureFunction {
     }
 
     fn jvp(&self, ctx: &Context, tangents: &[Option<Tensor>]) -> firebrand_core::Result<Vec<Option<Tensor>>> {
-        // Without their tangents, which the rule takes as inputs.
-        let primals = ctx.saved_for_forward().iter().flatten().map(|t| Ok(unpack_dual(t)?.0));
-        let mut inputs = primals.collect::<firebrand_core::Result<Vec<Tensor>>>()?;
+        let mut inputs: Vec<Tensor> = ctx.saved_for_forward().iter().flatten().cloned().collect();
         let given: Vec<bool> = tangents.iter().map(Option::is_some).collect();
         let Some(rule) = self.find(For::Tangents(metas(&inputs), given)) else {
             let zeros = |t: &Tensor| ops::zeros_like(t, None, None, None);

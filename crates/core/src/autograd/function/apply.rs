@@ -258,7 +258,11 @@ fn push_tangents(
             own => Ok(own.clone()),
         })
         .collect::<Result<Vec<_>>>()?;
-    let tangents = function.jvp(ctx, &given)?;
+    let tangents = {
+        // A tangent has none itself.
+        let _plain = ModeGuard::new(0, state::DUAL);
+        function.jvp(ctx, &given)?
+    };
     if tangents.len() != outputs.len() {
         let (expected, found) = (outputs.len(), tangents.len());
         return Err(ErrorKind::JvpCount { function: ctx.name.clone(), expected, found }.into());
