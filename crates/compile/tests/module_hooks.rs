@@ -1,18 +1,16 @@
-//! Module hooks in and around compiled functions (J-31 to J-34, J-46 to J-73, L-4, L-10, U-120).
+//! Module hooks in and around compiled functions (J-31 to J-33, J-46 to J-73, L-4, L-10, U-120). Hooks on all modules
+//! of the process are in `global_hooks`, by themselves.
 
 mod common;
 
 use common::*;
-use firebrand_compile::{BreakKind, Error, Options, Shared, compile_module, compile_with, effects};
+use firebrand_compile::{BreakKind, Error, Options, Shared, compile_module, compile_with};
 use firebrand_core::autograd::{Removable, RemovableHandle};
-use firebrand_core::module::{
-    Forward, HookOptions, Module, ModuleHooks, ModuleWatch, Parameter, register_module_forward_pre_hook,
-};
+use firebrand_core::module::{Forward, HookOptions, Module, ModuleHooks, Parameter};
 use firebrand_core::{DType, Result, Tensor};
 use firebrand_nn::layers::{Linear, ReLU, Sequential};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 fn x16() -> Tensor {
     Tensor::ones([2, 16], DType::F32)
@@ -76,28 +74,6 @@ fn test_wrap_top_frame_with_hooks() {
         assert_eq!(f.call(&x16()).to_vec::<f32>(), expected, "{name}");
         assert_eq!(c.frames(), 2, "{name}");
     }
-}
-
-/// J-34, L-10: a hook on all modules that counts (as an effect) counts once per call.
-#[test]
-fn test_global_module_forward_pre_hook() {
-    let count = Arc::new(AtomicUsize::new(0));
-    let held = count.clone();
-    let handle = register_module_forward_pre_hook(move |_, _| {
-        let held = held.clone();
-        effects::record(move || {
-            held.fetch_add(1, Relaxed);
-        });
-    });
-    let layer = Arc::new(Linear::new(16, 16));
-    layer.call(&x16());
-    assert_eq!(count.load(Relaxed), 1);
-    let f = compile_module::<_, Tensor>(layer, full(&counter()));
-    for expected in [2, 3] {
-        f.call(&x16());
-        assert_eq!(count.load(Relaxed), expected);
-    }
-    handle.remove();
 }
 
 /// J-46, J-47, J-54: a hook registered and removed inside the function leaves the tables as they were; it runs after (or,
@@ -325,21 +301,6 @@ fn module_hooks_of_every_kind() {
         }
         assert_eq!(c.frames(), 1, "{name}");
     }
-}
-
-/// Hooks of the whole process are part of the guards.
-#[test]
-fn global_hooks_are_guarded() {
-    assert!(ModuleWatch::global_hook_ids().is_empty());
-    let c = counter();
-    let layer = Arc::new(Linear::new(16, 16));
-    let f = compile_module::<_, Tensor>(layer, full(&c));
-    let plain = f.call(&x16());
-    let handle = register_module_forward_pre_hook(|_, x| &x[0] * 0.0);
-    assert_ne!(f.call(&x16()).to_vec::<f32>(), plain.to_vec::<f32>());
-    handle.remove();
-    assert_eq!(f.call(&x16()).to_vec::<f32>(), plain.to_vec::<f32>());
-    assert_eq!(c.frames(), 2);
 }
 
 /// The state dictionary of a compiled module has the names of the module itself.

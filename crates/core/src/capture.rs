@@ -4,16 +4,20 @@
 //! values, hooks, gradients, cells and custom functions reach it here. Without a tracer this costs nothing: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
 //!
-//! What a graph cannot represent ends the capture ([`leave`]): there is no other way, so nothing can be dropped by accident. The
-//! code that continues then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
-//! refer to the tensors of the call, in ops and in methods.
+//! What a graph cannot hold ends the capture ([`leave`]): there is no other way, so nothing can be left out by accident. The
+//! code that goes on then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
+//! are about the tensors of the call, in ops and in methods.
+//!
+//! A function transform in a captured function ([`transform`]) runs as it does plainly, on stand-ins; what is recorded is what it
+//! makes of the function, as it reaches the kernels: plain ops, whatever transforms they came from.
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
 use crate::dispatch::{self, Interpreter, LayerGuard};
 use crate::module::Module;
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
-use crate::{Error, Result, SymInt, Tensor};
+use crate::tree::TensorTree;
+use crate::{Device, Error, Result, Spec, SymInt, Tensor};
 use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
@@ -93,6 +97,21 @@ pub trait Tracer: Interpreter {
     fn owns(&self, handle: &RemovableHandle) -> bool;
     /// The id of a handle that [`Tracer::register_hook`] or another method here returned is requested.
     fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64;
+    /// A checkpoint whose function runs again in the backward pass begins.
+    fn begin_checkpoint(&self, at: Caller) -> Result<()>;
+    /// A function transform begins: from now on ops are recorded as they reach the kernels. `records` is whether what it gives is
+    /// recorded outside it. False if this capture cannot take it.
+    fn begin_transform(&self, records: bool) -> bool;
+    /// The innermost transform ends.
+    fn end_transform(&self);
+    /// Whether a function transform runs.
+    fn in_transform(&self) -> bool;
+    /// The layer that records what reaches the kernels.
+    fn below_autograd(self: Arc<Self>) -> Arc<dyn Interpreter>;
+    /// What the captured function gets for a result of the outermost transform.
+    fn result_of_transform(&self, t: &Tensor) -> Result<Tensor>;
+    /// Something that keeps the nodes of a transform, to run them later: it holds what this returns.
+    fn keeps_nodes(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// The tracer of this thread, if a function is currently being captured.
@@ -211,7 +230,105 @@ pub(crate) fn flagged(t: &Tensor) -> Result<Option<Tensor>> {
     }
 }
 
-/// The scopes that were active around a capture.
+/// A function transform that is part of a capture, while it lives.
+#[must_use = "the transform lasts while the guard lives"]
+pub(crate) struct TransformScope {
+    tracer: Arc<dyn Tracer>,
+    outermost: Option<Outermost>,
+}
+
+/// What the outermost transform of a capture switches: nodes keep what they need, since they run here.
+struct Outermost {
+    hooks: Vec<Arc<SavedHooks>>,
+    _layer: LayerGuard,
+    _mode: ModeGuard,
+}
+
+impl Drop for Outermost {
+    fn drop(&mut self) {
+        let hooks = std::mem::take(&mut self.hooks);
+        drop(state::stacks(|s| std::mem::replace(&mut s.saved_hooks, hooks)));
+    }
+}
+
+impl Drop for TransformScope {
+    fn drop(&mut self) {
+        drop(self.outermost.take());
+        self.tracer.end_transform();
+    }
+}
+
+impl TransformScope {
+    /// Ends the transform: what the captured function gets as its result.
+    fn result<T: TensorTree>(self, tree: T) -> Result<T> {
+        match self.outermost.is_some() {
+            true => tree.replace(&mut |t| self.tracer.result_of_transform(t)),
+            false => Ok(tree),
+        }
+    }
+}
+
+/// A function transform is about to run. If a function is being captured, it is part of that while the scope lives, or the capture
+/// ends. `records` says whether what it gives is recorded outside it.
+#[track_caller]
+pub(crate) fn transform(what: &'static str, records: bool) -> Result<Option<TransformScope>> {
+    let Some(tracer) = tracer() else { return Ok(None) };
+    let outermost = !tracer.in_transform();
+    // Hooks that see what nodes keep, and a look for NaN, are about values.
+    let hooked = || {
+        OUTSIDE.with(|o| !o.saved_hooks.is_empty() || o.disabled.is_some())
+            || state::stacks(|s| s.saved_hooks.len() > 1)
+            || state::is(state::CHECK_NAN | state::CREATION)
+    };
+    if (outermost && hooked()) || !tracer.begin_transform(records) {
+        tracer.leave(what, Location::caller())?;
+        return Ok(None);
+    }
+    let outermost = outermost.then(|| Outermost {
+        hooks: state::stacks(|s| std::mem::take(&mut s.saved_hooks)),
+        _layer: dispatch::push_inner_layer(tracer.clone().below_autograd()),
+        _mode: ModeGuard::new(0, state::SAVED_HOOKS),
+    });
+    Ok(Some(TransformScope { tracer, outermost }))
+}
+
+/// Ends a transform that may be part of a capture, with its result.
+pub(crate) fn transformed<T: TensorTree>(scope: Option<TransformScope>, tree: T) -> Result<T> {
+    match scope {
+        Some(scope) => scope.result(tree),
+        None => Ok(tree),
+    }
+}
+
+/// Whether a function transform is part of a capture here.
+pub(crate) fn in_transform() -> bool {
+    tracer().is_some_and(|tracer| tracer.in_transform())
+}
+
+/// Whether what runs here is recorded by those around it: not under `no_grad`, but where only an engine on this level records nothing.
+pub fn is_recorded_outside() -> bool {
+    state::is(state::GRAD | state::ENGINE_OFF)
+}
+
+/// What somebody holds who keeps nodes of a captured transform, to run them later.
+pub(crate) fn keeps_nodes() -> Option<Arc<dyn Any + Send + Sync>> {
+    tracer().filter(|t| t.in_transform()).map(|tracer| tracer.keeps_nodes())
+}
+
+/// A leaf of a transform.
+pub(crate) fn leaf_of_transform(t: Tensor) -> Result<Tensor> {
+    // Its flag is no act of the captured function.
+    if state::is(state::LAYERS) { suspended(|| t.try_requires_grad_(true)) } else { t.try_requires_grad_(true) }
+}
+
+/// A meta tensor like `t`, without history, that belongs to the same transforms; it requires grad if `t` does.
+pub fn outline(t: &Tensor) -> Result<Tensor> {
+    let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
+    // The flag of an outline is no act of the function whose capture may run here.
+    suspended(|| Tensor::try_empty(spec)?.alias_born_under(t.birth()).try_requires_grad_(t.requires_grad()))
+}
+
+/// What was switched on around a capture.
 #[derive(Clone, Default)]
 struct Outside {
     saved_hooks: Vec<Arc<SavedHooks>>,
@@ -300,6 +417,11 @@ pub fn suspended_with_own_hooks<R>(f: impl FnOnce() -> R) -> R {
 pub fn has_own_saved_hooks() -> bool {
     // The first pair is the capture's.
     state::stacks(|s| s.tracer.is_some() && s.saved_hooks.iter().skip(1).last().is_some_and(|h| !h.faithful))
+}
+
+/// Whether the function that is currently being captured is inside a checkpoint that will run again.
+pub fn in_checkpoint() -> bool {
+    state::stacks(|s| s.tracer.is_some() && s.saved_hooks.iter().skip(1).last().is_some_and(|h| h.faithful))
 }
 
 fn outside<R>(hooks: Vec<Arc<SavedHooks>>, f: impl FnOnce() -> R) -> R {

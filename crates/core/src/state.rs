@@ -226,12 +226,16 @@ impl LevelGuard {
             let autocast = s.autocast.clone();
             let disabled = s.saved_hooks_disabled.clone();
             let replacements = s.replacements.clone();
+            let tracer = s.tracer.clone();
             let below = std::mem::replace(s, Stacks::new());
             s.autocast = autocast;
             s.saved_hooks_disabled = disabled;
             s.replacements = replacements;
+            // What is not an op is shown to it on every level; ops are when they have come down.
+            s.tracer = tracer;
             s.level = Some(Box::new(Below { level, word, stacks: below }));
-            if s.autocast.enabled() || s.replacements.is_some() || stand_ins { LAYERS } else { 0 }
+            let seen = s.autocast.enabled() || s.replacements.is_some() || s.tracer.is_some() || stand_ins;
+            if seen { LAYERS } else { 0 }
         });
         let kept = word & !(LAYERS | DUAL | SAVED_HOOKS | CREATION | MUTATION_WATCH | CHECK_NAN);
         set_word((kept | autocast | INNER) + LEVEL_ONE + DEPTH_ONE);

@@ -10,13 +10,15 @@ use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::schema::{Constant, Schema, SchemaArg};
 use firebrand_core::autograd::is_grad_enabled;
-use firebrand_core::capture;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
 use firebrand_core::state::ThreadState;
 use firebrand_core::sym::SymNode;
-use firebrand_core::{DType, Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
+use firebrand_core::{DType, Device, Scalar, SymInt, Tensor, WeakTensor};
+use firebrand_core::{capture, func};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+pub use firebrand_core::capture::outline;
 
 /// What a tensor from outside becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +48,10 @@ pub struct Trace {
     mode: bool,
     /// The autocast region that is open: its marker and its dtype.
     autocast: Option<(NodeId, DType)>,
-    /// For a graph that is not differentiated: nodes by memory. Grad mode is then a note on the node.
-    below: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
+    /// Nodes by memory, where derivatives are recorded.
+    memory: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
+    /// For a graph that is not differentiated: grad mode is a note on the node.
+    below: bool,
 }
 
 /// The trace that ops go to, which it is used as, and those that wait while the sides of conditionals are recorded.
@@ -126,14 +130,28 @@ impl Trace {
             ambient,
             mode: ambient,
             autocast: None,
-            below: None,
+            memory: None,
+            below: false,
         }
     }
 
     /// An empty graph of what derivatives are made of: they hold results by aliases of their own, which are known by
     /// their memory. No op that is recorded may write.
     pub(crate) fn below() -> Trace {
-        Trace { below: Some(HashMap::new()), ..Trace::new(true, Free::Constant) }
+        Trace { memory: Some(HashMap::new()), below: true, ..Trace::new(true, Free::Constant) }
+    }
+
+    /// From now on a tensor is also known by its memory: derivatives hold what they need by aliases of their own.
+    pub fn know_by_memory(&mut self) {
+        if self.memory.is_none() {
+            let mut bound: Vec<&(Tensor, NodeId)> = self.nodes.values().collect();
+            bound.sort_by_key(|(_, n)| n.index());
+            let mut memory: HashMap<usize, Vec<(Tensor, NodeId)>> = HashMap::new();
+            for (t, n) in bound {
+                memory.entry(t.untyped_storage().addr()).or_default().push((t.clone(), *n));
+            }
+            self.memory = Some(memory);
+        }
     }
 
     /// The module built so far.
@@ -192,7 +210,8 @@ impl Trace {
 
     /// Replaces `old` by `new` from now on.
     pub fn rebind(&mut self, old: NodeId, new: NodeId) {
-        for (_, node) in self.nodes.values_mut().filter(|(_, node)| *node == old) {
+        let by_memory = self.memory.iter_mut().flat_map(HashMap::values_mut).flatten();
+        for (_, node) in self.nodes.values_mut().chain(by_memory).filter(|(_, node)| *node == old) {
             *node = new;
         }
     }
@@ -200,19 +219,22 @@ impl Trace {
     /// Associates a node with a tensor from now on.
     pub fn bind(&mut self, tensor: &Tensor, node: NodeId) {
         self.nodes.insert(tensor.id(), (tensor.clone(), node));
-        if let Some(below) = &mut self.below {
-            below.entry(tensor.untyped_storage().addr()).or_default().push((tensor.clone(), node));
+        if let Some(memory) = &mut self.memory {
+            memory.entry(tensor.untyped_storage().addr()).or_default().push((tensor.clone(), node));
         }
     }
 
     /// The node of the value that an unknown tensor aliases, if there is one.
     fn alias(&mut self, tensor: &Tensor) -> Option<NodeId> {
+        if !self.below && !tensor.is_meta() {
+            return None; // the caller's, with a history of its own
+        }
         let same = |t: &Tensor| {
             t.dtype() == tensor.dtype()
                 && t.storage_offset() == tensor.storage_offset()
                 && t.layout().same_geometry(tensor.layout())
         };
-        let bucket = self.below.as_ref()?.get(&tensor.untyped_storage().addr())?;
+        let bucket = self.memory.as_ref()?.get(&tensor.untyped_storage().addr())?;
         // Not by an alias without history: derivatives mean the value that the op gave.
         let detached = |n: NodeId| self.module.graph[n].target().is_some_and(|t| t.is_op(Op::DETACH));
         let alike = || bucket.iter().rev().filter(|(t, _)| same(t)).map(|(_, n)| *n);
@@ -231,13 +253,19 @@ impl Trace {
         self.nodes.get(&real.id()).map(|(_, node)| *node)
     }
 
+    /// Whether a meta tensor comes from no op of the program and stands for nothing.
+    pub fn is_lost(&mut self, tensor: &Tensor) -> bool {
+        let outlined = |t: &Tensor| self.outlines.iter().any(|(_, outline)| outline.is_same(t));
+        tensor.is_meta() && !outlined(tensor) && self.known(tensor).or_else(|| self.alias(tensor)).is_none()
+    }
+
     /// The node of a tensor; one that comes from outside gets one.
     pub fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         if let Some(node) = self.known(tensor).or_else(|| self.alias(tensor)) {
             return Ok(node);
         }
         let real = self.outlines.iter().find(|(_, outline)| outline.is_same(tensor)).map(|(real, _)| real.clone());
-        if self.below.is_some() && tensor.is_meta() && real.is_none() {
+        if self.below && tensor.is_meta() && real.is_none() {
             let shape = tensor.shape();
             let message = format!("a meta tensor of shape {shape:?} was not produced by an op of the program");
             return Err(Error::Value(message));
@@ -298,7 +326,7 @@ impl Trace {
 
     /// Marks a change of grad mode, if it is one.
     pub fn set_mode(&mut self, on: bool) {
-        if self.mode != on && self.below.is_none() {
+        if self.mode != on && !self.below {
             self.mode = on;
             let marker = self.module.graph.call_function(Function::SetGradEnabled, [on.into()]);
             self.module.graph.meta_mut(marker).val = Some(Val::None);
@@ -308,7 +336,7 @@ impl Trace {
     /// Marks changes of grad mode and where autocast regions begin and end; `dtype` is that of the region we are in. Between
     /// the end of one and the beginning of another comes the mode, so that no region is cut for nothing.
     pub(crate) fn set_regions(&mut self, grad: bool, dtype: Option<DType>) {
-        let changes = self.autocast.map(|(_, d)| d) != dtype && self.below.is_none();
+        let changes = self.autocast.map(|(_, d)| d) != dtype && !self.below;
         if let Some((enter, _)) = self.autocast.take_if(|_| changes) {
             let exit = self.module.graph.call_function(Function::ExitAutocast, [enter.into()]);
             self.module.graph.meta_mut(exit).val = Some(Val::None);
@@ -330,7 +358,12 @@ impl Trace {
 
     /// Records an op that was called with `args` and gave `results`.
     pub fn record(&mut self, op: Op, args: Vec<Argument>, results: &Outputs) -> Result<NodeId> {
-        self.set_mode(is_grad_enabled());
+        self.record_in_mode(is_grad_enabled(), op, args, results)
+    }
+
+    /// As [`Trace::record`], of an op that ran in this grad mode.
+    pub fn record_in_mode(&mut self, mode: bool, op: Op, args: Vec<Argument>, results: &Outputs) -> Result<NodeId> {
+        self.set_mode(mode);
         let schema = Schema::of_op(op);
         let (mut positional, mut named): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
         let mut skipped: Vec<(&SchemaArg, Argument)> = Vec::new();
@@ -355,7 +388,7 @@ impl Trace {
             [one] => one.clone(),
             _ => Val::Tuple(vals.into()),
         });
-        if self.below.is_some() && !is_grad_enabled() {
+        if self.below && !is_grad_enabled() {
             note(graph, node, UNRECORDED);
         }
         match &results[..] {
@@ -371,6 +404,26 @@ impl Trace {
             }
         }
         Ok(node)
+    }
+
+    /// Says of a node whose op ran below autograd whether a history would be recorded for it: if it ran where that is done, and for
+    /// one of its operands there is one.
+    pub fn note_history(&mut self, node: NodeId) {
+        let graph = &mut self.module.graph;
+        let has = |n: NodeId| matches!(&graph[n].meta().val, Some(Val::Tensor(meta)) if meta.requires_grad);
+        let detached = graph[node].target().is_some_and(|t| t.is_op(Op::DETACH));
+        if !self.mode || detached || !graph.input_nodes(node).any(has) {
+            return;
+        }
+        let parts: Vec<NodeId> = std::iter::once(node).chain(graph.users(node)).collect();
+        for n in parts {
+            if let Some(Val::Tensor(meta)) = &graph[n].meta().val
+                && meta.dtype.dtype().is_some_and(DType::is_differentiable)
+            {
+                let meta = TensorMeta { requires_grad: true, ..(**meta).clone() };
+                graph.meta_mut(n).val = Some(meta.into());
+            }
+        }
     }
 
     /// Records a call that is not an op, with its `result`.
@@ -455,6 +508,7 @@ impl Trace {
         let outlines =
             outlines.filter_map(|(real, outline)| Some((outline.downgrade(), self.nodes.get(&real.id())?.1)));
         let mut list: Vec<(WeakTensor, NodeId)> = outlines.collect();
+        self.memory = None;
         list.extend(self.nodes.drain().map(|(_, (t, n))| (t.downgrade(), n)));
         list.sort_by_key(|(_, n)| n.index());
         list
@@ -526,21 +580,17 @@ impl Trace {
     }
 }
 
-/// A meta tensor like `t`, without history; it requires grad if `t` does.
-pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
-    let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
-    // Setting the flag of an outline is not an action of the function being captured.
-    capture::suspended(|| Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad()))
-}
-
-/// Like [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
+/// As [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
 pub fn outline_like(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let stand_in = outline(t)?;
     if !t.requires_grad() || t.is_leaf() {
         return Ok(stand_in);
     }
-    // No layer, above autograd or below, sees how it is made.
-    ThreadState::isolated(|| stand_in.try_clone_tensor())
+    // No layer, above autograd or below, sees how it is made; on a level of a transform, the level has to.
+    match func::is_transforming() {
+        false => ThreadState::isolated(|| stand_in.try_clone_tensor()),
+        true => capture::suspended(|| stand_in.try_clone_tensor()),
+    }
 }
 
 /// Whether running the graph uses the random generator.

@@ -45,4 +45,10 @@ impl Backend for Counter {
         self.ops.fetch_add(count_ops(graph), Relaxed);
         self.inner.compile(graph, examples)
     }
+
+    fn compile_transformed(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        self.frames.fetch_add(1, Relaxed);
+        self.ops.fetch_add(count_ops(graph), Relaxed);
+        self.inner.compile_transformed(graph, examples)
+    }
 }

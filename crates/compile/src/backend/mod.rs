@@ -50,6 +50,12 @@ pub trait Backend: Send + Sync {
 
     /// Compiles one graph. The examples describe its placeholders, in order.
     fn compile(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>>;
+
+    /// Compiles a graph that is called inside function transforms or a dual level. Its inputs may be batched there or have tangents, so
+    /// unless the back end can do better, its ops run one by one, each by its rule.
+    fn compile_transformed(&self, graph: &GraphModule, _: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(Interpreted { graph: Arc::new(graph.clone()) }))
+    }
 }
 
 impl<F> Backend for F

@@ -6,7 +6,7 @@ use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::{Error, Result};
 use crate::front::binding::Binding;
 use crate::front::capture::{
-    Blank, Dynamics, EnvironmentNumbers, FromBinding, Plan, Recording, SegmentRunner, Session, with_regions,
+    Blank, Dynamics, EnvironmentNumbers, FromBinding, Plainly, Plan, Recording, SegmentRunner, Session, with_regions,
 };
 use crate::front::entry::{Body, Entry, Whole};
 use crate::front::guard::{Ambient, Dim, Guards, Symbols, TensorGuard, same_objects};
@@ -61,6 +61,8 @@ pub(crate) struct Compiler {
     breaks: Mutex<Vec<GraphBreak>>,
     /// Whether a call has gone on plainly in the middle of the function: then its graphs before that are interpreted.
     leaves: AtomicBool,
+    /// Where its captures end.
+    plainly: Mutex<Plainly>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -109,6 +111,7 @@ where
         segments: Mutex::default(),
         breaks: Mutex::default(),
         leaves: AtomicBool::new(false),
+        plainly: Mutex::default(),
     };
     let inner = Inner {
         entries: RwLock::default(),
@@ -134,10 +137,9 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
 
     /// Calls the function: with a compiled graph that matches, by compiling one, or eagerly.
     pub fn try_call(&self, input: &I) -> Result<O> {
-        // Inside another capture the function is a part of that. Under forward mode or a transform every op has a rule, and a
-        // compiled graph has none.
+        // Inside another capture the function is a part of that.
         let plain = self.options().disable || stance() == Stance::ForcePlain;
-        if plain || core_capture::is_capturing() || func::is_transforming() {
+        if plain || core_capture::is_capturing() {
             return Ok((self.f)(input)?);
         }
         if core_capture::has_stand_ins() {
@@ -258,7 +260,8 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         let environment = self.inner.environment.clone();
         let interpret = segments.is_none() || compiler.leaves.load(Relaxed);
         let fullgraph = compiler.options.fullgraph;
-        let session = Session::new(plan, fullgraph, binding, compiler.clone(), interpret, environment);
+        let plainly = *lock(&compiler.plainly);
+        let session = Session::new(plan, fullgraph, binding, compiler.clone(), interpret, plainly, environment);
         let global_hooks = ModuleWatch::global_hook_ids();
         let before = is_grad_enabled();
         let captured = || {
@@ -266,6 +269,10 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             let run = || session.run(|| (self.f)(&stand_in));
             let outcome = catch_unwind(AssertUnwindSafe(run));
             drop(stand_in);
+            session.check_keepers();
+            if session.anew().is_some() {
+                return Err(Error::internal("a capture begins anew"));
+            }
             if let Some(error) = session.lock().error.take() {
                 return Err(error);
             }
@@ -275,6 +282,11 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         let after = is_grad_enabled();
         if after != before {
             let _ = firebrand_core::autograd::set_grad_enabled(before);
+        }
+        if let Some(plainly) = session.anew() {
+            session.undo();
+            *lock(&compiler.plainly) = plainly;
+            return self.capture(input, leaves, ambient, segments);
         }
         let template = match outcome {
             Ok(template) => template,
@@ -480,6 +492,9 @@ impl Compiler {
         examples: &[crate::backend::ExampleInput],
     ) -> Result<Arc<dyn Executable>> {
         let backend = &self.options.backend;
+        if func::is_transforming() {
+            return backend.compile_transformed(&graph, examples);
+        }
         let key = stats::GraphKey::new(self.code, backend, &graph, examples);
         if let Some(executable) = stats::shared_graph(&key, self.id) {
             return Ok(executable);
@@ -505,7 +520,8 @@ impl SegmentRunner for Compiler {
         examples: &[crate::backend::ExampleInput],
     ) -> Result<Arc<dyn Executable>> {
         let graph = with_regions(graph, ambient_grad)?;
-        let key = format!("{ambient_grad}\n{}\n{examples:?}", stats::graph_text(&graph));
+        let around = func::is_transforming();
+        let key = format!("{ambient_grad} {around}\n{}\n{examples:?}", stats::graph_text(&graph));
         if let Some(known) = lock(&self.segments).get(&key) {
             return Ok(known.clone());
         }

@@ -112,6 +112,7 @@ impl Conditionals {
             decompose: self.decompose,
             defined: None,
             create_graph: self.create_graph,
+            through_results: Vec::new(),
             recording,
             autocast: self.autocast,
         }

@@ -12,6 +12,7 @@ mod plan;
 mod runtime;
 mod stages;
 mod trace;
+mod transformed;
 
 pub use crate::backend::Interpret;
 
@@ -108,6 +109,11 @@ impl Backend for Aot {
             None if !interpret => Ok(Arc::new(self.compile_graph(graph, examples)?)),
             pieces => Ok(Arc::new(self.in_stages(graph, examples, pieces))),
         }
+    }
+
+    fn compile_transformed(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        let plain = plan::only_computes(graph).then(|| self.compile(graph, examples)).transpose()?;
+        Ok(Arc::new(transformed::Transformed::new(graph, plain, self.options.clone())))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::AotOptions;
 use super::loose::goes_on_from_loose_view;
-use super::trace::{Input, JointTrace, Request, trace};
+use super::trace::{Input, JointTrace, RESULTS, Request, trace};
 use crate::backend::{ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint, extract};
@@ -78,6 +78,10 @@ pub(crate) struct BackwardPlan {
 /// Gradients as a function of inputs and tangents, to be differentiated again.
 pub(crate) struct SecondPlan {
     pub(crate) run: Arc<dyn Executable>,
+    /// Inside function transforms.
+    pub(crate) transformed: Arc<dyn Executable>,
+    /// Results of the node that come behind inputs and tangents.
+    pub(crate) results: Vec<usize>,
     pub(crate) grads: Vec<Option<usize>>,
 }
 
@@ -94,6 +98,8 @@ pub(crate) struct Plan {
     pub(crate) needs: Vec<bool>,
     pub(crate) layouts: Vec<Layout>,
     pub(crate) kept: Vec<Kept>,
+    /// Outputs that derivatives keep as the results of their ops: derivatives of the gradient pass through them.
+    pub(crate) kept_results: Vec<usize>,
     /// What each kept value is computed by: traces for other sets of gradients know it under another name.
     saved_keys: Vec<u64>,
     pub(crate) sources: Vec<(Source, bool)>,
@@ -101,6 +107,8 @@ pub(crate) struct Plan {
     pub(crate) hooks: Vec<OuterHook>,
     pub(crate) input_hooks: Vec<OuterHook>,
     pub(crate) is_random: bool,
+    /// Whether the backward calls hooks that come with the call.
+    pub(crate) calls_hooks: bool,
     /// Positions of tensors among all inputs.
     pub(crate) tensors: Vec<usize>,
     /// Tensor inputs in the order in which an eager run reaches them: gradients leave the compiled node in it.
@@ -244,6 +252,29 @@ fn hook_body(graph: &GraphModule, hook: NodeId) -> Result<Value> {
     }
 }
 
+/// Whether a graph does nothing but compute: no hooks, no custom functions, no writes, no random numbers, no conditionals.
+pub(crate) fn only_computes(graph: &GraphModule) -> bool {
+    let g = &graph.graph;
+    let more = |t: &Target| {
+        let function = [Function::RegisterHook, Function::ApplyFunction].iter().any(|f| t.is_function(f));
+        let writes = t.overload().and_then(OpOverload::schema).is_some_and(|s| s.mutates());
+        function || writes || matches!(t, Target::Hop(Hop::Cond))
+    };
+    g.nodes().all(|n| !g[n].draws() && !g[n].target().is_some_and(more))
+        && graph.subgraphs().all(|(_, g)| only_computes(g))
+}
+
+/// The graph as a pure function of these inputs, if its results are tensors of their own.
+pub(crate) fn pure_graph(graph: &GraphModule, inputs: Vec<Input>) -> Option<GraphModule> {
+    let functional = functionalize_module(&typed(graph, &inputs), true).ok()?;
+    let mut seen = HashSet::new();
+    let own = functional.origins.iter().all(|o| {
+        let fresh = |o: &firebrand_graph::passes::Origin| matches!(o.memory, Memory::Fresh(m) if seen.insert(m));
+        o.as_ref().is_some_and(fresh)
+    });
+    (own && functional.mutations.is_empty() && functional.bases.is_empty()).then_some(functional.module)
+}
+
 impl Plan {
     pub(crate) fn new(
         graph: &GraphModule,
@@ -294,6 +325,7 @@ impl Plan {
             decompose: options.decompose,
             defined: None,
             create_graph: false,
+            through_results: Vec::new(),
             recording,
             autocast: None,
         };
@@ -346,6 +378,10 @@ impl Plan {
             w.recorded &= needs[w.output];
         }
         let order = arrival(&joint, &met);
+        // What is written into an input belongs to that.
+        let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k);
+        let is_kept = |k: &usize| joint.outputs[*k].node().is_some_and(|n| joint.module.graph[n].is_saved_result());
+        let kept_results = (0..joint.outputs.len()).filter(own).filter(is_kept).collect();
         static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {
             id: IDS.fetch_add(1, Relaxed),
@@ -355,12 +391,14 @@ impl Plan {
             needs,
             layouts,
             kept,
+            kept_results,
             saved_keys,
             sources,
             written,
             hooks,
             input_hooks,
             is_random: !draws.is_empty(),
+            calls_hooks: !joint.hooks().is_empty(),
             tensors,
             order,
             differentiable,
@@ -430,9 +468,18 @@ impl Plan {
     }
 
     fn new_second(&self, defined: &[bool]) -> Result<Arc<SecondPlan>> {
-        let request = Request { defined: Some(defined.to_vec()), create_graph: true, ..self.request.clone() };
+        let request = Request {
+            defined: Some(defined.to_vec()),
+            create_graph: true,
+            through_results: self.kept_results.clone(),
+            ..self.request.clone()
+        };
         let joint = timed(Stage::Joint, || trace(&request))?.joint;
-        let inputs: Vec<NodeId> = joint.primals.iter().chain(&joint.tangents).copied().collect();
+        let place = |n: &NodeId| joint.module.graph[*n].name().strip_prefix(RESULTS)?.parse::<usize>().ok();
+        let through: Vec<(NodeId, usize)> =
+            joint.module.graph.placeholders().filter_map(|n| Some((n, place(&n)?))).collect();
+        let inputs = joint.primals.iter().chain(&joint.tangents).copied().chain(through.iter().map(|(n, _)| *n));
+        let inputs: Vec<NodeId> = inputs.collect();
         let mut results = Vec::new();
         let mut grads = Vec::new();
         for g in &joint.grads {
@@ -447,6 +494,7 @@ impl Plan {
         let registered = joint.module.graph.nodes().filter(|&n| is_hook(&joint.module, n));
         let roots: Vec<NodeId> = hooks.iter().copied().chain(draws).chain(registered).collect();
         let graph = extract(&joint.module, &inputs, &results, &roots)?;
+        let transformed = super::transformed::Transformed::new(&graph, None, self.options.clone());
         // What a hook that comes with the call computes is known only when it is called: then ops are recorded one by one.
         let run: Arc<dyn Executable> = match hooks.is_empty() {
             true => {
@@ -456,7 +504,8 @@ impl Plan {
             }
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };
-        let plan = Arc::new(SecondPlan { run, grads });
+        let results = through.into_iter().map(|(_, k)| k).collect();
+        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), results, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
         Ok(plan)
     }

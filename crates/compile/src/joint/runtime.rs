@@ -5,12 +5,11 @@
 //! as a differentiable function of inputs and tangents, by a plan of its own: so on, to any order.
 
 use super::plan::{Kept, Plan, Source};
-use crate::backend::register_hook;
-use crate::backend::{Call, Value};
+use crate::backend::{Call, Executable, Interpreted, Value, register_hook};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::{Context, Function, is_grad_enabled, no_grad};
 use firebrand_core::random::{Generator, get_rng_state, with_generator};
-use firebrand_core::{Layout, Spec, Tensor, ops};
+use firebrand_core::{Layout, Spec, Tensor, func, ops};
 use std::sync::Arc;
 
 /// Runs a plan on the inputs of a captured graph.
@@ -105,7 +104,7 @@ fn primals_for_later(plan: &Plan, tensors: &[Tensor]) -> Result<Vec<(Tensor, u32
 
 /// A tangent as the backward graph expects it.
 fn laid_out(t: Tensor, layout: &Layout) -> firebrand_core::Result<Tensor> {
-    if t.layout().same_geometry(layout) {
+    if t.layout().same_geometry(layout) || is_mapped() || t.is_meta() {
         return Ok(t);
     }
     let like = Tensor::try_empty(Spec { layout: layout.clone(), dtype: t.dtype(), device: t.device() })?;
@@ -116,6 +115,12 @@ fn laid_out(t: Tensor, layout: &Layout) -> firebrand_core::Result<Tensor> {
             Ok(like)
         }
     }
+}
+
+/// Whether gradients may be batched here, or have tangents: then each op goes by its rule.
+fn is_mapped() -> bool {
+    let active = func::active();
+    active.levels > 0 || active.dual
 }
 
 struct CompiledFunction {
@@ -154,12 +159,17 @@ impl CompiledFunction {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
         }
-        let results = backward.run.run_owned(values, &self.call)?;
+        // On meta tensors a compiled backward pass writes down what happens here.
+        let traced = values.iter().any(|v| matches!(v, Value::Tensor(t) if t.is_meta()));
+        let results = match is_mapped() || traced {
+            false => backward.run.run_owned(values, &self.call)?,
+            true => Interpreted { graph: Arc::new(backward.graph.clone()) }.run(&values, &self.call)?,
+        };
         pick(&backward.grads, &results)
     }
 
-    /// Gradients that can be differentiated: recomputed from the inputs, with the random numbers of the forward.
-    fn higher_order(&self, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+    /// Gradients that can be differentiated: computed from the inputs anew, with the random numbers of then.
+    fn higher_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
         if !defined.contains(&true) {
@@ -181,9 +191,18 @@ impl CompiledFunction {
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
         }
         let second = plan.second(&defined)?;
+        if !second.results.is_empty() {
+            let kept = ctx.results()?;
+            for k in &second.results {
+                let at = plan.kept_results.iter().position(|kept| kept == k);
+                let result = at.and_then(|at| kept.get(at)).ok_or_else(|| Error::internal("a result is not kept"))?;
+                values.push(Value::Tensor(result.clone()));
+            }
+        }
+        let run = if is_mapped() { &second.transformed } else { &second.run };
         let results = match &self.generator {
-            Some(then) => with_generator(then.clone(), || second.run.run(&values, &self.call))?,
-            None => second.run.run(&values, &self.call)?,
+            Some(then) => with_generator(then.clone(), || run.run(&values, &self.call))?,
+            None => run.run(&values, &self.call)?,
         };
         pick(&second.grads, &results)
     }
@@ -198,8 +217,18 @@ impl Function for CompiledFunction {
         "CompiledFunction".to_string()
     }
 
+    /// What it keeps it keeps in `forward`: on a level of a transform the graph is another function.
+    fn has_setup_context(&self) -> bool {
+        true
+    }
+
     fn compiled_id(&self) -> u64 {
         self.plan.id
+    }
+
+    /// Hooks of the call have to be called.
+    fn traceable(&self) -> Option<u64> {
+        (!self.plan.calls_hooks).then_some(self.plan.id)
     }
 
     fn takes_saved_tensors(&self) -> bool {
@@ -240,6 +269,7 @@ impl Function for CompiledFunction {
             results.iter().zip(&plan.needs).filter(|(_, needs)| !**needs).map(|(t, _)| t.clone()).collect();
         ctx.mark_non_differentiable(&frozen.iter().collect::<Vec<_>>());
         ctx.save_for_backward(&saved.iter().map(Some).collect::<Vec<_>>());
+        ctx.keep_results(&plan.kept_results.iter().map(|&k| &results[k]).collect::<Vec<_>>());
         Ok(results)
     }
 
@@ -248,10 +278,12 @@ impl Function for CompiledFunction {
     }
 
     fn backward_owned(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> firebrand_core::Result<Vec<Option<Tensor>>> {
-        if is_grad_enabled() {
+        // Random numbers of then are kept, and cannot be drawn again for a batch.
+        let drawn = self.generator.is_some() && !is_grad_enabled();
+        if is_grad_enabled() || (is_mapped() && !drawn) {
             // Read them, so that a graph that was freed says so.
             ctx.saved_tensors()?;
-            return Ok(self.in_order(self.higher_order(grads)?));
+            return Ok(self.in_order(self.higher_order(ctx, grads)?));
         }
         Ok(self.in_order(self.first_order(ctx, grads)?))
     }

@@ -19,7 +19,9 @@ use firebrand_core::state::ThreadState;
 use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
 use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
-use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, OpOverload, Target, TensorMeta, Val};
+use firebrand_graph::ir::{
+    Argument, Function, GraphModule, Hop, InsertPoint, Kind, NodeId, OpOverload, Target, TensorMeta, Val,
+};
 use firebrand_graph::passes::functionalize_module;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -45,6 +47,9 @@ pub(crate) struct Request {
     pub(crate) defined: Option<Vec<bool>>,
     /// Whether derivatives of the gradients are needed.
     pub(crate) create_graph: bool,
+    /// The results that these derivatives pass through again, as plain ones do: an op that kept its result reads the caller's, with the
+    /// hooks on it.
+    pub(crate) through_results: Vec<usize>,
     /// Whether anything is recorded at all.
     pub(crate) recording: bool,
     /// What autocast lowers to, if it is on.
@@ -173,12 +178,51 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
     let grads = leaves.iter().map(|t| if t.requires_grad() { found.next().flatten() } else { None });
     let all: Vec<Option<Tensor>> = outputs.iter().cloned().map(Some).chain(grads).collect();
     let mut module = without_writes(tracer.finish(&all)?)?;
+    through_results(&mut module, &request.through_results);
     if request.decompose && !request.create_graph {
         drop_aliases(&mut module)?;
         module = decompose(module)?;
     }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
     Ok(JointTrace { joint, needs, result_needs, numbers, layouts, met })
+}
+
+/// The name of the input that is a result of the compiled node.
+pub(crate) const RESULTS: &str = "results_";
+
+/// Makes gradients read results of the compiled node where derivatives kept them: as inputs, which have the node's history.
+fn through_results(module: &mut GraphModule, results: &[usize]) {
+    if results.is_empty() {
+        return;
+    }
+    let graph = &mut module.graph;
+    let inputs: Vec<NodeId> = graph.placeholders().collect();
+    let mut backward: HashSet<NodeId> =
+        inputs.iter().copied().filter(|n| graph[*n].name().starts_with("tangents_")).collect();
+    for n in graph.nodes() {
+        if graph.input_nodes(n).any(|of| backward.contains(&of)) {
+            backward.insert(n);
+        }
+    }
+    let Some(&last) = inputs.last() else { return };
+    let returned = graph.result().and_then(Argument::items).unwrap_or(&[]).to_vec();
+    let mut after = last;
+    for &i in results {
+        let Some(n) = returned[i].node().filter(|n| graph[*n].is_saved_result() && !graph[*n].is_placeholder()) else {
+            continue;
+        };
+        let read = graph.users(n).any(|u| backward.contains(&u) && !graph[u].is_output());
+        if !read {
+            continue;
+        }
+        let input = graph.inserting(InsertPoint::After(after), |g| g.placeholder(&format!("{RESULTS}{i}")));
+        if let Some(Val::Tensor(meta)) = &graph[n].meta().val {
+            let meta = TensorMeta { requires_grad: true, ..(**meta).clone() };
+            graph.meta_mut(input).val = Some(meta.into());
+        }
+        graph.replace_uses_if(n, input, |g, user| backward.contains(&user) && !g[user].is_output());
+        after = input;
+    }
 }
 
 /// Derivatives and layers made of ops may write what they made; here they do not.
@@ -254,7 +298,7 @@ fn merge_equal(module: &mut GraphModule, outputs: usize) -> Result<()> {
 }
 
 /// What ran where nothing is recorded is a constant for the derivatives of the graph.
-fn keep_constants(module: &mut GraphModule) -> Result<()> {
+pub(crate) fn keep_constants(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let order: Vec<NodeId> = graph.nodes().filter(|n| graph[*n].is_unrecorded()).collect();
     for n in order {
@@ -266,7 +310,7 @@ fn keep_constants(module: &mut GraphModule) -> Result<()> {
                 .collect(),
         };
         for part in parts {
-            let detached = graph.inserting(firebrand_graph::ir::InsertPoint::After(part), |g| {
+            let detached = graph.inserting(InsertPoint::After(part), |g| {
                 g.call_function(Target::aten("detach.default"), [part.into()])
             });
             graph.meta_mut(detached).val = graph[part].meta().val.clone();

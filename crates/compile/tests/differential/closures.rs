@@ -176,8 +176,6 @@ fn run(program: &Program, (x, y, w, cell): &Arguments, log: &Log) -> Result<Vec<
     for (k, s) in program.statements.iter().enumerate() {
         let v = |i: usize| values[i % values.len()].clone();
         let wanted = |t: &Tensor| t.requires_grad();
-        // In a second derivative a compiled node does not pass through its results: section (i) of the behaviour page.
-        let hooks = program.outside != Outside::Second;
         let logged = |name: &str| {
             let (log, name) = (log.clone(), format!("{k} {name}"));
             move |g: Option<&Tensor>| log.see(name.clone(), g)
@@ -225,7 +223,7 @@ fn run(program: &Program, (x, y, w, cell): &Arguments, log: &Log) -> Result<Vec<
                 });
             }
             WhereNothingIsRecorded(a) => values.push(no_grad(|| v(a).try_sin()?.try_mul_scalar(2.0))?),
-            Hook(a) if hooks && wanted(&v(a)) => {
+            Hook(a) if wanted(&v(a)) => {
                 let see = logged("hook");
                 v(a).try_register_hook(move |g: &Tensor| {
                     see(Some(g));
@@ -235,7 +233,7 @@ fn run(program: &Program, (x, y, w, cell): &Arguments, log: &Log) -> Result<Vec<
             PureHook(a) if wanted(&v(a)) => {
                 register_pure_hook(&v(a), |g: &Tensor| if g.size(0) > 3 { g * 0.75 } else { g.sin() })?;
             }
-            HookWithArgument(a, b) if hooks && wanted(&v(a)) => {
+            HookWithArgument(a, b) if wanted(&v(a)) => {
                 let (held, log) = (arguments[b % 3].clone(), log.clone());
                 v(a).try_register_hook(move |g: &Tensor| {
                     log.see(format!("{k} held"), Some(&held.data()));
@@ -265,7 +263,7 @@ fn run(program: &Program, (x, y, w, cell): &Arguments, log: &Log) -> Result<Vec<
                     Ok(())
                 })?;
             }
-            MultiHookAny(a, b) if hooks && wanted(&v(a)) && wanted(&v(b)) => {
+            MultiHookAny(a, b) if wanted(&v(a)) && wanted(&v(b)) => {
                 let see = logged("any");
                 register_multi_grad_hook_any(&[&v(a), &v(b)], move |g| {
                     see(Some(g));

@@ -139,6 +139,57 @@ fn custom_functions_around_a_break(how: &How) {
     }
 }
 
+/// A checkpoint whose closure holds a value that is written behind it: it runs again with what is there then. Its arguments it
+/// keeps, and refuses.
+fn writes_behind_a_checkpoint(how: &How) {
+    type F = fn(&Tensor, &Tensor) -> Result<Tensor>;
+    let bodies: [(&str, F); 5] = [
+        ("a held value", |x, _| {
+            let value = (x * 2.0).detach();
+            let y = checkpointed(x, &value.detach())?;
+            value.try_add_(&value.detach())?;
+            Ok(y + value)
+        }),
+        ("a held argument", |x, w| {
+            let y = checkpointed(x, w)?;
+            w.try_mul_(&w.detach())?;
+            Ok(y)
+        }),
+        ("its input", |x, w| {
+            let t = x * 1.0;
+            let y = checkpointed(&t, w)?;
+            t.try_mul_(w)?;
+            Ok(y + t)
+        }),
+        ("a held value, behind a break", |x, w| {
+            let y = checkpointed(x, w)?;
+            graph_break();
+            w.try_mul_(&w.detach())?;
+            Ok(y)
+        }),
+        ("its result", |x, w| Ok(checkpointed(x, w)?.try_mul_(w)?.clone())),
+    ];
+    for (name, body) in bodies {
+        let f = how.compile(move |(x, w): &(Tensor, Tensor)| body(x, w));
+        for k in 0..3 {
+            let (x, w) = (leaf_of(k), leaf_of(k + 2).detach());
+            let y = f(&(x.clone(), w.clone())).unwrap();
+            how.log.see(name, &y);
+            match y.sum().try_backward(&Default::default()) {
+                Ok(()) => how.log.grad("x", &x),
+                Err(e) => how.log.push(format!("{name} {e}")),
+            }
+            how.log.see("w", &w);
+        }
+    }
+}
+
+fn checkpointed(x: &Tensor, held: &Tensor) -> Result<Tensor> {
+    let held = held.clone();
+    let run = move |i: &[Tensor]| Ok(vec![(&i[0] * &held).sin() * &held]);
+    Ok(checkpoint(run, &[x], &CheckpointOptions::default())?.remove(0))
+}
+
 #[test]
 fn custom_functions_and_checkpoint() {
     const CASES: &[Case] = &[
@@ -149,6 +200,7 @@ fn custom_functions_and_checkpoint() {
         ("X-24", checkpoint_that_captures_an_argument),
         ("X-25", checkpoint_that_captures_a_value),
         ("X-26", custom_functions_around_a_break),
+        ("X-27", writes_behind_a_checkpoint),
     ];
     check(CASES);
 }

@@ -1,11 +1,13 @@
 //! Hooks registered inside compiled functions.
 
-use crate::{Case, How, check, leaf, leaf_of};
+use crate::{Case, How, Log, check, leaf, leaf_of};
+use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::{Shared, graph_break};
-use firebrand_core::Tensor;
 use firebrand_core::autograd::{
-    RemovableHandle, get_gradient_edge, no_grad, register_multi_grad_hook, register_multi_grad_hook_any,
+    GradOptions, RemovableHandle, get_gradient_edge, grad, no_grad, register_multi_grad_hook,
+    register_multi_grad_hook_any,
 };
+use firebrand_core::{Result, Tensor};
 
 /// A node hook on an inner node.
 fn node_hook(how: &How) {
@@ -400,6 +402,105 @@ fn history_is_read(how: &How) {
     how.log.see("y", &f(&x).unwrap());
 }
 
+/// Hooks that change gradients, and gradients of these: what a hook computes with is differentiated too.
+fn second_gradients_behind_hooks(how: &How) {
+    type F = fn(&Tensor, &Log) -> Result<Tensor>;
+    let bodies: [(&str, F); 10] = [
+        ("scaled", |x, log| {
+            let h = x.sin();
+            let log = log.clone();
+            h.try_register_hook(move |g: &Tensor| {
+                log.see("hook", g);
+                g * 0.5
+            })?;
+            Ok(h.exp() * x)
+        }),
+        ("squared", |x, _| {
+            let h = x.sin();
+            h.try_register_hook(|g: &Tensor| g * g)?;
+            Ok(h.exp() * x)
+        }),
+        ("by the argument", |x, _| {
+            let (h, held) = (x.sin(), x.clone());
+            h.try_register_hook(move |g: &Tensor| g * &held)?;
+            Ok(h.exp() * x)
+        }),
+        ("by the value", |x, _| {
+            let h = x.sin();
+            let held = h.clone();
+            h.try_register_hook(move |g: &Tensor| g * &held)?;
+            Ok(h.exp() * x)
+        }),
+        ("by another value", |x, _| {
+            let (h, held) = (x.sin(), x.exp());
+            h.try_register_hook(move |g: &Tensor| g * &held)?;
+            Ok(h.exp() * x)
+        }),
+        ("a pure hook", |x, _| {
+            let h = x.sin();
+            register_pure_hook(&h, |g: &Tensor| g * g)?;
+            Ok(h.exp() * x)
+        }),
+        ("on the argument", |x, log| {
+            let log = log.clone();
+            x.try_register_hook(move |g: &Tensor| {
+                log.see("hook", g);
+                g * g
+            })?;
+            Ok(x.sin().exp() * x)
+        }),
+        ("on the result", |x, _| {
+            let y = x.sin().exp() * x;
+            y.try_register_hook(|g: &Tensor| g * 3.0)?;
+            Ok(y)
+        }),
+        ("on two values in a row", |x, log| {
+            let h = x.sin();
+            let k = h.exp();
+            for (name, t) in [("first", &h), ("second", &k)] {
+                let log = log.clone();
+                t.try_register_hook(move |g: &Tensor| {
+                    log.see(name, g);
+                    g * g * 0.5
+                })?;
+            }
+            Ok(k * x * h)
+        }),
+        ("on a view, behind a write", |x, _| {
+            let h = x * 2.0;
+            let v = h.narrow(0, 0, 2);
+            v.try_register_hook(|g: &Tensor| g * g)?;
+            let y = v.sin();
+            h.try_mul_(&x.detach())?;
+            Ok(y.sum() + h)
+        }),
+    ];
+    for (name, body) in bodies {
+        let log = how.log.clone();
+        let f = how.compile(move |x: &Tensor| body(x, &log));
+        for k in 0..3 {
+            let leaf = leaf_of(k);
+            for x in [leaf.clone(), &leaf * 0.5] {
+                let y = f(&x).unwrap();
+                let create = GradOptions::create_graph();
+                match grad(&y.sum(), [leaf.clone()], &create) {
+                    Err(e) => how.log.push(format!("{name} {e}")),
+                    Ok(first) => {
+                        let first = first[0].clone().unwrap();
+                        how.log.see(name, &first);
+                        if first.requires_grad() {
+                            match grad(&(&first * &first).sum(), [leaf.clone()], &GradOptions::default()) {
+                                Ok(second) => how.log.see_opt("second", second[0].as_ref()),
+                                Err(e) => how.log.push(format!("{name} {e}")),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn hooks_inside() {
     const CASES: &[Case] = &[
@@ -421,6 +522,7 @@ fn hooks_inside() {
         ("X-45", cells_as_arguments),
         ("X-46", handles_as_arguments),
         ("X-47", arguments_are_changed_themselves),
+        ("X-49", second_gradients_behind_hooks),
         ("X-48", history_is_read),
     ];
     check(CASES);

@@ -6,6 +6,7 @@ use crate::capture;
 use crate::func::Randomness;
 use crate::func::level::{self, Batch};
 use crate::func::rules::Batched;
+use crate::sym::SymInts;
 use crate::warnings::warn;
 use crate::{DType, Device, Error, ErrorKind, Result, Spec, Tensor, ops, state};
 use indexmap::IndexMap;
@@ -198,6 +199,12 @@ fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<
                     Device::Meta if !state::is(state::INNER) => {
                         Tensor::try_empty(Spec::new(&s.shape, s.dtype, Device::Meta)?)?
                     }
+                    _ if ops::formulas::is_traced() => ops::full(
+                        &s.shape.iter().map(|&n| n.into()).collect::<SymInts>(),
+                        1.0.into(),
+                        Some(s.dtype),
+                        None,
+                    )?,
                     _ => Tensor::try_full_spec(&s.shape, 1.0.into(), s.dtype)?,
                 }
             }
@@ -287,6 +294,15 @@ pub fn grad(outputs: impl Targets, inputs: impl Targets, options: &GradOptions) 
         let options = GradOptions { grad_outputs, ..options.clone() };
         return grad(capture::targets_here(&outputs), capture::targets_here(&inputs), &options);
     }
+    grad_here(outputs, inputs, options)
+}
+
+/// [`grad`] by the engine, whether or not a function is being captured.
+pub(crate) fn grad_here(
+    outputs: Vec<Target>,
+    inputs: Vec<Target>,
+    options: &GradOptions,
+) -> Result<Vec<Option<Tensor>>> {
     if inputs.is_empty() {
         return Err(ErrorKind::EmptyInputs.into());
     }

@@ -19,13 +19,12 @@ use super::node::InputMetadata;
 use super::saved::SavedTensor;
 use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
-use crate::capture::Bound;
+use crate::capture::{self, Bound};
 use crate::random::{Generator, get_rng_state, with_generator};
 use crate::slot::{Slot, SlotGuard};
 use crate::warnings::warn;
 use crate::{Error, ErrorKind, Result, Tensor};
-
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 /// A function to be checkpointed: any closure of this shape.
@@ -79,7 +78,8 @@ pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
     EarlyStopGuard(EARLY_STOP.enter(Some(on)))
 }
 
-/// Runs `f` without saving tensors for backward; they are recomputed during backward.
+/// Runs `f` without saving what its backward needs; it is recomputed during backward.
+#[track_caller]
 pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     let reentrant = options.use_reentrant.unwrap_or_else(|| {
         warn("checkpoint: use_reentrant was not given and defaults to true; false is recommended");
@@ -92,6 +92,11 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
     if !is_grad_enabled() {
         return f(&inputs);
     }
+    if let Some(tracer) = capture::tracer() {
+        tracer.begin_checkpoint(Location::caller())?;
+    }
+    // What is kept is version-checked: the tensors themselves.
+    let inputs: Vec<Tensor> = inputs.iter().map(capture::real).collect();
     let frame = Arc::new(Frame {
         inputs: inputs.iter().map(SavedTensor::input).collect::<Result<_>>()?,
         function: Box::new(f),

@@ -15,6 +15,10 @@ use crate::{Error, ErrorKind, Result, Tensor, capture, ops};
 #[track_caller]
 pub fn enter_dual_level() -> Result<u32> {
     capture::leave("a dual level")?;
+    enter()
+}
+
+fn enter() -> Result<u32> {
     state::stacks(|s| match &s.dual {
         Some(_) => Err(Error::from(ErrorKind::NestedDualLevel)),
         None => {
@@ -45,14 +49,21 @@ pub fn exit_dual_level(level: Option<u32>) -> Result<()> {
 }
 
 /// Runs `f` in a dual level.
+#[track_caller]
 pub fn dual_level<R>(f: impl FnOnce() -> R) -> Result<R> {
+    capture::leave("a dual level")?;
+    level_of_transform(f)
+}
+
+/// As [`dual_level`], for a transform: it is part of a capture if the transform is.
+pub(crate) fn level_of_transform<R>(f: impl FnOnce() -> R) -> Result<R> {
     struct Exit;
     impl Drop for Exit {
         fn drop(&mut self) {
             let _ = exit_dual_level(None);
         }
     }
-    enter_dual_level()?;
+    enter()?;
     let _exit = Exit;
     Ok(f())
 }

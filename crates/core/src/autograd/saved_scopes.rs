@@ -43,6 +43,9 @@ fn push(hooks: SavedHooks) -> Result<SavedHooksGuard> {
     if let Some(message) = state::stacks(|s| s.saved_hooks_disabled.clone()) {
         return Err(ErrorKind::SavedHooksDisabled { message }.into());
     }
+    if crate::capture::in_transform() {
+        crate::capture::leave("saved-tensor hooks")?;
+    }
     state::stacks(|s| s.saved_hooks.push(Arc::new(hooks)));
     Ok(SavedHooksGuard { _mode: ModeGuard::new(state::SAVED_HOOKS, 0) })
 }

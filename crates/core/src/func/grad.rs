@@ -6,9 +6,11 @@
 
 use super::level::{self, TransformGuard};
 use crate::autograd::node::Node;
-use crate::autograd::{EnableGrad, GradOptions, Target, forward, record};
+use crate::autograd::{EnableGrad, GradOptions, Target, api, forward, record};
 use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, capture, ops, state};
+use std::any::Any;
+use std::sync::Arc;
 
 const NO_HOOKS: &str =
     "saved-tensor hooks do not work inside grad, vjp or jacrev: remove them, or use autograd::grad without a transform";
@@ -27,7 +29,7 @@ fn differentiable(t: &Tensor, outer: bool) -> Result<Tensor> {
     if !t.dtype().is_differentiable() {
         return Err(ErrorKind::NotDifferentiableDtype { dtype: t.dtype() }.into());
     }
-    if outer && record::wants_grad(t) { ops::alias(t) } else { stripped(t).try_requires_grad_(true) }
+    if outer && record::wants_grad(t) { ops::alias(t) } else { capture::leaf_of_transform(stripped(t)) }
 }
 
 /// Whether the graph of the outputs leads to something older than the function, or to a leaf that is not an argument.
@@ -65,9 +67,7 @@ struct Recorded<O> {
     connected: bool,
 }
 
-#[track_caller]
 fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<Recorded<R::Tree>> {
-    capture::leave("a function transform")?;
     let args = &args.replace(&mut |t| Ok(capture::real(t)))?;
     let outer = state::is(state::GRAD);
     if state::is(state::SAVED_HOOKS) && state::stacks(|s| !s.saved_hooks.is_empty()) {
@@ -112,7 +112,7 @@ fn pull(
             allow_unused: Some(true),
             ..Default::default()
         };
-        crate::autograd::grad(targets, inputs, &options)?
+        api::grad_here(targets, inputs.iter().map(Target::from).collect(), &options)?
     };
     found.into_iter().zip(inputs).map(|(g, x)| g.map_or_else(|| ops::formulas::zeros_like_primal(x), Ok)).collect()
 }
@@ -134,18 +134,20 @@ fn one_element<T: TensorTree>(transform: &'static str, output: &T) -> Result<Ten
 }
 
 /// Gradient, value and auxiliary output.
+#[track_caller]
 fn differentiate<A: TensorTree, X: TensorTree, R: Outcome>(
     transform: &'static str,
     f: impl FnOnce(&A) -> R,
     args: &A,
     split: impl FnOnce(R::Tree) -> Result<(Tensor, X)>,
 ) -> Result<(A, Tensor, X)> {
+    let scope = capture::transform("a function transform", state::is(state::GRAD))?;
     let traced = trace(f, args)?;
     let (y, aux) = split(traced.output)?;
     one_element(transform, &y)?;
     let grads = pull(std::slice::from_ref(&y), &traced.inputs, None, traced.connected, traced.connected)?;
     let outside = |t: &Tensor| if traced.connected { t.clone() } else { stripped(t) };
-    Ok((args.with_leaves(grads)?, outside(&y), aux.replace(&mut |t| Ok(outside(t)))?))
+    capture::transformed(scope, (args.with_leaves(grads)?, outside(&y), aux.replace(&mut |t| Ok(outside(t)))?))
 }
 
 /// The function that computes the gradient of `f`, which returns one 0-dim tensor.
@@ -189,18 +191,27 @@ pub struct Vjp<A, O> {
     outputs: Vec<Tensor>,
     inputs: Vec<Tensor>,
     connected: bool,
+    /// For a capture to know that nodes of it are kept here.
+    keeps: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<A: TensorTree, O: TensorTree> Vjp<A, O> {
     /// The cotangents of the arguments from those of the outputs. May be called any number of times.
+    #[track_caller]
     pub fn call(&self, cotangents: &O) -> Result<A> {
+        if self.keeps.is_none() {
+            // Its nodes are not those of a function that is being captured.
+            capture::leave("a pullback")?;
+        }
+        let scope = capture::transform("a pullback", true)?;
         let cotangents: Vec<Tensor> = cotangents.leaves().iter().map(capture::real).collect();
         if cotangents.len() != self.outputs.len() {
             let message = format!("{} cotangents for {} outputs", cotangents.len(), self.outputs.len());
             return Err(ErrorKind::Functional { function: "vjp", message }.into());
         }
         let create = state::is(state::GRAD) && (self.connected || cotangents.iter().any(record::wants_grad));
-        self.args.with_leaves(pull(&self.outputs, &self.inputs, Some(cotangents), create, true)?)
+        let grads = pull(&self.outputs, &self.inputs, Some(cotangents), create, true)?;
+        capture::transformed(scope, self.args.with_leaves(grads)?)
     }
 
     pub(super) fn output(&self) -> &O {
@@ -209,6 +220,7 @@ impl<A: TensorTree, O: TensorTree> Vjp<A, O> {
 }
 
 /// Runs `f`; returns its output and the function that pulls cotangents back to the arguments.
+#[track_caller]
 pub fn vjp<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
     f: impl FnOnce(&A) -> R,
     args: &A,
@@ -217,7 +229,8 @@ pub fn vjp<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
     Ok((y, pullback))
 }
 
-/// Like [`vjp`], for a function that also returns an auxiliary output, which is passed through.
+/// As [`vjp`], for a function that also returns an auxiliary output, which is passed through.
+#[track_caller]
 pub fn vjp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,
     args: &A,
@@ -225,21 +238,26 @@ pub fn vjp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree
     pulled(f, args, Ok)
 }
 
+#[track_caller]
 fn pulled<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
     f: impl FnOnce(&A) -> R,
     args: &A,
     split: impl FnOnce(R::Tree) -> Result<(O, X)>,
 ) -> Result<(O, Vjp<A, O>, X)> {
+    let scope = capture::transform("a function transform", state::is(state::GRAD))?;
     let traced = trace(f, args)?;
     let (inside, aux) = split(traced.output)?;
     let outside = |t: &Tensor| Ok(if traced.connected { t.clone() } else { stripped(t) });
-    let output = inside.replace(&mut |t| outside(t))?;
+    let keeps = capture::keeps_nodes();
+    let outside = (inside.replace(&mut |t| outside(t))?, aux.replace(&mut |t| outside(t))?);
+    let (output, aux) = capture::transformed(scope, outside)?;
     let pullback = Vjp {
         args: args.clone(),
         output: output.clone(),
         outputs: inside.leaves(),
         inputs: traced.inputs,
         connected: traced.connected,
+        keeps,
     };
-    Ok((output, pullback, aux.replace(&mut |t| outside(t))?))
+    Ok((output, pullback, aux))
 }

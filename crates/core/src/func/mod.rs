@@ -40,6 +40,28 @@ pub use jvp::{Linear, jvp, jvp_with_aux, linearize};
 pub use rules::Batching;
 pub use vmap::{BatchDims, Randomness, Vmap, vmap};
 
+/// What is active here of function transforms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Active {
+    /// How many transforms.
+    pub transforms: u8,
+    /// How many of them wrap tensors.
+    pub levels: u8,
+    /// Whether there is a dual level.
+    pub dual: bool,
+}
+
+/// What is active here of function transforms.
+pub fn active() -> Active {
+    let word = crate::state::word();
+    let count = |bits: u32| ((word & bits) >> bits.trailing_zeros()) as u8;
+    Active {
+        transforms: count(crate::state::DEPTH),
+        levels: count(crate::state::LEVEL),
+        dual: word & crate::state::DUAL != 0,
+    }
+}
+
 /// Whether a function transform or a dual level is active here.
 pub fn is_transforming() -> bool {
     crate::state::is(crate::state::DEPTH | crate::state::LEVEL | crate::state::DUAL)

@@ -99,11 +99,19 @@ impl<F> Vmap<F> {
     }
 
     /// Runs the function on a batch.
+    #[track_caller]
     pub fn call<A: TensorTree, R: Outcome>(&self, args: &A) -> Result<R::Tree>
     where
         F: Fn(&A) -> R,
     {
-        capture::leave("vmap")?;
+        let scope = capture::transform("vmap", true)?;
+        capture::transformed(scope, self.mapped(args)?)
+    }
+
+    fn mapped<A: TensorTree, R: Outcome>(&self, args: &A) -> Result<R::Tree>
+    where
+        F: Fn(&A) -> R,
+    {
         let leaves: Vec<Tensor> = args.leaves().iter().map(capture::real).collect();
         let (dims, size) = self.batch(&leaves)?;
         let Some(chunk) = self.chunk_size else { return self.run(args, leaves, &dims, size) };

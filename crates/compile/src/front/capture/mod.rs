@@ -4,8 +4,9 @@
 //! graph. When something does (a break), the graph so far is compiled and run with the real inputs, and a new one begins;
 //! the function then goes on with what it asked for. `effects` holds what must be repeated at every call, `segment`
 //! runs graphs in the middle of a function, `finish` turns a session without breaks into something that can be replayed,
-//! `pure` traces hooks that are part of the graph.
+//! `pure` traces hooks that are part of the graph, `transform` is about function transforms in it.
 
+mod checkpoint;
 mod dynamic;
 mod effect;
 mod finish;
@@ -13,13 +14,16 @@ mod places;
 mod pure;
 mod segment;
 mod tracer;
+mod transform;
 
+use checkpoint::Checkpoints;
 pub(crate) use dynamic::{Dynamics, Plan};
 pub(crate) use effect::{Blank, Effect, FromBinding, bound_hook};
 pub(crate) use finish::{HookTemplate, Recording, Slot, with_regions};
 pub(crate) use pure::register_pure_hook;
 use segment::Segment;
 pub(crate) use segment::SegmentRunner;
+use transform::Transforms;
 
 use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::Error;
@@ -30,11 +34,12 @@ use firebrand_core::Number;
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, StandIns, TensorCell, TensorHookFn};
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
-use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
+use firebrand_core::{Result, Scalar, Tensor, WeakTensor, func};
 use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, TraceStack, outline_like};
 use std::any::Any;
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -137,7 +142,23 @@ pub(crate) struct State {
     pub(crate) handles: Vec<Arc<tracer::HandleProxy>>,
     pub(crate) breaks: Vec<GraphBreak>,
     pub(crate) error: Option<Error>,
+    transforms: Transforms,
+    checkpoints: Checkpoints,
+    /// Whether a graph of the function has run already.
+    flushed: bool,
 }
+
+/// Where a capture ends, because what follows has been seen to do something that no graph can hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plainly {
+    /// At the first function transform.
+    pub(crate) transforms: bool,
+    /// At the first checkpoint.
+    pub(crate) checkpoints: bool,
+}
+
+/// How a function is left whose capture begins anew; this unwinding is silent.
+struct Anew;
 
 /// One run of a function under capture.
 pub(crate) struct Session {
@@ -149,8 +170,13 @@ pub(crate) struct Session {
     runner: Arc<dyn SegmentRunner>,
     /// Whether graphs in the middle of the function are interpreted.
     interpret: bool,
-    /// Whether the rest of the function runs eagerly.
+    /// How many levels of transforms there are around the function.
+    levels: u8,
+    plainly: Plainly,
+    /// Whether the rest of the function runs plainly.
     left: AtomicBool,
+    /// What the capture has to begin anew with.
+    anew: Mutex<Option<Plainly>>,
     /// Which numbers in cells have been seen to vary.
     environment: Arc<Mutex<HashMap<(usize, usize), SeenNumber>>>,
 }
@@ -186,6 +212,7 @@ impl Session {
         binding: Arc<Binding>,
         runner: Arc<dyn SegmentRunner>,
         interpret: bool,
+        plainly: Plainly,
         environment: EnvironmentNumbers,
     ) -> Arc<Session> {
         let ambient_grad = is_grad_enabled();
@@ -212,9 +239,24 @@ impl Session {
             handles: Vec::new(),
             breaks: Vec::new(),
             error: None,
+            transforms: Transforms::default(),
+            checkpoints: Checkpoints::default(),
+            flushed: false,
         };
-        let (state, left) = (Mutex::new(state), AtomicBool::new(false));
-        Arc::new(Session { state, plan, fullgraph, ambient_grad, binding, runner, interpret, left, environment })
+        Arc::new(Session {
+            state: Mutex::new(state),
+            plan,
+            fullgraph,
+            ambient_grad,
+            binding,
+            runner,
+            interpret,
+            levels: func::active().levels,
+            plainly,
+            left: AtomicBool::new(false),
+            anew: Mutex::new(None),
+            environment,
+        })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -249,11 +291,47 @@ impl Session {
 
     /// Ends the graph so far: runs it, and the effects up to here.
     pub(crate) fn break_here(&self, kind: BreakKind, what: impl Into<String>, at: Option<Caller>) -> Result<()> {
+        let what = what.into();
+        self.can_end(&what, at)?;
         self.note_break(kind, what, at)?;
         self.flush().map_err(|e| self.fail(e))
     }
 
-    /// Whether the rest of the function runs eagerly.
+    /// A graph is about to end here. If what it has in it may not be cut off from what follows, the capture begins anew.
+    fn can_end(&self, what: &str, at: Option<Caller>) -> Result<()> {
+        self.only_ops(what, at)?;
+        if self.lock().checkpoints.any() {
+            self.begin_anew("a break behind a checkpoint", at, Plainly { checkpoints: true, ..self.plainly })?;
+        }
+        Ok(())
+    }
+
+    /// The capture cannot go on: it begins anew, and ends earlier then. Nothing of it has happened yet.
+    pub(super) fn begin_anew(&self, what: &str, at: Option<Caller>, plainly: Plainly) -> Result<()> {
+        self.note_break(BreakKind::Plain, what, at)?;
+        self.lock_anew().get_or_insert(plainly);
+        resume_unwind(Box::new(Anew));
+    }
+
+    fn lock_anew(&self) -> MutexGuard<'_, Option<Plainly>> {
+        self.anew.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What the capture has to begin anew with, if it has to.
+    pub(crate) fn anew(&self) -> Option<Plainly> {
+        *self.lock_anew()
+    }
+
+    /// Takes back what a capture that begins anew has done.
+    pub(crate) fn undo(&self) {
+        for effect in std::mem::take(&mut self.lock().effects) {
+            if let Effect::Register { handle, .. } = effect {
+                handle.remove();
+            }
+        }
+    }
+
+    /// Whether the rest of the function runs plainly.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
     }
@@ -261,6 +339,7 @@ impl Session {
     /// Ends the capture: the graph so far runs, op by op, so that every tensor has the history of an eager run, and the
     /// function goes on without being captured.
     pub(crate) fn go_on_plainly(&self, what: &'static str, at: Caller) -> Result<()> {
+        self.can_end(what, Some(at))?;
         self.note_break(BreakKind::Plain, what, Some(at))?;
         self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
         for (outline, value, _) in &self.lock().numbers {
@@ -303,6 +382,9 @@ impl Session {
         if let Some((body, kind)) = pure {
             let _ = self.note_break(kind, format!("an effect inside {body}"), None);
             return;
+        }
+        if self.transforms() && self.only_ops("an effect", None).is_err() {
+            return; // the error is noted
         }
         self.lock().effects.push(effect);
     }
@@ -382,6 +464,9 @@ impl Session {
         value: T,
         store: impl Fn(T) + Send + Sync + 'static,
     ) {
+        if self.transforms() && self.only_ops("a write of a cell", None).is_err() {
+            return; // the error is noted
+        }
         let copy = value.clone();
         self.lock().cells.insert(address, Box::new(copy));
         self.effect_with(value, store);

@@ -30,6 +30,9 @@ impl Session {
         if !t.requires_grad() {
             return t.try_register_hook(|_: &Tensor| ()); // says why not, as an eager run does
         }
+        if self.transforms() {
+            self.only_ops("register_pure_hook", None)?;
+        }
         let grad = core_capture::suspended(|| outline(&t.detach()))?;
         grad.mark_symbolic();
         let outer = {

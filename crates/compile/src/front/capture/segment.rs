@@ -71,6 +71,7 @@ impl Session {
 
     pub(super) fn flush_as(&self, how: Segment) -> Result<()> {
         let mut state = self.lock();
+        state.flushed = true;
         let grad_mode = is_grad_enabled();
         let captured: Vec<(Tensor, NodeId)> = state.trace.captured().to_vec();
         let mut wanted: Vec<(Tensor, NodeId)> = Vec::new();

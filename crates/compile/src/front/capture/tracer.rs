@@ -9,7 +9,7 @@ use firebrand_core::autograd::{Function, Removable, RemovableHandle, call_with_a
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::Module;
-use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor};
+use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor, func};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
 use firebrand_graph::record_cond;
 use std::any::Any;
@@ -36,6 +36,9 @@ impl Interpreter for Session {
         if self.has_left() {
             return next.call(op, args);
         }
+        if self.transforms() {
+            return self.pass_on(op, args, next);
+        }
         if is_autocast_enabled() {
             // Casts become ops of the graph; this comes back with the region off.
             return call_with_autocast(op, args);
@@ -43,6 +46,7 @@ impl Interpreter for Session {
         if core_capture::has_own_saved_hooks() {
             return self.call_with_hooks(op, args);
         }
+        self.check_written(op, args)?;
         let (outlined, given) = {
             let mut state = self.lock();
             let outlined = state.trace.outlined(op, args)?;
@@ -51,6 +55,7 @@ impl Interpreter for Session {
         match next.call(op, &outlined) {
             Ok(results) => {
                 let mut state = self.lock();
+                self.note_memory(&mut state, args, &results);
                 state.trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
                 if self.plan.varies() {
                     mark_symbolic(&results);
@@ -64,7 +69,7 @@ impl Interpreter for Session {
 
     fn cond(&self, call: &Cond<'_>) -> Option<Result<Vec<Tensor>>> {
         // Inside a pure hook ops go to the hook's trace, which takes no conditional: the read of the predicate says so.
-        if self.has_left() || self.lock().body() == Body::PureHook {
+        if self.has_left() || self.transforms() || self.lock().body() == Body::PureHook {
             return None;
         }
         let prepare = |stand_in: &Tensor| {
@@ -197,6 +202,9 @@ impl Tracer for Session {
         if let Some((body, kind)) = pure {
             self.note_break(kind, format!("a hook registered inside {body}"), Some(at))?;
         }
+        if self.transforms() {
+            self.only_ops("register_hook", Some(at))?;
+        }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
         let proxy = session.proxy_handle();
         let handle = proxy.key();
@@ -219,6 +227,9 @@ impl Tracer for Session {
     }
 
     fn retain_grad(&self, t: &Tensor) -> Result<()> {
+        if self.transforms() {
+            self.only_ops("retain_grad", None)?;
+        }
         if self.is_source(t) {
             self.push_effect(Effect::RetainGrad { target: t.clone() });
         } else {
@@ -250,7 +261,39 @@ impl Tracer for Session {
     }
 
     fn made(&self, t: &Tensor) {
+        // What a level makes of it is another tensor: every call would need its own.
+        if func::active().levels != self.levels && self.only_ops("a tensor of host data", None).is_err() {
+            return; // the error is noted
+        }
         self.lock().made.push(t.clone());
+    }
+
+    fn begin_checkpoint(&self, at: Caller) -> Result<()> {
+        self.checkpoint(at)
+    }
+
+    fn begin_transform(&self, records: bool) -> bool {
+        self.begin(records)
+    }
+
+    fn end_transform(&self) {
+        self.end()
+    }
+
+    fn in_transform(&self) -> bool {
+        self.transforms()
+    }
+
+    fn below_autograd(self: Arc<Self>) -> Arc<dyn Interpreter> {
+        Arc::new(super::transform::Below(self))
+    }
+
+    fn result_of_transform(&self, t: &Tensor) -> Result<Tensor> {
+        self.transformed(t)
+    }
+
+    fn keeps_nodes(&self) -> Arc<dyn Any + Send + Sync> {
+        self.keeper()
     }
 
     fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor {
@@ -266,6 +309,9 @@ impl Tracer for Session {
     }
 
     fn store(&self, cell: &Arc<dyn TensorCell>, t: Tensor) {
+        if self.transforms() && self.only_ops("a write of a cell", None).is_err() {
+            return; // the error is noted
+        }
         {
             let mut state = self.lock();
             state.tensor_cells.retain(|(c, _)| !Arc::ptr_eq(c, cell));
@@ -298,6 +344,9 @@ impl Tracer for Session {
     }
 
     fn apply(&self, function: Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        if self.transforms() {
+            self.only_ops("a custom function", None)?;
+        }
         let stand_ins = {
             let mut state = self.lock();
             inputs.iter().map(|t| state.trace.outline(t)).collect::<Result<Vec<_>>>()?

@@ -5,7 +5,7 @@
 
 use super::mapped::Mapped;
 use super::{BatchedOutputs, Context, Function, VmapInfo};
-use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
+use crate::autograd::node::{Backward, BoxedBackward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
 use crate::autograd::saved::{SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue, hook_slot};
 use crate::autograd::view::CreationKind;
 use crate::autograd::{SavedVisitor, forward, record};
@@ -16,6 +16,7 @@ use crate::warnings::warn;
 use crate::{Error, ErrorKind, JvpRule, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::any::Any;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -94,9 +95,7 @@ impl Backward for FunctionNode {
     }
 
     fn release(&self) {
-        if let Some(s) = &self.ctx.saved {
-            s.release()
-        }
+        [&self.ctx.saved, &self.ctx.results].into_iter().flatten().for_each(SavedSlot::release)
     }
 
     fn takes_saved(&self) -> bool {
@@ -123,9 +122,36 @@ impl Backward for FunctionNode {
         Some(&*self.function)
     }
 
-    fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
         visitor.fixed(self.function.compiled_id());
-        Ok(false)
+        let Some(number) = self.function.traceable().filter(|_| self.ctx.bound.is_plain()) else { return Ok(false) };
+        let saved = self.ctx.saved.as_ref().map_or(Ok(Vec::new()), |saved| saved.copy(node))?;
+        if saved.iter().any(|s| s.look(node).is_err()) {
+            return Ok(false); // only what `backward` asks for must be as it was
+        }
+        let mut kind = DefaultHasher::new();
+        (*self.function).type_id().hash(&mut kind);
+        visitor.fixed(kind.finish());
+        visitor.fixed(number);
+        visitor.fixed(self.ctx.materialize_grads.into());
+        self.ctx.needs_input_grad.iter().for_each(|needs| visitor.fixed((*needs).into()));
+        saved.iter().try_for_each(|s| visitor.tensor(s))?;
+        Ok(true)
+    }
+
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<BoxedBackward>> {
+        let mut ctx = Context::new(self.ctx.name.clone(), self.ctx.needs_input_grad.clone(), false);
+        ctx.materialize_grads = self.ctx.materialize_grads;
+        ctx.outputs = self.ctx.outputs.clone();
+        if let Some(saved) = &self.ctx.saved {
+            let outlined = saved.copy(node)?.iter().map(|s| outline(s)?.unpack(node)).collect::<Result<_>>();
+            ctx.to_save = outlined?;
+        }
+        Ok(Some(boxed(FunctionNode { function: self.function.clone(), ctx, name: self.name.clone() })))
     }
 
     fn wants_input_buffers(&self) -> bool {
@@ -232,7 +258,11 @@ fn push_tangents(
             own => Ok(own.clone()),
         })
         .collect::<Result<Vec<_>>>()?;
-    let tangents = function.jvp(ctx, &given)?;
+    let tangents = {
+        // A tangent has none itself.
+        let _plain = ModeGuard::new(0, state::DUAL);
+        function.jvp(ctx, &given)?
+    };
     if tangents.len() != outputs.len() {
         let (expected, found) = (outputs.len(), tangents.len());
         return Err(ErrorKind::JvpCount { function: ctx.name.clone(), expected, found }.into());
@@ -355,6 +385,12 @@ fn link(
         .collect::<Result<Vec<_>>>()?;
     if !saved.is_empty() {
         ctx.saved = Some(SavedSlot::new(saved));
+    }
+    let kept = std::mem::take(&mut ctx.to_keep);
+    if !kept.is_empty() {
+        let _as_they_are = ModeGuard::new(0, state::SAVED_HOOKS);
+        let one = |t: &Tensor| slot_of(t).map_or_else(|| SavedTensor::input(t), |k| SavedTensor::output(t, k as u32));
+        ctx.results = Some(SavedSlot::new(kept.iter().map(one).collect::<Result<Vec<_>>>()?));
     }
     let frozen: Vec<bool> = results.iter().map(|r| ctx.is_frozen(r)).collect();
     let dirty: Vec<bool> = results.iter().map(|r| ctx.is_dirty(r)).collect();

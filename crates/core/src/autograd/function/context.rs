@@ -23,6 +23,9 @@ pub struct Context {
     pub(super) output_grad_dtypes: Option<Vec<Option<DType>>>,
     pub(super) outputs: Vec<InputMetadata>,
     pub(super) saved: Option<SavedSlot<Vec<SavedTensor>>>,
+    /// Results that a backward which is itself recorded passes through again.
+    pub(super) to_keep: Vec<Tensor>,
+    pub(super) results: Option<SavedSlot<Vec<SavedTensor>>>,
     pub(super) clear_on_access: bool,
     pub(super) was_read: AtomicBool,
     /// Whether the current run is the last one and may take the saved values.
@@ -47,6 +50,8 @@ impl Context {
             output_grad_dtypes: None,
             outputs: Vec::new(),
             saved: None,
+            to_keep: Vec::new(),
+            results: None,
             clear_on_access,
             was_read: AtomicBool::new(false),
             last_run: AtomicBool::new(false),
@@ -61,7 +66,20 @@ impl Context {
         self.to_save = tensors.iter().map(|t| t.cloned()).collect();
     }
 
-    /// Saves the random state, to draw the same numbers again later.
+    /// Keeps results as they are, whatever saved-tensor hooks are active: a derivative of the gradient may pass through them again.
+    pub fn keep_results(&mut self, results: &[&Tensor]) {
+        self.to_keep = results.iter().map(|t| (*t).clone()).collect();
+    }
+
+    /// The results that were kept, with their history.
+    pub fn results(&self) -> Result<Vec<Tensor>> {
+        let (Some(results), Some(node)) = (&self.results, self.node.get().and_then(|w| w.upgrade())) else {
+            return Ok(self.to_keep.clone());
+        };
+        results.copy(&node)?.into_iter().map(|s| s.unpack_some(&node)).collect()
+    }
+
+    /// Keeps the random state, to draw the same numbers again later.
     pub(crate) fn keep_random_state(&mut self) {
         self.random = Some(get_rng_state());
     }

@@ -124,8 +124,14 @@ pub trait Function: Any + Send + Sync {
         false
     }
 
-    /// An id that distinguishes compiled functions; zero for other functions. A backward pass that was compiled with one of them does
-    /// not match another.
+    /// Whether all that `backward` does is compute, by ops, with gradients, saved tensors and what this number stands for (its fields,
+    /// say): then compiled backward passes take these ops into their graph, and do not call it. It is called if there is none.
+    fn traceable(&self) -> Option<u64> {
+        None
+    }
+
+    /// What distinguishes two compiled functions; zero for other functions. A backward pass that was compiled with one of them does
+    /// not fit another.
     fn compiled_id(&self) -> u64 {
         0
     }

@@ -127,9 +127,10 @@ pub(crate) fn expand_to(t: &Tensor, sizes: &[usize]) -> Result<Tensor> {
 }
 
 /// Whether a layer below autograd writes down what happens: then tensors are made by ops it can see.
-pub(super) fn is_traced() -> bool {
+pub(crate) fn is_traced() -> bool {
     let word = crate::state::word();
-    word & crate::state::INNER != 0 && word & crate::state::LEVEL == 0
+    // A level has a layer of its own; the ops of a captured one are written down when they have come down.
+    word & crate::state::INNER != 0 && (word & crate::state::LEVEL == 0 || crate::state::stacks(|s| s.tracer.is_some()))
 }
 
 /// Zeros of the same shape and dtype, dense.
