@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// How many tokens at most [default: 64, or as many as the model has room for]
     #[arg(short = 'n', long, value_name = "N")]
     max_new_tokens: Option<usize>,
-    /// Token ids that end the text, separated by commas [default: the tokenizer's usual ones]
+    /// Token ids that end the text, separated by commas [default: the tokenizer's end-of-text tokens]
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',')]
     stop: Option<Vec<i64>>,
     /// Sample with this temperature; decoding is greedy unless --temperature, --top-k or --top-p is given

@@ -4,9 +4,9 @@
 //! values, hooks, gradients, cells and custom functions reach it here. Without a tracer this costs nothing: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
 //!
-//! What a graph cannot hold ends the capture ([`leave`]): there is no other way, so nothing can be left out by accident. The
-//! code that goes on then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
-//! are about the tensors of the call, in ops and in methods.
+//! What a graph cannot represent ends the capture ([`leave`]): there is no other way, so nothing can be dropped by accident. The
+//! code that continues then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
+//! refer to the tensors of the call, in ops and in methods.
 //!
 //! A function transform in a captured function ([`transform`]) runs as it does plainly, on stand-ins; what is recorded is what it
 //! makes of the function, as it reaches the kernels: plain ops, whatever transforms they came from.
@@ -328,7 +328,7 @@ pub fn outline(t: &Tensor) -> Result<Tensor> {
     suspended(|| Tensor::try_empty(spec)?.alias_born_under(t.birth()).try_requires_grad_(t.requires_grad()))
 }
 
-/// What was switched on around a capture.
+/// The scopes that were active around a capture.
 #[derive(Clone, Default)]
 struct Outside {
     saved_hooks: Vec<Arc<SavedHooks>>,

@@ -580,7 +580,7 @@ impl Trace {
     }
 }
 
-/// As [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
+/// Like [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
 pub fn outline_like(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let stand_in = outline(t)?;
     if !t.requires_grad() || t.is_leaf() {

@@ -168,7 +168,7 @@ impl CompiledFunction {
         pick(&backward.grads, &results)
     }
 
-    /// Gradients that can be differentiated: computed from the inputs anew, with the random numbers of then.
+    /// Gradients that can be differentiated: recomputed from the inputs, with the random numbers of the forward.
     fn higher_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();

@@ -78,7 +78,7 @@ pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
     EarlyStopGuard(EARLY_STOP.enter(Some(on)))
 }
 
-/// Runs `f` without saving what its backward needs; it is recomputed during backward.
+/// Runs `f` without saving tensors for backward; they are recomputed during backward.
 #[track_caller]
 pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
     let reentrant = options.use_reentrant.unwrap_or_else(|| {

@@ -229,7 +229,7 @@ pub fn vjp<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
     Ok((y, pullback))
 }
 
-/// As [`vjp`], for a function that also returns an auxiliary output, which is passed through.
+/// Like [`vjp`], for a function that also returns an auxiliary output, which is passed through.
 #[track_caller]
 pub fn vjp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,

@@ -22,7 +22,7 @@ pub fn jvp<A: TensorTree, R: Outcome>(
     Ok((y, t))
 }
 
-/// As [`jvp`], for a function that also returns an auxiliary output, which is passed through.
+/// Like [`jvp`], for a function that also returns an auxiliary output, which is passed through.
 #[track_caller]
 pub fn jvp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
     f: impl FnOnce(&A) -> R,

@@ -173,7 +173,7 @@ pub(crate) struct Session {
     /// How many levels of transforms there are around the function.
     levels: u8,
     plainly: Plainly,
-    /// Whether the rest of the function runs plainly.
+    /// Whether the rest of the function runs eagerly.
     left: AtomicBool,
     /// What the capture has to begin anew with.
     anew: Mutex<Option<Plainly>>,
@@ -331,7 +331,7 @@ impl Session {
         }
     }
 
-    /// Whether the rest of the function runs plainly.
+    /// Whether the rest of the function runs eagerly.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
     }

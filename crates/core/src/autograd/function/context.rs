@@ -79,7 +79,7 @@ impl Context {
         results.copy(&node)?.into_iter().map(|s| s.unpack_some(&node)).collect()
     }
 
-    /// Keeps the random state, to draw the same numbers again later.
+    /// Saves the random state, to draw the same numbers again later.
     pub(crate) fn keep_random_state(&mut self) {
         self.random = Some(get_rng_state());
     }

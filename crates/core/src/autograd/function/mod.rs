@@ -130,8 +130,8 @@ pub trait Function: Any + Send + Sync {
         None
     }
 
-    /// What distinguishes two compiled functions; zero for other functions. A backward pass that was compiled with one of them does
-    /// not fit another.
+    /// An id that distinguishes compiled functions; zero for other functions. A backward pass that was compiled with one of them does
+    /// not match another.
     fn compiled_id(&self) -> u64 {
         0
     }
