@@ -10,6 +10,7 @@ use crate::refusal::Done;
 use firebrand::autograd::GraphView;
 use firebrand::prelude::*;
 use firebrand::train::Metrics;
+use indexmap::IndexMap;
 use std::fmt::Write;
 
 /// What the page shows.
@@ -164,18 +165,28 @@ fn hardest(worst: &[Hard], data: &Samples, names: &[String]) -> Done<String> {
             ]);
         }
     }
-    Ok(if rows.is_empty() { figures + "</div>" } else { table(&["sample", "loss", "label", "predicted"], &rows, true) })
+    if rows.is_empty() {
+        return Ok(figures + "</div>");
+    }
+    // Samples with several labels have none to show.
+    let mut columns = vec!["sample", "loss", "label", "predicted"];
+    if rows.iter().all(|row| row[2..].iter().all(String::is_empty)) {
+        columns.truncate(2);
+        rows.iter_mut().for_each(|row| row.truncate(2));
+    }
+    Ok(table(&columns, &rows, true))
 }
 
 /// The module tree with parameter counts, what is trainable, and memory.
 fn tree(rows: &[&ParameterRow], depth: usize) -> String {
     let mut html = String::new();
-    let mut rest = rows;
-    while let Some(first) = rest.first() {
-        let name = &first.path[depth];
-        let n = rest.iter().take_while(|r| r.path.len() > depth && r.path[depth] == *name).count();
-        let (part, others) = rest.split_at(n);
-        rest = others;
+    // Adapters come behind all other parameters, and belong to their modules.
+    let mut parts: IndexMap<&str, Vec<&ParameterRow>> = IndexMap::new();
+    for row in rows {
+        parts.entry(row.path.get(depth).map_or("", String::as_str)).or_default().push(row);
+    }
+    for (name, part) in &parts {
+        let part = part.as_slice();
         let sum = |f: &dyn Fn(&ParameterRow) -> usize| part.iter().map(|r| f(r)).sum::<usize>();
         let (all, trained) = (sum(&|r| r.numbers()), sum(&|r| if r.trained { r.numbers() } else { 0 }));
         let class = if trained == 0 { " class='frozen'" } else { "" };
@@ -186,7 +197,7 @@ fn tree(rows: &[&ParameterRow], depth: usize) -> String {
         };
         let facts = format!("{all} elements, {}, {state}", bytes(sum(&|r| r.bytes)));
         if let [one] = part
-            && one.path.len() == depth + 1
+            && one.path.len() <= depth + 1
         {
             let _ = write!(
                 html,
@@ -233,7 +244,11 @@ pub(super) fn page(p: &Page<'_>) -> Done<String> {
     let facts = p.facts;
     let last = |name: &str| p.history.last().and_then(|m| m.get(name)).copied();
     let accuracy = p.evaluated.and_then(|e| e.metrics.get("accuracy"));
-    let (figure, of) = match (accuracy, p.evaluated) {
+    let perplexity = p.evaluated.and_then(|e| e.metrics.get("perplexity"));
+    let (figure, of) = match (perplexity.or(accuracy), p.evaluated) {
+        (Some(v), Some(e)) if perplexity.is_some() => {
+            (short(*v), format!("perplexity of {} validation samples", e.samples))
+        }
         (Some(a), Some(e)) => (format!("{:.2}%", 100.0 * a), format!("of {} validation samples", e.samples)),
         (None, Some(e)) => (short(e.metrics["loss"]), "validation loss".into()),
         _ => (short(last("train_loss").unwrap_or(f64::NAN)), "training loss".into()),
@@ -314,7 +329,11 @@ mod tests {
             bytes: 4 * n,
             trained,
         };
-        let rows = [row("body.a.weight", 6, false), row("body.b.weight", 2, true), row("head", 3, true)];
+        let rows = [
+            row("body.a.weight", 6, false),
+            row("head", 3, true),
+            row("body.b.weight", 2, true), // as an adapter, behind all others
+        ];
         let html = tree(&rows.iter().collect::<Vec<_>>(), 0);
         for part in
             ["body</code>: 8 elements, 32 B, 2 trained", "class='frozen'><code>a", "head</code> [3]: 3 elements"]

@@ -34,7 +34,12 @@ pub fn recompute_cheap(saved: Option<DType>) -> Evaluator {
         let made = Made { entries: Arc::default(), saved };
         let packing = made.clone();
         let _scope = saved_tensors_hooks(move |t| packing.pack(t), Packed::value)?;
-        let mut runner = Cheap { inner: Runner::default(), made: made.clone(), last: last_uses(module) };
+        let mut runner = Cheap {
+            inner: Runner::default(),
+            made: made.clone(),
+            module: std::ptr::from_ref(module) as usize,
+            last: last_uses(module),
+        };
         let results = run_module(&mut runner, module, inputs).map(list);
         // Nodes keep the hooks, and must not keep all values through them.
         made.entries().clear();
@@ -42,18 +47,21 @@ pub fn recompute_cheap(saved: Option<DType>) -> Evaluator {
     })
 }
 
-/// The cheap values that are in use, in the order in which they were made.
+/// The values that are in use, in the order in which they were made.
 #[derive(Clone)]
 struct Made {
     entries: Arc<Mutex<Vec<Entry>>>,
-    /// What other values are kept in.
+    /// What is kept of values that are not computed again.
     saved: Option<DType>,
 }
 
 struct Entry {
     /// Held while the interpreter holds it: its memory is not another tensor's.
     value: Tensor,
-    recipe: Arc<Recipe>,
+    /// Of cheap values.
+    recipe: Option<Arc<Recipe>>,
+    /// The value in few bits, once for all that save it.
+    small: Option<Tensor>,
     /// The last node that reads it, or a view of it, by place in the graph.
     until: usize,
 }
@@ -74,8 +82,8 @@ enum Kept {
 
 /// A saved tensor.
 enum Packed {
-    /// As it is; the version says whether it was written since.
-    Here { value: Tensor, version: u32, dtype: DType },
+    /// As it is, or in few bits; the version says whether it was written since.
+    Here { value: Tensor, version: u32, dtype: DType, sizes: Vec<i64> },
     /// To be computed, and seen in these sizes.
     Again { recipe: Arc<Recipe>, sizes: Vec<i64> },
 }
@@ -87,30 +95,30 @@ impl Made {
 
     /// What is kept of a tensor.
     fn pack(&self, t: &Tensor) -> firebrand_core::Result<Packed> {
-        let entries = self.entries();
-        let same = |e: &&Entry| {
+        let mut entries = self.entries();
+        let same = |e: &&mut Entry| {
             e.value.data_ptr() == t.data_ptr()
                 && (e.value.numel(), e.value.dtype()) == (t.numel(), t.dtype())
-                && t.is_contiguous()
-                && t.numel() > 0
+                && (t.is_contiguous() && e.value.is_contiguous() && t.numel() > 0)
         };
-        match entries.iter().rev().find(same) {
-            Some(entry) => {
-                entry.recipe.again().1 += 1;
-                let sizes = t.shape().iter().map(|&n| n as i64).collect();
-                Ok(Packed::Again { recipe: entry.recipe.clone(), sizes })
-            }
-            None => {
-                // Weights are there anyway.
-                let computed = t.is_floating_point() && t.grad_fn().is_some();
-                let smaller = self.saved.filter(|d| computed && d.size() < t.dtype().size());
-                let value = match smaller {
-                    Some(dtype) => no_grad(|| t.detach().try_to_dtype(dtype))?,
-                    None => t.detach(),
-                };
-                Ok(Packed::Here { version: value.try_version().unwrap_or(0), value, dtype: t.dtype() })
-            }
+        let entry = entries.iter_mut().rev().find(same);
+        let sizes = t.shape().iter().map(|&n| n as i64).collect();
+        if let Some(recipe) = entry.as_ref().and_then(|e| e.recipe.clone()) {
+            recipe.again().1 += 1;
+            return Ok(Packed::Again { recipe, sizes });
         }
+        // Weights are there anyway, and statistics are small.
+        let computed = t.is_floating_point() && t.grad_fn().is_some();
+        let value = match self.saved.filter(|d| computed && d.size() < t.dtype().size()) {
+            None => t.detach(),
+            Some(dtype) => {
+                let known = entry.as_ref().and_then(|e| e.small.clone());
+                let small = known.map_or_else(|| no_grad(|| t.detach().try_to_dtype(dtype)), Ok)?;
+                entry.into_iter().for_each(|e| e.small = Some(small.clone()));
+                small
+            }
+        };
+        Ok(Packed::Here { version: value.try_version().unwrap_or(0), value, dtype: t.dtype(), sizes })
     }
 }
 
@@ -147,14 +155,17 @@ impl Recipe {
 impl Packed {
     fn value(&self) -> firebrand_core::Result<Tensor> {
         match self {
-            Packed::Here { value, version, dtype } => {
+            Packed::Here { value, version, dtype, sizes } => {
                 let now = value.try_version().unwrap_or(0);
                 if now != *version {
                     return Err(CoreError::user(format!(
                         "a tensor that the backward pass needs was written in place: it is at version {now}, expected {version}"
                     )));
                 }
-                no_grad(|| value.try_to_dtype(*dtype))
+                if value.dtype() == *dtype {
+                    return Ok(value.clone());
+                }
+                no_grad(|| value.try_to_dtype(*dtype)?.try_reshape(sizes.as_slice()))
             }
             Packed::Again { recipe, sizes } => no_grad(|| recipe.make()?.try_reshape(sizes.as_slice())),
         }
@@ -176,34 +187,50 @@ fn last_uses(module: &GraphModule) -> HashMap<NodeId, (usize, usize)> {
 struct Cheap {
     inner: Runner,
     made: Made,
+    /// The address of the module whose nodes these are.
+    module: usize,
     last: HashMap<NodeId, (usize, usize)>,
+}
+
+impl Cheap {
+    /// How the result of a call is made, if it is cheap.
+    fn recipe(&self, call: &Call<'_>, result: &Tensor) -> Result<Option<Recipe>> {
+        let Kind::CallFunction(Target::Op(op)) = call.module.graph[call.node].kind() else { return Ok(None) };
+        let cheap = CHEAP.contains(&op.base())
+            && (result.requires_grad() && result.is_contiguous())
+            && !op.schema().is_some_and(|s| s.args.iter().any(|a| a.written))
+            && (op.base() != "mul" || call.args.iter().all(|a| matches!(a, Value::Tensor(_))));
+        if !cheap {
+            return Ok(None);
+        }
+        let keep = |v: &Value| match v {
+            Value::Tensor(x) => self.made.pack(x).map(Kept::Tensor),
+            other => Ok(Kept::Other(other.clone())),
+        };
+        let args = call.args.iter().map(keep).collect::<firebrand_core::Result<_>>()?;
+        Ok(Some(Recipe { op: op.clone(), args, kwargs: call.kwargs.clone(), again: Mutex::default() }))
+    }
 }
 
 impl NodeRunner for Cheap {
     fn run_node(&mut self, call: &Call<'_>) -> Result<Value> {
         let value = self.inner.run_node(call)?;
-        // Nodes of sub-graphs have numbers of their own.
+        // Nodes of sub-graphs have numbers of their own, and their values live as long as the sub-graph runs.
+        if std::ptr::from_ref(call.module) as usize != self.module {
+            return Ok(value);
+        }
         let Some(&(place, until)) = self.last.get(&call.node) else { return Ok(value) };
         self.made.entries().retain(|e| e.until > place);
         let Value::Tensor(t) = &value else { return Ok(value) };
         // A view lives in the memory of what it shows.
+        let mut shown = false;
         for e in self.made.entries().iter_mut().filter(|e| e.value.data_ptr() == t.data_ptr()) {
             e.until = e.until.max(until);
+            shown = true;
         }
-        if let Kind::CallFunction(Target::Op(op)) = call.module.graph[call.node].kind()
-            && CHEAP.contains(&op.base())
-            && t.requires_grad()
-            && t.is_contiguous()
-            && !op.schema().is_some_and(|s| s.args.iter().any(|a| a.written))
-            && (op.base() != "mul" || call.args.iter().all(|a| matches!(a, Value::Tensor(_))))
-        {
-            let keep = |v: &Value| match v {
-                Value::Tensor(x) => self.made.pack(x).map(Kept::Tensor),
-                other => Ok(Kept::Other(other.clone())),
-            };
-            let args = call.args.iter().map(keep).collect::<firebrand_core::Result<_>>()?;
-            let recipe = Recipe { op: op.clone(), args, kwargs: call.kwargs.clone(), again: Mutex::default() };
-            self.made.entries().push(Entry { value: t.clone(), recipe: Arc::new(recipe), until });
+        if !shown {
+            let recipe = self.recipe(call, t)?.map(Arc::new);
+            self.made.entries().push(Entry { value: t.clone(), recipe, small: None, until });
         }
         Ok(value)
     }
