@@ -1,8 +1,12 @@
-//! Layers whose weight is computed from other parameters: weight norm and spectral norm.
+//! Layers whose weight is computed from other parameters: weight norm, spectral norm, orthogonal matrices.
 //!
 //! `weight_norm(Linear::new(4, 3), "weight", Some(0))` is a layer that is called as the one inside is, with PyTorch's names in
 //! its state: `bias`, `parametrizations.weight.original0`, …. The weight is computed at every call, and its gradient goes on
 //! to what it is computed from. [`Parametrized::into_layer`] ends it: the layer keeps the weight of that moment.
+
+mod orthogonal;
+
+pub use orthogonal::{Orthogonal, OrthogonalMap, OrthogonalOptions, orthogonal};
 
 use crate::init;
 use firebrand_core::autograd::no_grad;
