@@ -233,7 +233,7 @@ def adapters(name, path, args, firebrand, folder):
     reference = program.module()
     trained = {n: p for n, p in reference.named_parameters() if p.requires_grad}
     assert trained and all(".lora_" in n for n in trained), sorted(trained)[:3]
-    loss = sum((o.float() ** 2).mean() for o in floats(reference(*args)))
+    loss = sum((o ** 2).mean() for o in floats(reference(*args)))
     grads = dict(zip(trained, torch.autograd.grad(loss, trained.values(), allow_unused=True)))
     subprocess.run([firebrand, "grad", str(lora), "--inputs", str(folder / "in.npz"), "--loss", "mean_square", "-o", str(folder / "lora.npz")], check=True, capture_output=True, text=True)
     found = np.load(folder / "lora.npz")
@@ -271,7 +271,7 @@ def compare(name, make, firebrand, folder):
         fresh = torch.export.load(path)
         reference = fresh.module()
         outputs = floats(reference(*args))
-        loss = sum((o.float() ** 2).mean() for o in outputs)
+        loss = sum((o ** 2).mean() for o in outputs)
         loss.backward()
         # Names of one tensor are one parameter here; PyTorch loads them as several over one storage.
         tied = {}

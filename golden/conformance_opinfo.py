@@ -1,12 +1,14 @@
 """Runs every entry of PyTorch's own op database through export, `.pt2` and firebrand, and compares.
 
-    python golden/conformance_opinfo.py FIREBRAND [--only NAME ...] [--dtypes NAME ...] [--samples N] [--summary FILE] [--jobs N]
+    python golden/conformance_opinfo.py FIREBRAND [--only NAME ...] [--dtypes NAME ...] [--summary FILE] [--json FILE] [--programs DIR] [--jobs N]
 
 Run by `cargo xtask conformance opinfo`. Every sample of every op, for float64, float32, complex128, int64 and bool where
-the op takes them: values of all, gradients of inputs for float64. Samples of one op and dtype become one program, whose
-outputs are those of all samples; where that program is refused or differs, it is halved until the samples are found.
-A sample that PyTorch itself cannot run or export counts as `not exportable`. Inputs that PyTorch refuses have no program,
-so they are not here; the op table has its own.
+the op takes them: values of all, gradients of inputs for float64, and for the inputs that PyTorch refuses that they are refused
+here (`conformance_opinfo_refusals`). Samples of one op and dtype become programs of up to 32, each sample with outputs and inputs of
+its own; a program that is refused is halved until the sample is found. A sample that PyTorch itself cannot run or export counts
+as `not exportable`. `--programs` keeps what PyTorch made, so that a second run needs only firebrand.
+
+Fails if fewer than 99.5 % are equal, or if an op differs that `opinfo_differences.json` does not explain.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import collections
 import concurrent.futures
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -24,13 +27,19 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import conformance_opinfo_refusals as refusals
+
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 DTYPES = [torch.float64, torch.float32, torch.complex128, torch.int64, torch.bool]
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.complex128: 1e-9, torch.complex64: 2e-4}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.complex128: 1e-9, torch.complex64: 2e-4, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 STORED = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
-# Results that PyTorch leaves open: memory that nobody wrote, or random numbers.
+# Results that PyTorch leaves open: memory that nobody wrote.
 OPEN = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+DIFFERENCES = pathlib.Path(__file__).parent / "opinfo_differences.json"
+LEAST = 99.5
+SIZE = 32
 
 
 def name_of(op):
@@ -56,8 +65,7 @@ class Batch(torch.nn.Module):
             # A copy: an op may write its input.
             leaves = [tensors.pop(0).clone() if t else x for x, t in zip(rest, is_tensor)]
             input, args, kwargs = pytree.tree_unflatten(leaves, spec)
-            out = [x for x in pytree.tree_leaves(self.op(input, *args, **kwargs)) if isinstance(x, torch.Tensor)]
-            results.append(out)
+            results.append([x for x in pytree.tree_leaves(self.op(input, *args, **kwargs)) if isinstance(x, torch.Tensor)])
         return results
 
 
@@ -71,151 +79,200 @@ def run(firebrand, *arguments):
         raise Refused(done.stderr.strip().splitlines()[-1][:300] if done.stderr.strip() else f"exit {done.returncode}")
 
 
-def close(found, expected, limit=None):
+def plain(t):
+    t = torch.zeros(t.shape, dtype=t.dtype) if t._is_zerotensor() else t
+    return t.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def difference(found, expected, limit=None):
+    """What is different, or None."""
     found = np.asarray(found)
+    if expected.dtype == torch.bfloat16 and found.dtype == np.uint16:  # arrays have no such dtype
+        found, expected = torch.from_numpy(found).view(torch.bfloat16).float().numpy(), expected.float()
+        limit = limit or TOLERANCE[torch.bfloat16]
     if tuple(found.shape) != tuple(expected.shape) or str(found.dtype) != str(expected.dtype).removeprefix("torch."):
         return f"expected {expected.dtype} {tuple(expected.shape)}, found {found.dtype} {tuple(found.shape)}"
     a, b = torch.from_numpy(found), expected
     if b.dtype in TOLERANCE:
         limit = limit or TOLERANCE[b.dtype]
         if not torch.allclose(a, b, rtol=limit, atol=limit, equal_nan=True):
-            return f"differs by {(a - b).abs().nan_to_num().max().item():.2e}"
+            return f"differs by {(a - b).abs().nan_to_num().max().item():.0e}"
         return None
     return None if torch.equal(a, b) else "differs"
 
 
-def plain(t):
-    return t.detach().resolve_conj().resolve_neg().contiguous()
+def prepared(op, dtype, samples, path):
+    """What PyTorch makes of some samples: the program at `path`, inputs by name, outputs and gradients sample by sample."""
+    batch = Batch(op, samples)
+    inputs = tuple(batch.tensors)
+    if any(t.dtype not in STORED or t.layout != torch.strided for t in inputs):
+        raise TypeError("an input of a dtype or layout that no archive of arrays holds")
+    differentiable = dtype == torch.float64 and op.supports_autograd
+    leaves = [t.clone().requires_grad_(differentiable and t.dtype == torch.float64) for t in inputs]
+    with torch.set_grad_enabled(differentiable):
+        torch.manual_seed(0)
+        outputs = batch(*leaves)
+    program = torch.export.export(batch, inputs, strict=False)
+    torch.export.save(program, path)
+    seeded = lambda n: torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
+    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    gradients = []
+    for out in outputs:
+        floats = [t for t in out if t.is_floating_point()]
+        loss = sum((t**2).mean() for t in floats)
+        wanted = [(n, t) for n, t in zip(names, leaves) if t.requires_grad]
+        if not any(t.requires_grad for t in floats) or not torch.isfinite(loss):
+            gradients.append(None)
+            continue
+        found = torch.autograd.grad(loss, [t for _, t in wanted], allow_unused=True, retain_graph=True)
+        gradients.append({n: plain(g) for (n, _), g in zip(wanted, found) if g is not None})
+    return {
+        "random": any(seeded(n) for n in program.graph.nodes if n.op == "call_function"),
+        "inputs": {n: plain(t).numpy() for n, t in zip(names, inputs)},
+        "outputs": [[plain(t) for t in out] for out in outputs],
+        "gradients": gradients,
+    }
 
 
 class Run:
-    """One op and dtype: samples to statuses."""
+    """One op and dtype: samples to statuses. `folder` holds what PyTorch made, `scratch` what firebrand wrote."""
 
-    def __init__(self, firebrand, folder, op, dtype):
-        self.firebrand, self.folder, self.op, self.dtype = firebrand, folder, op, dtype
-        self.status, self.reasons, self.count = collections.Counter(), collections.Counter(), 0
+    def __init__(self, firebrand, folder, scratch, op, dtype):
+        self.firebrand, self.folder, self.scratch, self.op, self.dtype = firebrand, folder, scratch, op, dtype
+        self.status, self.reasons = collections.Counter(), collections.Counter()
 
     def say(self, status, reason="", n=1):
         self.status[status] += n
         if reason:
             self.reasons[f"{status}: {reason}"] += n
 
-    def compare(self, samples):
-        """Fails with `Refused` or an `AssertionError` for a batch; says what became of it otherwise."""
-        batch = Batch(self.op, samples)
-        inputs = tuple(batch.tensors)
-        if any(t.dtype not in STORED or t.layout != torch.strided for t in inputs):
-            raise TypeError("an input of a dtype or layout that no archive of arrays holds")
-        differentiable = self.dtype == torch.float64 and self.op.supports_autograd
-        leaves = [t.clone().requires_grad_(differentiable and t.dtype == torch.float64) for t in inputs]
-        with torch.set_grad_enabled(differentiable):
-            torch.manual_seed(0)
-            expected = batch(*leaves)
-        program = torch.export.export(batch, inputs, strict=False)
-        self.count += 1
-        path = self.folder / f"p{self.count}.pt2"
-        torch.export.save(program, path)
-        random = any(
-            torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()) for n in program.graph.nodes if n.op == "call_function"
-        )
-        names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-        np.savez(self.folder / "in.npz", **{n: plain(t).numpy() for n, t in zip(names, inputs)})
-        run(self.firebrand, "run", path, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz")
-        found = np.load(self.folder / "out.npz")
-        # Names of outputs in the order of the program; the same tensor twice has one name.
-        order = [s.arg.name for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
-        flat = [t for out in expected for t in out]
-        files = list(found.files)
-        assert len(order) == len(flat) or len(files) == len(flat), f"expected {len(flat)} outputs, found {len(files)}"
-        for k, t in enumerate(flat):
-            array = found[files[k]] if len(files) == len(flat) else found[order[k]]
-            if random or name_of(self.op) in OPEN:
-                assert tuple(array.shape) == tuple(t.shape), f"expected shape {tuple(t.shape)}, found {array.shape}"
+    def prepare(self, samples, at):
+        stem = self.folder / f"{name_of(self.op)}-{self.dtype}-{at}-{at + len(samples)}".replace("/", "_")
+        path, kept = pathlib.Path(f"{stem}.pt2"), pathlib.Path(f"{stem}.pt")
+        if not kept.exists():
+            try:
+                made = prepared(self.op, self.dtype, samples, path)
+            except Exception as e:
+                made = {"error": f"{type(e).__name__}: {next(iter(str(e).strip().splitlines()), '')[:160]}"}
+            torch.save(made, f"{stem}.part")
+            pathlib.Path(f"{stem}.part").rename(kept)
+        return path, torch.load(kept, weights_only=False)
+
+    def compare(self, path, made):
+        """For every sample what is different, or None. `Refused` if the program is."""
+        given, out, grads = self.scratch / "in.npz", self.scratch / "out.npz", self.scratch / "grads.npz"
+        np.savez(given, **made["inputs"])
+        run(self.firebrand, "run", path, "--inputs", given, "-o", out)
+        found, at, said = np.load(out), 0, []
+        for outputs in made["outputs"]:
+            arrays = [found[f"out_{at + k}"] for k in range(len(outputs))]
+            at += len(outputs)
+            if made["random"] or name_of(self.op) in OPEN:
+                wrong = [f"expected shape {tuple(t.shape)}, found {a.shape}" for a, t in zip(arrays, outputs) if a.shape != tuple(t.shape)]
             else:
-                difference = close(array, plain(t))
-                assert difference is None, f"value {difference}"
-        if not differentiable or random:
-            return
-        floats = [t for t in flat if t.is_floating_point() and t.requires_grad]
-        if not floats:
-            return
-        loss = sum((t**2).mean() for t in flat if t.is_floating_point())
-        if not torch.isfinite(loss):
-            return
-        wanted = [(n, t) for n, t in zip(names, leaves) if t.requires_grad]
-        grads = torch.autograd.grad(loss, [t for _, t in wanted], allow_unused=True)
-        if not any(g is not None for g in grads):
-            return
-        run(self.firebrand, "grad", path, "--inputs", self.folder / "in.npz", "--loss", "mean_square", "--wrt-inputs", "-o", self.folder / "grads.npz")
-        found = np.load(self.folder / "grads.npz")
-        for (n, t), g in zip(wanted, grads):
-            if g is None or not torch.isfinite(g).all():
+                wrong = [d for a, t in zip(arrays, outputs) if (d := difference(a, t))]
+            said.append(f"value {wrong[0]}" if wrong else None)
+        flows = lambda sample: sample is not None and any(g.any() for g in sample.values())
+        if made["random"] or not any(map(flows, made["gradients"])):
+            return said
+        run(self.firebrand, "grad", path, "--inputs", given, "--loss", "mean_square", "--wrt-inputs", "-o", grads)
+        found = np.load(grads)
+        for k, sample in enumerate(made["gradients"]):
+            if sample is None or said[k]:
                 continue
-            g = plain(g)
-            array = found[f"input:{n}"] if f"input:{n}" in found else np.zeros(g.shape)
-            scale = max(1.0, g.abs().max().item()) if g.numel() else 1.0
             # Results of less precision carry gradients of theirs.
-            limit = TOLERANCE[torch.float64 if all(x.dtype == torch.float64 for x in floats) else torch.float32]
-            difference = close(array / scale, g / scale, limit)
-            assert difference is None, f"gradient {difference}"
+            limit = max(TOLERANCE[t.dtype] for t in made["outputs"][k] if t.is_floating_point())
+            for n, g in sample.items():
+                if not torch.isfinite(g).all():
+                    continue
+                array = found[f"input:{n}"] if f"input:{n}" in found else np.zeros(g.shape)
+                scale = max(1.0, g.abs().max().item()) if g.numel() else 1.0
+                if d := difference(array / scale, g / scale, limit):
+                    said[k] = f"gradient {d}"
+        return said
 
-    def settle(self, samples):
-        """Halves what does not agree until single samples are left."""
+    def runs_in_pytorch(self, path, made):
+        """Whether PyTorch runs the program that it exported."""
         try:
-            self.compare(samples)
-        except Exception as e:
-            if len(samples) > 1:
-                half = len(samples) // 2
-                self.settle(samples[:half])
-                self.settle(samples[half:])
+            torch.export.load(path).module()(*(torch.from_numpy(a) for a in made["inputs"].values()))
+        except Exception:
+            return False
+        return True
+
+    def settle(self, samples, at):
+        """Halves what is refused until single samples are left."""
+        path, made = self.prepare(samples, at)
+        status, reason = "not exportable", made.get("error")
+        if not reason:
+            try:
+                for wrong in self.compare(path, made):
+                    self.say("different", wrong) if wrong else self.say("equal")
                 return
-            text = next(iter(str(e).strip().splitlines()), "")[:160]
-            if isinstance(e, Refused):
-                self.say("refused", text)
-            elif isinstance(e, AssertionError):
-                self.say("different", text)
-            else:
-                self.say("not exportable", f"{type(e).__name__}: {text}")
+            except Refused as e:
+                status, reason = "refused", str(e)
+        if len(samples) == 1 and status == "refused" and not self.runs_in_pytorch(path, made):
+            status, reason = "not exportable", "PyTorch refuses its own program"
+        if len(samples) > 1:
+            half = len(samples) // 2
+            self.settle(samples[:half], at)
+            self.settle(samples[half:], at + half)
         else:
-            self.say("equal", n=len(samples))
+            self.say(status, reason)
 
 
-def one(firebrand, op, limit, dtypes):
+def one(firebrand, op, dtypes, programs):
     """The result of one op, as plain data."""
     result = {"op": name_of(op), "dtypes": {}}
     for dtype in dtypes:
         if not op.supports_dtype(dtype, "cpu"):
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            r = Run(firebrand, pathlib.Path(folder), op, dtype)
+        with tempfile.TemporaryDirectory() as scratch:
+            r = Run(firebrand, programs or pathlib.Path(scratch), pathlib.Path(scratch), op, dtype)
             try:
                 torch.manual_seed(0)
-                samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))[:limit]
+                random.seed(0)
+                np.random.seed(0)
+                samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
             except Exception as e:
                 r.say("not exportable", f"samples: {str(e)[:100]}")
                 samples = []
-            for k in range(0, len(samples), 32):
-                r.settle(samples[k : k + 32])
+            for k in range(0, len(samples), SIZE):
+                r.settle(samples[k : k + SIZE], k)
+            if dtype == torch.float32:
+                for status, reason in refusals.judge(firebrand, op, pathlib.Path(scratch), run, Refused):
+                    r.say(status, reason)
             result["dtypes"][str(dtype).removeprefix("torch.")] = {"status": dict(r.status), "reasons": dict(r.reasons)}
     return result
 
 
-def summary(results):
+def summary(results, known):
     """The committed table: totals, and every op that is not equal throughout."""
-    totals = collections.Counter()
-    lines = []
+    totals, lines, unexplained = collections.Counter(), [], []
     for r in sorted(results, key=lambda r: r["op"]):
         here, reasons = collections.Counter(), collections.Counter()
         for d in r["dtypes"].values():
             here.update(d["status"])
             reasons.update(d["reasons"])
         totals.update(here)
-        if set(here) - {"equal"}:
-            counts = ", ".join(f"{n} {s}" for s, n in sorted(here.items()))
-            why = "; ".join(reason for reason, _ in reasons.most_common(3)).replace("|", "\\|")
-            lines.append(f"| `{r['op']}` | {counts} | {why} |")
+        if set(here) <= {"equal", "refusal", "no program"}:
+            continue
+        counts = ", ".join(f"{n} {s}" for s, n in sorted(here.items()))
+        seen = "; ".join(reason for reason, _ in reasons.most_common(3))
+        why = known.get(r["op"], "")
+        if not why and set(here) & {"refused", "different", "accepted"}:
+            unexplained.append(r["op"])
+        lines.append(f"| `{r['op']}` | {counts} | {seen} | {why} |".replace("\n", " "))
     judged = totals["equal"] + totals["refused"] + totals["different"]
     share = 100 * totals["equal"] / max(judged, 1)
+    rows = {
+        "equal": "equal",
+        "refused": "refused here",
+        "different": "different",
+        "not exportable": "PyTorch cannot run or export the sample",
+        "refusal": "inputs that PyTorch refuses, refused here too",
+        "accepted": "inputs that PyTorch refuses, accepted here",
+        "no program": "inputs that PyTorch refuses before an op is called",
+    }
     head = [
         "# PyTorch's op database on firebrand",
         "",
@@ -223,14 +280,14 @@ def summary(results):
         "",
         "| | samples |",
         "|---|---|",
-        *(f"| {status} | {totals[status]} |" for status in ("equal", "refused", "different", "not exportable")),
+        *(f"| {text} | {totals[status]} |" for status, text in rows.items()),
         "",
         f"{share:.2f} % of the samples that PyTorch can export are equal, refusals counted as failures; {len(results)} ops.",
         "",
-        "| op | samples | reasons |",
-        "|---|---|---|",
+        "| op | samples | seen | why |",
+        "|---|---|---|---|",
     ]
-    return "\n".join(head + lines) + "\n"
+    return "\n".join(head + lines) + "\n", share, unexplained
 
 
 def main():
@@ -238,30 +295,35 @@ def main():
     p.add_argument("firebrand")
     p.add_argument("--only", nargs="*")
     p.add_argument("--dtypes", nargs="*", default=[str(d).removeprefix("torch.") for d in DTYPES])
-    p.add_argument("--samples", type=int, default=10**6)
     p.add_argument("--summary")
     p.add_argument("--json")
+    p.add_argument("--programs")
     p.add_argument("--jobs", type=int, default=1)
     a = p.parse_args()
     ops = [op for op in op_db if not a.only or op.name in a.only or name_of(op) in a.only]
     dtypes = [getattr(torch, d) for d in a.dtypes]
+    programs = pathlib.Path(a.programs) if a.programs else None
+    if programs:
+        programs.mkdir(parents=True, exist_ok=True)
     results = []
     with concurrent.futures.ProcessPoolExecutor(a.jobs) as pool:
         n = len(ops)
-        several = lambda: pool.map(one, [a.firebrand] * n, ops, [a.samples] * n, [dtypes] * n)
-        for r in several() if a.jobs > 1 else (one(a.firebrand, op, a.samples, dtypes) for op in ops):
+        several = lambda: pool.map(one, [a.firebrand] * n, ops, [dtypes] * n, [programs] * n)
+        for r in several() if a.jobs > 1 else (one(a.firebrand, op, dtypes, programs) for op in ops):
             results.append(r)
-            bad = {d: v for d, v in r["dtypes"].items() if set(v["status"]) - {"equal"}}
+            bad = {d: v for d, v in r["dtypes"].items() if set(v["status"]) - {"equal", "refusal", "no program"}}
             print(f"{r['op']:40}", json.dumps(bad) if bad else "equal", flush=True)
             if a.json:
                 pathlib.Path(a.json).write_text(json.dumps(results, indent=1))
-    text = summary(results)
+    text, share, unexplained = summary(results, json.loads(DIFFERENCES.read_text()))
     if a.summary:
         path = pathlib.Path(a.summary)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    print("\n".join(text.splitlines()[:12]))
-    return 0
+    print("\n".join(text.splitlines()[4:16]))
+    if unexplained:
+        print("without an explanation in opinfo_differences.json:", *unexplained)
+    return 1 if unexplained or share < LEAST else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Makes layers.json: initial values of every layer from seed 0, and twenty training steps.
 
-A row's name is the Python expression. Initial values are kept as an FNV-1a hash of their bits. Training is in f64 with SGD
+A row's name is the Python expression. Initial values are kept as an FNV-1a hash of their bits in f32. Training is in f64 with SGD
 at rate 0.05 on the mean square of the (first) output minus random targets; input and target come from seed 1. Parameters
 and buffers after training are kept as sum of value * cos(position). Lazy layers see zeros first. `packed` rows run over
 sequences of LENGTHS, packed and padded again, with the last state behind the output.
@@ -10,7 +10,7 @@ Run: python golden/nn/layers.py > golden/nn/layers.json
 import json
 import torch
 from torch.nn import *  # noqa: F403 - rows are expressions over it
-from torch.nn.utils.parametrizations import spectral_norm, weight_norm  # noqa: F401 - as above
+from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm  # noqa: F401 - as above
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 LENGTHS = [3, 5, 2]
@@ -81,6 +81,11 @@ ROWS = {
     "weight_norm(Conv1d(2, 2, 2), dim=None)": [[2, 2, 5]],
     "spectral_norm(Linear(5, 3), n_power_iterations=2)": [[4, 5]],
     "spectral_norm(ConvTranspose2d(3, 2, 2), n_power_iterations=50)": [[2, 3, 4, 4]],
+    "orthogonal(Linear(5, 3).double())": [[4, 5]],
+    "orthogonal(Linear(5, 3).double(), use_trivialization=False)": [[4, 5]],
+    "orthogonal(Linear(4, 4).double())": [[4, 4]],
+    "orthogonal(Linear(3, 5).double(), orthogonal_map='matrix_exp')": [[4, 3]],
+    "orthogonal(Linear(4, 4).double(), orthogonal_map='cayley')": [[4, 4]],
     "LazyLinear(3)": [[4, 5]],
     "LazyConv2d(3, 3)": [[2, 2, 5, 5]],
     "LazyConvTranspose1d(2, 3)": [[2, 3, 4]],
@@ -96,7 +101,7 @@ ROWS = {
 def fnv(tensors):
     h = 0xCBF29CE484222325
     for t in tensors:
-        for b in t.detach().flatten().contiguous().view(torch.uint8).tolist():
+        for b in t.detach().float().flatten().contiguous().view(torch.uint8).tolist():
             h = ((h ^ b) * 0x100000001B3) % 2**64
     return f"{h:016x}"
 

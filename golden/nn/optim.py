@@ -32,15 +32,33 @@ OPTIMIZERS = {
 }
 
 
-def problem(dtype):
+# After the rows above, whose positions `torch_state.py` counts: optimisers by problem.
+MORE = [
+    ("Adafactor", "linear", [{}, {"lr": 0.3, "beta2_decay": -0.5, "d": 2.0, "weight_decay": 0.1}, {"eps": [1e-3, 0.1], "maximize": True}]),
+    ("Muon", "matrix", [{"lr": 0.05}, {"lr": 0.02, "momentum": 0.8, "nesterov": False, "weight_decay": 0.0, "adjust_lr_fn": "match_rms_adamw", "ns_steps": 3}]),
+    ("SparseAdam", "embedding", [{"lr": 0.05}, {"lr": 0.05, "betas": [0.8, 0.99], "eps": 1e-3, "maximize": True}]),
+    ("SparseAdam", "gather", [{"lr": 0.05}]),
+    ("SGD", "embedding", [{"lr": 0.5}, {"lr": 0.2, "momentum": 0.9, "dampening": 0.3}, {"lr": 0.2, "momentum": 0.9, "nesterov": True}, {"lr": 0.05, "maximize": True}]),
+]
+
+
+def problem(dtype, kind="linear"):
     torch.manual_seed(0)
     x, y = torch.randn(16, 5, dtype=dtype), torch.randn(16, 3, dtype=dtype)
     w, b = torch.randn(5, 3, dtype=dtype).requires_grad_(), torch.randn(3, dtype=dtype).requires_grad_()
-    return (w, b), lambda: (((x @ w + b).tanh() - y) ** 2).mean()
+    if kind == "embedding":
+        # Row 4 is never read.
+        rows = lambda: torch.nn.functional.embedding(torch.arange(16) * 7 % 4, w, sparse=True)
+        return (w,), lambda: ((rows().tanh() - y) ** 2).mean()
+    if kind == "gather":
+        index = (torch.arange(48) * 7 % 5).reshape(16, 3)
+        return (w,), lambda: ((torch.gather(w, 0, index, sparse_grad=True).tanh() - y) ** 2).mean()
+    params = (w,) if kind == "matrix" else (w, b)
+    return params, lambda: (((x @ w + b).tanh() - y) ** 2).mean()
 
 
-def run(name, options, dtype):
-    params, loss = problem(dtype)
+def run(name, options, dtype, kind="linear"):
+    params, loss = problem(dtype, kind)
     o = getattr(optim, name)(params, **options)
     losses = []
 
@@ -117,5 +135,12 @@ for name, all_options in OPTIMIZERS.items():
         if name == "LBFGS":  # quotients of small differences: f32 rounding grows by a digit a step
             losses32 = losses32[:6]
         rows.append({"name": name, "options": options, "losses": losses, "params": params, "losses_f32": losses32})
+for name, kind, all_options in MORE:
+    for options in all_options:
+        losses, params = run(name, options, torch.float64, kind)
+        losses32, _ = run(name, options, torch.float32, kind)
+        # Muon's matrix products are in bf16: three digits, whoever computes them.
+        tolerance = {"tolerance": 2e-2} if name == "Muon" else {}
+        rows.append({"name": name, "problem": kind, "options": options, "losses": losses, "params": params, "losses_f32": losses32, **tolerance})
 print(json.dumps({"optimizers": rows, "schedules": {k: rates(f) for k, f in SCHEDULES.items()},
                   "plateau": {"metrics": METRICS, "lr": plateau()}}, separators=(",", ":")))

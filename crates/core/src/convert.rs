@@ -1,7 +1,7 @@
 //! Reading tensors back: single values, vectors, the data without history.
 
 use crate::capture::{self, Caller, Read};
-use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, races};
+use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, races, sparse};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
 
@@ -89,6 +89,9 @@ impl Tensor {
         if let Some(real) = capture::stands_for(self) {
             return real.data();
         }
+        if self.is_sparse() {
+            return self.detach(); // its indices and values are never written
+        }
         let spec = Spec { layout: self.layout().clone(), dtype: self.dtype(), device: self.device() };
         Tensor::from_parts(self.storage().clone(), spec, 0).counting_alone()
     }
@@ -107,6 +110,9 @@ impl Tensor {
         }
         if self.requires_grad() && !other.dtype().is_differentiable() {
             return Err(ErrorKind::SetDataDtype { dtype: other.dtype() }.into());
+        }
+        if sparse::either(self, other) {
+            return Err(sparse::refused("set_data", "one of the two"));
         }
         self.replace_data(other.storage().clone(), other.spec().clone());
         Ok(())
@@ -128,6 +134,9 @@ impl Tensor {
         }
         races::op!("deep_copy", self);
         let copy_of = |t: &Tensor| -> Result<Tensor> {
+            if t.is_sparse() {
+                return sparse::copy(t);
+            }
             let layout = if t.layout().is_non_overlapping_and_dense() {
                 t.layout().dense_like()
             } else {

@@ -147,6 +147,12 @@ pub enum ErrorKind {
         other_operand: String,
         other_role: Role,
     },
+    #[error("{op}: expected dense tensors, but {argument} is sparse; call to_dense() on it first")]
+    SparseOperand { op: &'static str, argument: String },
+    #[error(
+        "expected a dense tensor, found a sparse one of shape {shape:?}, which this op cannot read or write; call to_dense() first"
+    )]
+    SparseData { shape: Vec<usize> },
     #[error("{op}: a tensor on the meta device has no data to read")]
     MetaData { op: &'static str },
     #[error("{op}: unknown op; `firebrand ops` lists all ops")]

@@ -38,6 +38,7 @@ pub mod record;
 mod scalar;
 pub mod schema;
 mod slot;
+mod sparse;
 pub mod state;
 mod storage;
 pub mod sym;

@@ -158,7 +158,15 @@ fn describe(t: &Tensor) -> String {
     };
     let default = crate::dtype::default_dtype();
     let common = dtype == default || dtype == default.to_complex() || matches!(dtype, DType::I64 | DType::Bool);
-    let body = if t.device() == Device::Meta {
+    let body = if let Some((indices, values)) = crate::sparse::parts(t) {
+        let gap = format!(",\n{}", " ".repeat(PREFIX.len()));
+        let nested = |name: &str, t: &Tensor| {
+            format!("{name}={}", describe(t).replace('\n', &format!("\n{}", " ".repeat(PREFIX.len() + name.len() + 1))))
+        };
+        suffixes.push(format!("nnz={}", t.nnz()));
+        suffixes.push("layout=sparse_coo".to_string());
+        format!("{}{gap}{}{gap}{}", nested("indices", indices), nested("values", values), size())
+    } else if t.device() == Device::Meta {
         suffixes.push("device='meta'".to_string());
         suffixes.push(size());
         "...".to_string()

@@ -6,9 +6,11 @@ mod common;
 
 use common::*;
 use firebrand_core::autograd::{
-    BackwardOptions, CheckpointOptions, Context, DeterminismCheck, Function, GradOptions, Target, checkpoint,
-    checkpoint_sequential, grad as gradient, no_grad, set_checkpoint_early_stop,
+    BackwardOptions, CheckpointContexts, CheckpointOptions, CheckpointPolicy, Context, ContextFn, DeterminismCheck,
+    Function, GradOptions, Target, checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts,
+    grad as gradient, no_grad, set_checkpoint_early_stop,
 };
+use firebrand_core::dispatch::{Interpreter, Next, Op, Outputs, Value as Boxed, push_inner_layer};
 use firebrand_core::random::{Generator, get_rng_state, with_generator};
 use firebrand_core::{Result, Tensor, collect_warnings};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -248,4 +250,162 @@ fn the_variant_should_be_chosen() {
     let open = CheckpointOptions { use_reentrant: None, ..Default::default() };
     let (y, warnings) = collect_warnings(|| one(|x| x.try_sin(), &x, &open));
     assert_eq!((warnings.len(), node_name(&y)), (1, "CheckpointFunctionBackward".to_string()));
+}
+
+/// The ops that a policy saves run once, the others again; gradients do not depend on it.
+#[test]
+fn selective_checkpoints_rerun_what_the_policy_says() {
+    let counting = |op: Op, calls: &Arc<AtomicUsize>| -> firebrand_core::dispatch::LayerGuard {
+        struct Counting(Op, Arc<AtomicUsize>);
+        impl Interpreter for Counting {
+            fn call(&self, op: Op, args: &[Boxed], next: Next<'_>) -> Result<Outputs> {
+                if op == self.0 {
+                    self.1.fetch_add(1, Relaxed);
+                }
+                next.call(op, args)
+            }
+        }
+        push_inner_layer(Arc::new(Counting(op, calls.clone())))
+    };
+    let f = |x: &Tensor| x.try_mm(x)?.try_sin()?.try_mm(x)?.try_cos();
+    let expected = {
+        let x = Tensor::from_slice(&[0.1f64, 0.2, 0.3, 0.4], [2, 2]).requires_grad_();
+        f(&x).unwrap().sum().backward();
+        x.grad().unwrap().to_vec::<f64>()
+    };
+    for (saved, runs) in [(Some(Op::MM), 2), (Some(Op::SIN), 4), (None, 4)] {
+        let x = Tensor::from_slice(&[0.1f64, 0.2, 0.3, 0.4], [2, 2]).requires_grad_();
+        let contexts = create_selective_checkpoint_contexts(move |_, op, _| {
+            if Some(op) == saved { CheckpointPolicy::Save } else { CheckpointPolicy::Recompute }
+        });
+        let options = CheckpointOptions { context_fn: Some(contexts), early_stop: false, ..Default::default() };
+        let calls = Arc::new(AtomicUsize::new(0));
+        // Under the layers of the checkpoint, so it sees what reaches the kernels; products of backward are not counted.
+        let forward = counting(Op::MM, &calls);
+        let y = one(f, &x, &options).sum();
+        drop(forward);
+        assert_eq!(calls.load(Relaxed), 2);
+        let rerun = Arc::new(AtomicUsize::new(0));
+        let backward = counting(Op::MM, &rerun);
+        y.backward_retain_graph();
+        drop(backward);
+        assert_eq!(rerun.load(Relaxed), runs - 2 + 4, "{saved:?}: four products are gradients");
+        assert_eq!(x.grad().unwrap().to_vec::<f64>(), expected);
+        y.backward();
+        let again = y.try_backward(&plain());
+        assert!(again.is_err());
+    }
+}
+
+#[test]
+fn selective_checkpoints_refuse_what_would_be_wrong() {
+    let save = |wanted: Op| {
+        create_selective_checkpoint_contexts(move |_, op, _| {
+            if op == wanted { CheckpointPolicy::Save } else { CheckpointPolicy::Recompute }
+        })
+    };
+    let with = |op: Op| CheckpointOptions { context_fn: Some(save(op)), ..Default::default() };
+    let x = leaf(1.0);
+    let written = one(
+        |x| {
+            let y = x.try_sin()?;
+            let z = y.try_cos()?;
+            no_grad(|| y.data().try_mul_(3.0).map(drop))?;
+            Ok(z)
+        },
+        &x,
+        &with(Op::SIN),
+    );
+    drop(written); // `data` counts alone: nothing to see
+    let written = one(
+        |x| {
+            let y = x.try_sin()?;
+            let z = y.try_mul(2.0)?;
+            y.detach().try_mul_(3.0)?;
+            z.try_cos()
+        },
+        &x,
+        &with(Op::SIN),
+    );
+    assert!(written.try_backward(&plain()).unwrap_err().to_string().contains("written in place"));
+    let in_place = |x: &[Tensor]| Ok(vec![x[0].try_sin()?.try_mul_(2.0)?.try_cos()?]);
+    let writing = create_selective_checkpoint_contexts(|_, op, _| {
+        if op.schema().mutates() { CheckpointPolicy::Save } else { CheckpointPolicy::Recompute }
+    });
+    let writing = CheckpointOptions { context_fn: Some(writing), ..Default::default() };
+    let refused = checkpoint(in_place, &[&x], &writing).unwrap_err().to_string();
+    assert!(refused.contains("cannot be saved"), "{refused}");
+    let y = one(|x| x.try_sin()?.try_cos(), &x, &with(Op::SIN));
+    y.try_backward(&BackwardOptions { retain_graph: Some(true), ..Default::default() }).unwrap();
+    let reentrant = CheckpointOptions { use_reentrant: Some(true), ..with(Op::SIN) };
+    let refused = checkpoint(|x| Ok(x.to_vec()), &[&x], &reentrant).unwrap_err().to_string();
+    assert!(refused.contains("use_reentrant"), "{refused}");
+}
+
+/// Random numbers that are saved are drawn again, so that those after them are the same.
+#[test]
+fn selective_checkpoints_keep_the_stream() {
+    let noisy = |x: &Tensor| {
+        let drawn = |x: &Tensor| x.try_mul(&firebrand_core::ops::rand_like(x, None, None, None)?);
+        drawn(&drawn(x)?.try_sin()?)?.try_cos()
+    };
+    let run = |context_fn| {
+        let x = Tensor::from_slice(&[0.1f64; 64], [64]).requires_grad_();
+        with_generator(Generator::new(3), || {
+            one(noisy, &x, &CheckpointOptions { context_fn, ..Default::default() }).sum().backward();
+        });
+        x.grad().unwrap().to_vec::<f64>()
+    };
+    let all = create_selective_checkpoint_contexts(|_, op, _| {
+        if op.has(firebrand_core::record::Tags::NONDETERMINISTIC_SEEDED) {
+            CheckpointPolicy::Save
+        } else {
+            CheckpointPolicy::Recompute
+        }
+    });
+    assert_eq!(run(Some(all)), run(None));
+}
+
+/// With `debug` a mismatch shows where the runs part.
+#[test]
+fn a_debugged_mismatch_shows_the_ops() {
+    let calls = AtomicUsize::new(0);
+    let changing = move |x: &Tensor| {
+        let y = x.try_sin()?;
+        if calls.fetch_add(1, Relaxed) == 0 { y.try_cos()?.try_exp() } else { y.try_exp() }
+    };
+    let y = one(changing, &leaf(1.0), &CheckpointOptions { debug: true, ..Default::default() });
+    let text = y.try_backward(&plain()).unwrap_err().to_string();
+    for part in [
+        "ops of both runs:\n  aten::sin(float64[])",
+        "then the first run: aten::cos(float64[])",
+        "then the rerun: aten::exp",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// What `context_fn` makes surrounds both runs.
+#[test]
+fn contexts_surround_both_runs() {
+    struct Marks(Arc<Mutex<Vec<&'static str>>>);
+    impl CheckpointContexts for Marks {
+        fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+            self.0.lock().unwrap().push("forward");
+            run()
+        }
+        fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+            self.0.lock().unwrap().push("recompute");
+            run()
+        }
+    }
+    let marks = Arc::<Mutex<Vec<&'static str>>>::default();
+    let list = marks.clone();
+    let context_fn = Some(ContextFn::new(move || Marks(list.clone())));
+    let x = leaf(1.0);
+    let y = one(|x| x.try_sin()?.try_cos(), &x, &CheckpointOptions { context_fn, ..Default::default() });
+    assert_eq!(*marks.lock().unwrap(), ["forward"]);
+    y.backward();
+    assert_eq!(*marks.lock().unwrap(), ["forward", "recompute"]);
+    close(&grad(&x), &[-1f64.sin().sin() * 1f64.cos()]);
 }

@@ -1,8 +1,12 @@
-//! Layers whose weight is computed from other parameters: weight norm and spectral norm.
+//! Layers whose weight is computed from other parameters: weight norm, spectral norm, orthogonal matrices.
 //!
 //! `weight_norm(Linear::new(4, 3), "weight", Some(0))` is a layer that is called as the one inside is, with PyTorch's names in
 //! its state: `bias`, `parametrizations.weight.original0`, …. The weight is computed at every call, and its gradient flows on
 //! to the original parameters. [`Parametrized::into_layer`] removes the parametrization: the layer keeps the current weight.
+
+mod orthogonal;
+
+pub use orthogonal::{Orthogonal, OrthogonalMap, OrthogonalOptions, orthogonal};
 
 use crate::init;
 use firebrand_core::autograd::no_grad;

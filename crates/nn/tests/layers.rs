@@ -7,7 +7,9 @@ use firebrand_core::{DType, Result, Tensor};
 use firebrand_nn::layers::*;
 use firebrand_nn::losses::AdaptiveLogSoftmaxWithLoss;
 use firebrand_nn::optim::{Optimizer, SGD, SGDOptions};
-use firebrand_nn::parametrizations::{SpectralNormOptions, spectral_norm, weight_norm};
+use firebrand_nn::parametrizations::{
+    OrthogonalMap, OrthogonalOptions, SpectralNormOptions, orthogonal, spectral_norm, weight_norm,
+};
 use firebrand_nn::sequential;
 use serde_json::Value;
 
@@ -67,6 +69,13 @@ fn packed<M: Forward<PackedSequence, Output = (PackedSequence, Tensor)>>(module:
         unpacked(&out, &[state], false)
     };
     Case { module: Box::new(module), run }
+}
+
+/// A linear layer in f64.
+fn double(inputs: usize, outputs: usize) -> Result<Linear> {
+    let layer = Linear::new(inputs, outputs);
+    layer.to_dtype(DType::F64)?;
+    Ok(layer)
 }
 
 fn make(name: &str) -> Result<Case> {
@@ -221,6 +230,20 @@ fn make(name: &str) -> Result<Case> {
         "spectral_norm(ConvTranspose2d(3, 2, 2), n_power_iterations=50)" => {
             let options = SpectralNormOptions { dim: 1, n_power_iterations: 50, ..Default::default() };
             one(spectral_norm(ConvTranspose2d::new(3, 2, 2), "weight", options)?)
+        }
+        "orthogonal(Linear(5, 3).double())" => one(orthogonal(double(5, 3)?, "weight", Default::default())?),
+        "orthogonal(Linear(5, 3).double(), use_trivialization=False)" => {
+            let options = OrthogonalOptions { use_trivialization: false, ..Default::default() };
+            one(orthogonal(double(5, 3)?, "weight", options)?)
+        }
+        "orthogonal(Linear(4, 4).double())" => one(orthogonal(double(4, 4)?, "weight", Default::default())?),
+        "orthogonal(Linear(3, 5).double(), orthogonal_map='matrix_exp')" => {
+            let options = OrthogonalOptions { orthogonal_map: Some(OrthogonalMap::MatrixExp), ..Default::default() };
+            one(orthogonal(double(3, 5)?, "weight", options)?)
+        }
+        "orthogonal(Linear(4, 4).double(), orthogonal_map='cayley')" => {
+            let options = OrthogonalOptions { orthogonal_map: Some(OrthogonalMap::Cayley), ..Default::default() };
+            one(orthogonal(double(4, 4)?, "weight", options)?)
         }
         "LazyLinear(3)" => lazy(LazyLinear::new(3), &[4, 5])?,
         "LazyConv2d(3, 3)" => lazy(LazyConv2d::new(3, 3), &[2, 2, 5, 5])?,

@@ -15,14 +15,35 @@ fn floats(v: &Value) -> Vec<f64> {
     v.as_array().expect("a list").iter().map(|v| v.as_f64().expect("a number")).collect()
 }
 
-/// The problem of `optim.py`: parameters and the loss.
-fn problem(dtype: DType) -> (Vec<Tensor>, impl Fn() -> Result<Tensor>) {
+type Loss = Box<dyn Fn() -> Result<Tensor>>;
+
+/// The linear problem of `optim.py`: parameters and the loss.
+fn problem(dtype: DType) -> (Vec<Tensor>, Loss) {
+    problem_of(&Value::Null, dtype)
+}
+
+/// The problem of a row of `optim.py`.
+fn problem_of(row: &Value, dtype: DType) -> (Vec<Tensor>, Loss) {
     let draw = |sizes: &[usize]| Tensor::randn(sizes, dtype);
     let [x, y, w, b] =
         with_generator(Generator::new(0), || [draw(&[16, 5]), draw(&[16, 3]), draw(&[5, 3]), draw(&[3])]);
     let (w, b) = (w.requires_grad_(), b.requires_grad_());
-    let params = vec![w.clone(), b.clone()];
-    (params, move || Ok((((x.matmul(&w) + &b).tanh() - &y).square()).mean()))
+    let distance = move |found: Tensor| Ok((found.tanh() - &y).square().mean());
+    let integers = |n: i64, m: i64| Tensor::new(&(0..n).map(|i| i * 7 % m).collect::<Vec<i64>>());
+    match row["problem"].as_str().unwrap_or("linear") {
+        "embedding" => {
+            let (params, at) = (vec![w.clone()], integers(16, 4));
+            (params, Box::new(move || distance(ops::embedding(&w, &at, (-1).into(), false, true)?)))
+        }
+        "gather" => {
+            let (params, at) = (vec![w.clone()], integers(48, 5).reshape([16, 3]));
+            (params, Box::new(move || distance(ops::gather(&w, 0, &at, true)?)))
+        }
+        kind => {
+            let params = if kind == "matrix" { vec![w.clone()] } else { vec![w.clone(), b.clone()] };
+            (params, Box::new(move || distance(x.matmul(&w) + &b)))
+        }
+    }
 }
 
 fn number(options: &Value, name: &str, default: f64) -> f64 {
@@ -182,6 +203,40 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
             },
         )
         .map(|o| Box::new(o) as _),
+        "Adafactor" => {
+            let eps = o["eps"].as_array().map_or((None, 1e-3), |_| (Some(floats(&o["eps"])[0]), floats(&o["eps"])[1]));
+            let options = AdafactorOptions {
+                lr: get("lr", 1e-2),
+                beta2_decay: get("beta2_decay", -0.8),
+                eps,
+                d: get("d", 1.0),
+                weight_decay: get("weight_decay", 0.0),
+                maximize: flag("maximize"),
+                implementation,
+            };
+            Adafactor::new(params, options).map(|o| Box::new(o) as _)
+        }
+        "Muon" => {
+            let options = MuonOptions {
+                lr: get("lr", 1e-3),
+                weight_decay: get("weight_decay", 0.1),
+                momentum: get("momentum", 0.95),
+                nesterov: o["nesterov"].as_bool().unwrap_or(true),
+                ns_steps: get("ns_steps", 5.0) as usize,
+                adjust_lr_fn: match o["adjust_lr_fn"].as_str() {
+                    Some("match_rms_adamw") => AdjustLr::MatchRmsAdamw,
+                    _ => AdjustLr::Original,
+                },
+                implementation,
+                ..Default::default()
+            };
+            Muon::new(params, options).map(|o| Box::new(o) as _)
+        }
+        "SparseAdam" => {
+            let (lr, eps, maximize) = (get("lr", 1e-3), get("eps", 1e-8), flag("maximize"));
+            SparseAdam::new(params, SparseAdamOptions { lr, betas, eps, maximize, implementation })
+                .map(|o| Box::new(o) as _)
+        }
         other => panic!("no optimizer {other}"),
     };
     result.expect("golden settings are valid")
@@ -218,15 +273,16 @@ fn twenty_steps_are_pytorchs() {
     for row in golden()["optimizers"].as_array().expect("rows") {
         let name = row["name"].as_str().expect("a name");
         for form in FORMS {
-            let what = format!("{name} {} {form:?}", row["options"]);
-            let (params, loss) = problem(DType::F64);
+            let what = format!("{name} {} {} {form:?}", row["problem"], row["options"]);
+            let (params, loss) = problem_of(row, DType::F64);
             let losses = descend(&mut *make(name, &row["options"], &params, form), &loss, 20);
-            close(&losses, &floats(&row["losses"]), 1e-8, &what);
-            close(&values(&params), &floats(&row["params"]), 1e-8, &what);
-            let (params, loss) = problem(DType::F32);
+            let tolerance = |usual| number(row, "tolerance", usual);
+            close(&losses, &floats(&row["losses"]), tolerance(1e-8), &what);
+            close(&values(&params), &floats(&row["params"]), tolerance(1e-8), &what);
+            let (params, loss) = problem_of(row, DType::F32);
             let losses = descend(&mut *make(name, &row["options"], &params, form), &loss, 20);
             let expected = floats(&row["losses_f32"]);
-            close(&losses[..expected.len()], &expected, 1e-4, &format!("{what} f32"));
+            close(&losses[..expected.len()], &expected, tolerance(1e-4), &format!("{what} f32"));
         }
     }
 }
@@ -236,11 +292,11 @@ fn a_run_continues_from_its_state_dict() {
     for row in golden()["optimizers"].as_array().expect("rows") {
         let name = row["name"].as_str().expect("a name");
         let whole = {
-            let (params, loss) = problem(DType::F64);
+            let (params, loss) = problem_of(row, DType::F64);
             descend(&mut *make(name, &row["options"], &params, Implementation::Auto), &loss, 20);
             values(&params)
         };
-        let (params, loss) = problem(DType::F64);
+        let (params, loss) = problem_of(row, DType::F64);
         let mut first = make(name, &row["options"], &params, Implementation::Auto);
         descend(&mut *first, &loss, 11);
         // Through flat names and JSON, as a checkpoint does.
@@ -477,6 +533,18 @@ fn refusals_say_what_to_do() {
     assert!(
         refused(SGD::new([&p], SGDOptions { lr: -1.0, ..Default::default() })).contains("of at least 0, found -1.0")
     );
+    let (vector, matrix) = (&p, &Tensor::ones([2, 2], DType::F64).requires_grad_());
+    assert!(Muon::new([vector], MuonOptions::default()).expect_err("a vector").to_string().contains("real matrices"));
+    matrix.set_grad(Some(&Tensor::ones([2, 2], DType::F64)));
+    let dense = SparseAdam::new([matrix], SparseAdamOptions::default()).expect("valid").step();
+    assert!(dense.expect_err("a dense gradient").to_string().contains("use Adam"));
+    let at = Tensor::from_slice(&[0i64], [1, 1]);
+    matrix.set_grad(Some(&Tensor::sparse_coo_tensor(&at, &Tensor::ones([1, 2], DType::F64), &[2, 2])));
+    let sparse = Adam::new([matrix], AdamOptions::default()).expect("valid").step();
+    assert!(sparse.expect_err("a sparse gradient").to_string().contains("SGD and SparseAdam"));
+    let decay = SGDOptions { weight_decay: 0.1, ..Default::default() };
+    let decay = SGD::new([matrix], decay).expect("valid").step().expect_err("no decay of some rows").to_string();
+    assert!(decay.contains("some gradients are sparse"), "{decay}");
     let nesterov = SGDOptions { nesterov: true, ..Default::default() };
     assert!(refused(SGD::new([&p], nesterov)).contains("with momentum"));
     expect!["LBFGS: a step evaluates the loss several times; call step_with and give it a closure"]

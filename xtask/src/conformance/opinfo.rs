@@ -1,4 +1,4 @@
-//! PyTorch's own op database, sample by sample through export and `.pt2`: values, gradients, and a table of what differs.
+//! PyTorch's own op database, sample by sample through export and `.pt2`: values, gradients, refusals, and a table of what differs.
 
 use super::environment::{environment, must};
 use crate::Outcome;

@@ -8,7 +8,7 @@ use firebrand::{DType, Tensor, ops};
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum GradLoss {
-    /// Sum over float outputs of mean(v²), in f32
+    /// Sum over float outputs of mean(v²), in f32 (means of f64 outputs in f64)
     MeanSquare,
     /// Mean cross entropy of the first float output, reshaped to (-1, C), with `__target__`
     CrossEntropy,
@@ -67,14 +67,15 @@ impl GradLoss {
             GradLoss::MeanSquare => {
                 let mut total: Option<Tensor> = None;
                 for t in floats {
-                    let t = t.try_to_dtype(DType::F32)?;
+                    let t = if t.dtype() == DType::F64 { t.clone() } else { t.try_to_dtype(DType::F32)? };
                     let mean = t.try_mul(&t)?.try_mean()?;
                     total = Some(match total {
                         Some(sum) => sum.try_add(&mean)?,
                         None => mean,
                     });
                 }
-                total.ok_or_else(|| Refusal::because("the program has no floating point output"))
+                let total = total.ok_or_else(|| Refusal::because("the program has no floating point output"))?;
+                Ok(total.try_to_dtype(DType::F32)?)
             }
             GradLoss::CrossEntropy => {
                 let (rows, labels) = rows(first(floats)?, wanted(target)?)?;

@@ -9,7 +9,7 @@ use crate::capture;
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
 use crate::warnings::warn;
-use crate::{DType, ErrorKind, Result, Tensor, ops, state};
+use crate::{DType, ErrorKind, Result, Tensor, ops, sparse, state};
 use smallvec::smallvec;
 
 struct AccumulateGrad {
@@ -174,6 +174,11 @@ impl Tensor {
         let in_place = |old: &Tensor| !grad_mode && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE));
         let add = |old: Option<&Tensor>, g: Tensor, may_write: bool| match old {
             None => self.first_grad(g, grad_mode).map(Sum::New),
+            Some(old) if sparse::either(old, &g) => {
+                let writes = may_write && in_place(old) && !old.is_sparse();
+                let sum = sparse::sum_gradients(old, &g, writes)?;
+                Ok(if writes { Sum::InPlace } else { Sum::New(sum) })
+            }
             Some(old) if may_write && in_place(old) => ops::formulas::add_in_place(old, &g).map(|()| Sum::InPlace),
             Some(old) => ops::formulas::add_tensors(old, &g).map(Sum::New),
         };
@@ -190,6 +195,9 @@ impl Tensor {
 
     /// The first gradient as it is stored: itself if nothing else can see it, else a copy.
     fn first_grad(&self, mut g: Tensor, grad_mode: bool) -> Result<Tensor> {
+        if g.is_sparse() {
+            return if g.is_sole_owner() { Ok(g) } else { sparse::copy(&g) };
+        }
         let free = state::is(state::FREE_GRAD_LAYOUT);
         let fits = free || {
             let want = self.layout();
@@ -209,6 +217,8 @@ impl Tensor {
     pub(crate) fn accumulate_retained(&self, g: &Tensor) -> Result<()> {
         let add = |old: Option<&Tensor>, g: Tensor, _: bool| {
             Ok(Sum::New(match old {
+                None if g.is_sparse() => sparse::copy(&g)?,
+                Some(old) if sparse::either(old, &g) => sparse::sum_gradients(old, &g, false)?,
                 None => ops::formulas::clone_with_layout(&g, &g.layout().to_contiguous())?,
                 Some(old) => ops::formulas::add_tensors(old, &g)?,
             }))

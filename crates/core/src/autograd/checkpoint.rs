@@ -19,7 +19,8 @@ use super::node::InputMetadata;
 use super::saved::SavedTensor;
 use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
-use crate::capture::{self, Bound};
+use crate::capture::Bound;
+use crate::dispatch::{Interpreter, Next, Op, Outputs, Value, push_inner_layer};
 use crate::random::{Generator, get_rng_state, with_generator};
 use crate::slot::{Slot, SlotGuard};
 use crate::warnings::warn;
@@ -41,8 +42,31 @@ pub enum DeterminismCheck {
     None,
 }
 
+/// What surrounds the runs of a checkpointed function: layers, scopes, measurements.
+pub trait CheckpointContexts: Send + Sync + 'static {
+    /// Around the first run.
+    fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        run()
+    }
+    /// Around a rerun.
+    fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        run()
+    }
+}
+
+/// Makes the contexts of a checkpoint, once for each call of [`checkpoint`].
+#[derive(Clone)]
+pub struct ContextFn(Arc<dyn Fn() -> Arc<dyn CheckpointContexts> + Send + Sync>);
+
+impl ContextFn {
+    /// From a function that makes them.
+    pub fn new<C: CheckpointContexts>(make: impl Fn() -> C + Send + Sync + 'static) -> ContextFn {
+        ContextFn(Arc::new(move || Arc::new(make())))
+    }
+}
+
 /// Options of [`checkpoint`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CheckpointOptions {
     /// Which variant to use; `None` warns and means reentrant, as in PyTorch.
     pub use_reentrant: Option<bool>,
@@ -53,6 +77,10 @@ pub struct CheckpointOptions {
     /// Stop the rerun once the last needed value is saved: the op that saves it fails with
     /// [`ErrorKind::CheckpointEarlyStop`], which the function propagates. [`set_checkpoint_early_stop`] takes precedence.
     pub early_stop: bool,
+    /// What surrounds the first run and reruns; only without reentrance.
+    pub context_fn: Option<ContextFn>,
+    /// Keep the names of the ops of both runs, and show them if the runs differ; only without reentrance.
+    pub debug: bool,
 }
 
 impl Default for CheckpointOptions {
@@ -62,7 +90,41 @@ impl Default for CheckpointOptions {
             preserve_rng_state: true,
             determinism_check: DeterminismCheck::Default,
             early_stop: true,
+            context_fn: None,
+            debug: false,
         }
+    }
+}
+
+/// Writes down the ops of a run, for messages.
+#[derive(Clone, Default)]
+struct Journal(Arc<Mutex<Vec<String>>>);
+
+impl Interpreter for Journal {
+    fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs> {
+        if op == Op::DETACH {
+            return next.call(op, args); // saving a tensor detaches it; the function does not
+        }
+        let shape = |v: &Value| match v {
+            Value::Tensor(t) => format!("{}{:?}", t.dtype(), t.shape()),
+            other => format!("{other:?}"),
+        };
+        let line = format!("{}({})", op.name(), args.iter().map(shape).collect::<Vec<_>>().join(", "));
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(line);
+        next.call(op, args)
+    }
+}
+
+impl Journal {
+    /// Both runs side by side, as far as they are equal and one op further.
+    fn compared(&self, rerun: &Journal) -> String {
+        let list = |j: &Journal| j.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let (first, second) = (list(self), list(rerun));
+        let same = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
+        let rest = |l: &[String]| l.get(same).map_or("nothing more", String::as_str).to_string();
+        let common: Vec<String> = first[..same].iter().map(|line| format!("\n  {line}")).collect();
+        let (a, b) = (rest(&first), rest(&second));
+        format!("\nops of both runs:{}\nthen the first run: {a}\nthen the rerun: {b}", common.concat())
     }
 }
 
@@ -85,6 +147,10 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         warn("checkpoint: use_reentrant was not given and defaults to true; false is recommended");
         true
     });
+    if reentrant && (options.context_fn.is_some() || options.debug) {
+        let message = "context_fn and debug need use_reentrant: Some(false)";
+        return Err(Error::argument("checkpoint", message));
+    }
     if reentrant {
         return reentrant_checkpoint(f, inputs, options);
     }
@@ -105,6 +171,8 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         determinism_check: options.determinism_check,
         autocast: autocast::current(),
         early_stop: EARLY_STOP.get().unwrap_or(options.early_stop),
+        contexts: options.context_fn.as_ref().map(|make| (make.0)()),
+        journal: options.debug.then(Journal::default),
         saves: Mutex::default(),
         recomputed: Mutex::default(),
     });
@@ -118,7 +186,17 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         },
         Placeholder::read,
     )?;
-    (frame.function)(&inputs)
+    let mut outputs = Vec::new();
+    let mut run = || {
+        let _journal = frame.journal.clone().map(|j| push_inner_layer(Arc::new(j)));
+        outputs = (frame.function)(&inputs)?;
+        Ok(())
+    };
+    match &frame.contexts {
+        Some(contexts) => contexts.forward(&mut run)?,
+        None => run()?,
+    }
+    Ok(outputs)
 }
 
 type Closure = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
@@ -132,6 +210,9 @@ struct Frame {
     autocast: AutocastOptions,
     determinism_check: DeterminismCheck,
     early_stop: bool,
+    contexts: Option<Arc<dyn CheckpointContexts>>,
+    /// The ops of the first run.
+    journal: Option<Journal>,
     /// What the first run saved, in order.
     saves: Mutex<Vec<InputMetadata>>,
     /// Per backward run, the values of one rerun; each is handed out once.
@@ -203,7 +284,17 @@ impl Frame {
             },
             |t: &Tensor| Ok(t.clone()),
         )?;
-        let call = || as_first_run(&self.rng, self.autocast, || self.bound.run(|| (self.function)(&inputs)).map(drop));
+        let journal = self.journal.as_ref().map(|_| Journal::default());
+        let mut run = || {
+            let _journal = journal.clone().map(|j| push_inner_layer(Arc::new(j)));
+            self.bound.run(|| (self.function)(&inputs)).map(drop)
+        };
+        let call = || {
+            as_first_run(&self.rng, self.autocast, || match &self.contexts {
+                Some(contexts) => contexts.recompute(&mut run),
+                None => run(),
+            })
+        };
         let outcome = catch_unwind(AssertUnwindSafe(call));
         drop(scope);
         let found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
@@ -213,7 +304,12 @@ impl Frame {
             Ok(result) => result?,
             Err(payload) => resume_unwind(payload),
         }
-        self.compare(&expected, &found)?;
+        self.compare(&expected, &found).map_err(|e| match (e.kind(), &self.journal, &journal) {
+            (ErrorKind::CheckpointMismatch { message }, Some(first), Some(second)) => {
+                ErrorKind::CheckpointMismatch { message: format!("{message}{}", first.compared(second)) }.into()
+            }
+            _ => e,
+        })?;
         Ok(found.into_iter().map(|(_, t)| Some(t)).collect())
     }
 

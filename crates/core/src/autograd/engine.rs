@@ -13,7 +13,7 @@ use super::stamp::Claims;
 use super::{anomaly, logging, mode};
 use crate::layout::same_sizes;
 use crate::slot::Slot;
-use crate::{Error, ErrorKind, Result, Tensor, ops, state};
+use crate::{Error, ErrorKind, Result, Tensor, ops, sparse, state};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -526,6 +526,9 @@ fn deliver(entry: &mut Entry<'_>, slot: u32, g: Option<Tensor>) -> Result<()> {
 
 /// The sum, in the memory of the first if nothing else can see it and no graph is needed.
 fn add_into(mut old: Tensor, g: Tensor) -> Result<Tensor> {
+    if sparse::either(&old, &g) {
+        return sparse::sum_gradients(&old, &g, false);
+    }
     if !state::is(state::GRAD | state::LAYERS | state::INNER | state::DUAL)
         && old.shape() == g.shape()
         && old.dtype() == g.dtype()

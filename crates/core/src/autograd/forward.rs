@@ -26,7 +26,9 @@ fn enter() -> Result<u32> {
             Ok(())
         }
     })?;
-    state::set_word(state::word() | state::DUAL);
+    if super::mode::is_fwd_grad_enabled() {
+        state::set_word(state::word() | state::DUAL);
+    }
     Ok(0)
 }
 

@@ -11,6 +11,7 @@ use super::api::{GradOptions, grad};
 use super::forward::{dual_level, make_dual, unpack_dual};
 use super::node::{Backward, Gradients, Needs, Node, boxed};
 use super::record;
+use crate::func::{jvp, vmap};
 use crate::warnings::warn;
 use crate::{Complex, DType, Device, ErrorKind, Result, Spec, Tensor};
 use firebrand_kernels::random::Generator;
@@ -36,6 +37,8 @@ pub struct GradcheckOptions {
     pub check_grad_dtypes: bool,
     /// A batch of incoming gradients must give what they give one by one.
     pub check_batched_grad: bool,
+    /// A batch of tangents must give what they give one by one.
+    pub check_batched_forward_grad: bool,
     /// Check forward mode. In [`gradgradcheck`]: forward mode of the gradient.
     pub check_forward_ad: bool,
     /// Check backward mode. In [`gradgradcheck`]: the gradient of the gradient.
@@ -55,6 +58,7 @@ impl Default for GradcheckOptions {
             check_undefined_grad: true,
             check_grad_dtypes: false,
             check_batched_grad: false,
+            check_batched_forward_grad: false,
             check_forward_ad: false,
             check_backward_ad: true,
             fast_mode: false,
@@ -72,6 +76,8 @@ pub fn gradcheck(
         Some("at least one of check_forward_ad and check_backward_ad must be true")
     } else if options.check_batched_grad && !options.check_backward_ad {
         Some("check_batched_grad needs check_backward_ad")
+    } else if options.check_batched_forward_grad && !options.check_forward_ad {
+        Some("check_batched_forward_grad needs check_forward_ad")
     } else {
         None
     };
@@ -301,6 +307,9 @@ impl Checker<'_> {
         }
         if self.options.check_forward_ad && self.options.check_undefined_grad {
             self.check_undefined_tangents(&outputs)?;
+        }
+        if self.options.check_batched_forward_grad {
+            self.check_batched_tangents(&all, &outputs)?;
         }
         if !self.options.check_backward_ad {
             return Ok(());
@@ -575,7 +584,40 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Zero incoming gradients give zeros; and gradients match their inputs.
+    fn check_batched_tangents(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
+        let mut random = Generator::new(SEED);
+        for &i in &self.wanted {
+            let t = &self.inputs[i];
+            let directions: Vec<Vec<f64>> = (0..2).map(|_| direction(&mut random, count(t))).collect();
+            let shape: Vec<usize> = std::iter::once(2).chain(t.shape().iter().copied()).collect();
+            let batch = tensor(&directions.concat(), &shape, t.dtype())?;
+            let pushed = |tangent: &Tensor| -> Result<Vec<Tensor>> {
+                let f = |x: &Tensor| -> Result<Vec<Tensor>> {
+                    let mut inputs = self.inputs.to_vec();
+                    inputs[i] = x.clone();
+                    let mut results = (self.f)(&inputs)?;
+                    Ok(outputs.iter().map(|&k| std::mem::replace(&mut results[k], x.clone())).collect())
+                };
+                Ok(jvp(f, &t.detach(), tangent)?.1)
+            };
+            let batched = vmap(pushed).call(&batch)?;
+            let single = [self.jvp(i, &directions[0], outputs, false)?, self.jvp(i, &directions[1], outputs, false)?];
+            for (o, found) in batched.iter().enumerate() {
+                let (found, expected) = (reals(found)?, [&single[0][o][..], &single[1][o][..]].concat());
+                if !found.iter().zip(&expected).all(|(f, e)| self.close(*f, *e, self.options.atol)) {
+                    let k = outputs[o];
+                    return failure(format!(
+                        "a batch of tangents of input {i} gives output {o} ({:?}) the tangents {found:?}; one by one they are \
+                         {expected:?}",
+                        all[k].shape()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Zero in, zero out; and results that fit their inputs.
     fn check_zero_seeds(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
         let roots: Vec<Tensor> = outputs.iter().map(|&k| all[k].clone()).collect();
         let seeds = roots.iter().map(|o| filled_like(o, 0.0).map(Some)).collect::<Result<_>>()?;

@@ -29,6 +29,7 @@ pub(crate) mod saved_scopes;
 pub(crate) mod saved_visit;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
+pub(crate) mod selective;
 pub(crate) mod stamp;
 pub(crate) mod view;
 
@@ -36,7 +37,8 @@ pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
 pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, call_with_autocast, is_autocast_enabled};
 pub use checkpoint::{
-    CheckpointOptions, DeterminismCheck, EarlyStopGuard, checkpoint, checkpoint_sequential, set_checkpoint_early_stop,
+    CheckpointContexts, CheckpointOptions, ContextFn, DeterminismCheck, EarlyStopGuard, checkpoint,
+    checkpoint_sequential, set_checkpoint_early_stop,
 };
 pub use engine::{
     current_graph_task_execution_order, current_graph_task_id, current_graph_task_keep_graph, current_node,
@@ -54,9 +56,9 @@ pub use hook_table::{HookGuard, Removable, RemovableHandle};
 pub use hooks::{CreationHookGuard, HookResult, PostAccumulateResult, node_creation_hook};
 pub use logging::{LoggingHooks, register_logging_hooks_on_whole_graph};
 pub use mode::{
-    EnableGrad, GradModeChange, GradModeScope, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy,
-    inference_mode, is_grad_enabled, is_inference_mode_enabled, is_multithreading_enabled, no_grad, set_grad_enabled,
-    set_multithreading_enabled,
+    EnableGrad, ForwardGradScope, GradModeChange, GradModeScope, InferenceMode, NoGrad, enable_grad,
+    enforce_grad_layout_policy, inference_mode, is_fwd_grad_enabled, is_grad_enabled, is_inference_mode_enabled,
+    is_multithreading_enabled, no_grad, set_fwd_grad_enabled, set_grad_enabled, set_multithreading_enabled,
 };
 pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
@@ -68,6 +70,7 @@ pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
     DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
-    saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,
+    saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter, unsafe_set_version_counter,
 };
 pub use saved_visit::SavedVisitor;
+pub use selective::{CheckpointPolicy, SelectiveContext, create_selective_checkpoint_contexts};

@@ -1,5 +1,6 @@
 //! Grad mode and inference mode: thread-local, as guards and as closures, restored on unwind.
 
+use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 
 /// Disables recording while it lives.
@@ -89,7 +90,7 @@ impl InferenceMode {
     /// Turns inference mode on, or off inside an outer one.
     #[must_use = "the mode lasts while the guard lives"]
     pub fn new(on: bool) -> InferenceMode {
-        let dual = if super::forward::level_active() { state::DUAL } else { 0 };
+        let dual = if super::forward::level_active() && is_fwd_grad_enabled() { state::DUAL } else { 0 };
         InferenceMode(if on {
             ModeGuard::new(state::INFERENCE, state::GRAD | state::DUAL)
         } else {
@@ -107,6 +108,28 @@ pub fn inference_mode<R>(f: impl FnOnce() -> R) -> R {
 /// Whether inference mode is on.
 pub fn is_inference_mode_enabled() -> bool {
     state::is(state::INFERENCE)
+}
+
+static FORWARD: Slot<bool> = Slot::new(|| true);
+
+/// Restores forward mode when dropped.
+#[derive(Debug)]
+#[must_use = "the mode lasts while the guard lives"]
+pub struct ForwardGradScope {
+    _bit: ModeGuard,
+    _choice: SlotGuard<bool>,
+}
+
+/// Whether ops compute tangents, while the guard lives. Tensors keep those they have.
+pub fn set_fwd_grad_enabled(on: bool) -> ForwardGradScope {
+    let active = on && super::forward::level_active();
+    let bit = if active { ModeGuard::new(state::DUAL, 0) } else { ModeGuard::new(0, state::DUAL) };
+    ForwardGradScope { _bit: bit, _choice: FORWARD.enter(on) }
+}
+
+/// Whether ops compute tangents in a dual level.
+pub fn is_fwd_grad_enabled() -> bool {
+    FORWARD.get()
 }
 
 /// Whether the engine may use several threads while the guard lives.

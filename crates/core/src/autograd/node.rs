@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 /// Where a gradient goes: a node and which of its inputs (= outputs of its forward op).
@@ -197,8 +198,8 @@ impl WeakNode {
 }
 
 struct NodeInner {
-    sequence_nr: u64,
-    /// The wrapping level (`func::level`) to whose graph it belongs.
+    sequence_nr: AtomicU64,
+    /// The wrapping level (`func::level`) whose graph it belongs to.
     level: u32,
     edges: Edges,
     inputs: SmallVec<[InputMetadata; 1]>,
@@ -256,7 +257,7 @@ impl Node {
     ) -> Node {
         let level = state::word() & state::LEVEL;
         Node(Arc::make(|| NodeInner {
-            sequence_nr,
+            sequence_nr: AtomicU64::new(sequence_nr),
             level,
             edges,
             inputs: inputs(),
@@ -279,7 +280,13 @@ impl Node {
 
     /// Creation order on the thread that recorded it; `u64::MAX` for accumulate nodes.
     pub fn sequence_nr(&self) -> u64 {
-        self.0.sequence_nr
+        self.0.sequence_nr.load(Relaxed)
+    }
+
+    /// Changes the creation order. A run executes nodes with higher numbers first among those that are ready; it must not change
+    /// while one runs.
+    pub fn set_sequence_nr(&self, number: u64) {
+        self.0.sequence_nr.store(number, Relaxed)
     }
 
     #[inline]

@@ -97,6 +97,16 @@ pub fn increment_version(tensors: &[&Tensor]) {
     tensors.iter().for_each(|t| t.bump_version())
 }
 
+/// Sets the version of each tensor. Gradients may silently use data that was written since it was saved.
+pub fn unsafe_set_version_counter(tensors: &[&Tensor], versions: &[u32]) -> Result<()> {
+    if tensors.len() != versions.len() {
+        let message = format!("expected a version for each of {} tensors, found {}", tensors.len(), versions.len());
+        return Err(crate::Error::argument("unsafe_set_version_counter", message));
+    }
+    tensors.iter().zip(versions).for_each(|(t, v)| t.set_version_counter(*v));
+    Ok(())
+}
+
 /// Restores version counters when dropped: writes made meanwhile are not seen by any check.
 #[derive(Debug)]
 #[must_use = "versions are preserved while the guard lives"]

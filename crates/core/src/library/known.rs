@@ -9,6 +9,7 @@ use crate::{DType, Error, Result, Spec, Tensor, ops};
 pub(super) fn by_name(name: &str) -> Option<Op> {
     match name {
         "transformers::grouped_mm_fallback" => grouped_mm().ok(),
+        _ if name.starts_with("torch_nn::") => super::linear_cross_entropy::by_name(name),
         #[cfg(feature = "torchvision")]
         _ => super::vision::by_name(name),
         #[cfg(not(feature = "torchvision"))]

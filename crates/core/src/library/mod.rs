@@ -32,6 +32,7 @@
 mod arguments;
 mod function;
 mod known;
+mod linear_cross_entropy;
 mod registry;
 mod schema;
 #[cfg(feature = "torchvision")]

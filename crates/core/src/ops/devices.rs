@@ -1,14 +1,15 @@
 //! The operands of one call must be on one device: the test every generated op makes, and what follows when they are not.
 //!
 //! The test is an OR of one bit per operand, so a call that is in order pays nothing else. A mix of meta and CPU
-//! operands is one error that names op, operand and device. What PyTorch accepts is accepted here: a 0-dim CPU tensor
-//! with meta operands of a pointwise op, CPU indices into a meta tensor, and operands of which only the shape matters.
-//! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix.
+//! operands is refused with one error that names op, operand and device. What PyTorch lets pass, passes here: a 0-dim CPU tensor
+//! beside meta operands of a pointwise op, CPU indices into a meta tensor, and operands of which only the shape counts.
+//! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix. A sparse operand has the bits of
+//! all devices, so it ends here too.
 
 use crate::dispatch::{Lent, Op, Outputs, Value, values};
 use crate::record::{Devices, OpInfo, Tags};
 use crate::tensor::{DEVICES, WRAPPED_NUMBER};
-use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races, state};
+use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races, sparse, state};
 
 /// The bits of both devices.
 pub(crate) const MIXED: u32 = DEVICES;
@@ -88,6 +89,9 @@ pub(crate) fn refuse(op: Op, args: &[Value]) -> Result<()> {
 
 fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
     let operands = operands(op, args);
+    if let Some(o) = operands.iter().find(|o| o.tensor.is_sparse()) {
+        return Err(sparse::refused(op.base(), &o.name()));
+    }
     let mut counted = operands.iter().filter(|o| !may_differ(op, o, zero_dim));
     let Some(first) = counted.next() else { return Ok(()) };
     match counted.find(|o| o.tensor.device() != first.tensor.device()) {
@@ -131,6 +135,9 @@ pub(crate) fn check_boxed(info: &'static OpInfo, args: &[Value]) -> Result<()> {
 /// Refuses a mix of devices, or runs the call below autograd with every operand on meta.
 #[cold]
 pub(crate) fn settle(op: Op, args: &[Value]) -> Result<Outputs> {
+    if let Some(outputs) = sparse::call(op, args)? {
+        return Ok(outputs);
+    }
     refuse(op, args)?;
     let moved = args.iter().map(|a| on_meta(op, args, a)).collect::<Result<Vec<_>>>()?;
     op.info().below(&moved)

@@ -72,6 +72,26 @@ fn overwrite_boxed<'a>(
     Ok(self_)
 }
 
+/// As [`random`], for distributions that the parts of complex numbers have one by one.
+fn random_parts<'a>(
+    op: &'static str,
+    node: &'static str,
+    self_: &'a Tensor,
+    fill: impl FnOnce(&mut Generator, &ViewMut<'_>),
+) -> Result<&'a Tensor> {
+    need_float(op, self_.dtype().to_real())?;
+    if !self_.is_complex() {
+        return random(op, node, self_, fill);
+    }
+    overwrite(op, node, self_, |t| {
+        let _plain = crate::autograd::NoGrad::new();
+        let parts = ops::view_as_real(&ops::detach(t)?)?;
+        let to = parts.write()?;
+        draw(|g| fill(g, &to.view_mut()));
+        Ok(())
+    })
+}
+
 fn random<'a>(
     op: &'static str,
     node: &'static str,
@@ -92,16 +112,16 @@ fn need(op: &'static str, holds: bool, message: impl FnOnce() -> String) -> Resu
 
 /// `uniform_`.
 pub(crate) fn uniform_(self_: &Tensor, from: f64, to: f64) -> Result<&Tensor> {
-    need_float("uniform_", self_.dtype())?;
     need("uniform_", from <= to, || format!("the interval from {from} to {to} is empty"))?;
-    random("uniform_", "UniformBackward0", self_, |g, out| g.uniform(out, from, to))
+    random_parts("uniform_", "UniformBackward0", self_, |g, out| g.uniform(out, from, to))
 }
 
 /// `normal_`.
 pub(crate) fn normal_(self_: &Tensor, mean: f64, std: f64) -> Result<&Tensor> {
-    need_float("normal_", self_.dtype())?;
     need_std("normal_", std)?;
-    random("normal_", "NormalBackward0", self_, |g, out| g.normal(out, mean, std))
+    // Both parts share the variance.
+    let std = if self_.is_complex() { std / std::f64::consts::SQRT_2 } else { std };
+    random_parts("normal_", "NormalBackward0", self_, |g, out| g.normal(out, mean, std))
 }
 
 /// `log_normal_`.

@@ -11,6 +11,9 @@ fn check(op: &'static str, t: &Tensor) -> Result<()> {
     if state::is(state::LEVEL) {
         return Err(Error::argument(op, "a tensor cannot get other memory inside vmap or a nested jvp"));
     }
+    if t.is_sparse() {
+        return Err(crate::sparse::refused(op, "the tensor"));
+    }
     if t.requires_grad() {
         return Err(Error::argument(op, "a tensor that requires grad cannot get other memory; detach() it first"));
     }

@@ -148,7 +148,7 @@ pub(crate) fn hold_part(t: &Tensor, part: &Layout, role: Role) -> Result<Hold> {
 }
 
 fn hold_from(t: &Tensor, layout: &Layout, offset: usize, role: Role) -> Result<Hold> {
-    if t.is_meta() || layout.numel() == 0 {
+    if t.is_meta() || t.is_sparse() || layout.numel() == 0 {
         return Ok(Hold(None));
     }
     let region = Region::new(t.storage().addr(), layout, offset, t.dtype().size());

@@ -5,8 +5,11 @@ use super::versions::VersionCounter;
 use super::{DEVICES, Inner, OWN_VERSION, REPLACED, Spec, Tensor, WRAPPED, device_bit};
 use crate::layout::Layout;
 use crate::races::{self, Hold, Role};
-use crate::{DType, Result};
+use crate::{DType, Device, ErrorKind, Result};
 use firebrand_kernels::{Flat, Storage, View, ViewMut};
+
+/// A meta tensor, or a sparse one: memory that nobody may use.
+const META: u32 = device_bit(Device::Meta);
 
 /// The storage of a tensor: borrowed, or a handle of its own if the data was replaced.
 pub(crate) enum StorageRef<'a> {
@@ -96,11 +99,8 @@ impl Tensor {
     #[inline]
     pub(crate) fn flat(&self, dtype: DType) -> Option<Flat<'_>> {
         let Inner { storage, spec, .. } = &*self.0;
-        (self.flags() & (REPLACED | WRAPPED) == 0 && spec.layout.is_contiguous() && spec.dtype == dtype).then(|| Flat {
-            storage,
-            offset: spec.layout.offset(),
-            len: spec.layout.numel(),
-        })
+        (self.flags() & (REPLACED | WRAPPED | META) == 0 && spec.layout.is_contiguous() && spec.dtype == dtype)
+            .then(|| Flat { storage, offset: spec.layout.offset(), len: spec.layout.numel() })
     }
 
     /// The memory, for a kernel that reads it. An error if another thread is writing it, where that is checked ([`races`]).
@@ -109,38 +109,49 @@ impl Tensor {
     /// For a transform's wrappers, which have no data of their own.
     #[inline]
     pub(crate) fn read(&self) -> Result<Access<'_>> {
-        Ok(self.access(races::hold(self, Role::Reads)?))
+        self.access(races::hold(self, Role::Reads)?)
     }
 
     /// Like [`Tensor::read`], for a kernel that writes: nothing else may use the memory at the same time.
     #[inline]
     pub(crate) fn write(&self) -> Result<AccessMut<'_>> {
-        Ok(AccessMut(self.access(races::hold(self, Role::Writes)?)))
+        self.access(races::hold(self, Role::Writes)?).map(AccessMut)
     }
 
     /// The memory, for code that uses parts of it (in the sense of [`Access::part`]).
     #[inline]
     pub(crate) fn read_part(&self, part: &Layout) -> Result<Access<'_>> {
-        Ok(self.access(races::hold_part(self, part, Role::Reads)?))
+        self.access(races::hold_part(self, part, Role::Reads)?)
     }
 
     /// Like [`Tensor::read_part`], for writing.
     #[inline]
     pub(crate) fn write_part(&self, part: &Layout) -> Result<AccessMut<'_>> {
-        Ok(AccessMut(self.access(races::hold_part(self, part, Role::Writes)?)))
+        self.access(races::hold_part(self, part, Role::Writes)?).map(AccessMut)
     }
 
     #[inline]
-    fn access(&self, hold: Hold) -> Access<'_> {
+    fn access(&self, hold: Hold) -> Result<Access<'_>> {
+        if self.flags() & (WRAPPED | REPLACED | META) == 0 {
+            return Ok(Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec, _hold: hold });
+        }
+        self.access_with_care(hold)
+    }
+
+    #[cold]
+    fn access_with_care(&self, hold: Hold) -> Result<Access<'_>> {
         assert!(
             self.flags() & WRAPPED == 0 || self.is_one_for_all(),
             "the values of a tensor created inside vmap were read outside of it"
         );
+        if self.is_sparse() {
+            return Err(ErrorKind::SparseData { shape: self.layout().sizes().to_vec() }.into());
+        }
         if self.flags() & REPLACED == 0 {
-            return Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec, _hold: hold };
+            return Ok(Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec, _hold: hold });
         }
         let (storage, spec) = self.replaced().both();
-        Access { storage: StorageRef::Owned(storage), spec, _hold: hold }
+        Ok(Access { storage: StorageRef::Owned(storage), spec, _hold: hold })
     }
 
     /// Replaces this tensor's storage, layout and dtype. Version, hooks and flags stay.

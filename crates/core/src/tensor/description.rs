@@ -1,7 +1,7 @@
 //! Properties of a tensor other than its values: sizes, dtype, device, identity.
 
 use super::replaced::Replaced;
-use super::{INFERENCE, REPLACED, SYMBOLIC, Spec, Tensor, WRAPPED_NUMBER, WeakTensor, device_bit};
+use super::{DEVICES, INFERENCE, REPLACED, SYMBOLIC, Spec, Tensor, WRAPPED_NUMBER, WeakTensor, device_bit};
 use crate::layout::Layout;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device};
@@ -116,7 +116,7 @@ impl Tensor {
     /// Whether it is a meta tensor, which has no data.
     #[inline]
     pub fn is_meta(&self) -> bool {
-        self.flags() & device_bit(Device::Meta) != 0
+        self.flags() & DEVICES == device_bit(Device::Meta)
     }
 
     /// Whether the elements are contiguous in row-major order.

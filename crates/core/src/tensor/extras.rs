@@ -9,6 +9,7 @@ use crate::autograd::hook_table::HookTable;
 use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode};
 use crate::autograd::view::ViewInfo;
+use crate::sparse::Coo;
 use std::sync::{Mutex, OnceLock};
 
 /// State that few tensors need.
@@ -29,6 +30,8 @@ pub(crate) struct Extras {
     /// What a node saved of this output before the output got its tangent.
     pub(crate) saved_alias: Mutex<Option<Tensor>>,
     pub(crate) wrapped: OnceLock<Wrapped>,
+    /// Indices and values of a sparse tensor.
+    pub(crate) sparse: OnceLock<Coo>,
 }
 
 /// What a wrapper wraps: a tensor one level down, and which of its dimensions is the batch (`None`: unbatched).

@@ -19,8 +19,8 @@ pub use spec::Spec;
 
 use crate::autograd::node::{Edge, defer};
 use crate::layout::{Dims, Layout};
-use crate::state;
 use crate::{DType, Device, Error, ErrorKind, Result};
+use crate::{sparse, state};
 use firebrand_kernels::Storage;
 use firebrand_kernels::shared::{Arc, Weak};
 use std::sync::OnceLock;
@@ -50,7 +50,8 @@ pub(crate) const WRAPPED: u32 = 1 << 9;
 pub(crate) const SYMBOLIC: u32 = 1 << 10;
 /// Its history was detached in place, and it has no new one.
 pub(crate) const DETACHED: u32 = 1 << 11;
-/// On which device it is, one bit each, at the place of the device's number: ops compare these (`ops::devices`).
+/// On which device it is, one bit each, at the place of the device's number: ops compare these (`ops::devices`). A sparse tensor
+/// has all of them, so that it differs from every dense one (`sparse`).
 pub(crate) const DEVICES: u32 = 3 << 12;
 /// The bit of a device in [`DEVICES`].
 const fn device_bit(device: Device) -> u32 {
@@ -255,12 +256,15 @@ impl Tensor {
         let kept = self.flags() & (INFERENCE | BIRTH | WRAPPED);
         let alias = Tensor(Arc::new(Inner {
             storage: self.storage().clone(),
-            flags: AtomicU32::new(kept | device_bit(spec.device)),
+            flags: AtomicU32::new(kept | if self.is_sparse() { DEVICES } else { device_bit(spec.device) }),
             spec,
             grad_fn: None,
             extras: OnceLock::new(),
         }));
         self.share_version_with(&alias);
+        if self.is_sparse() {
+            sparse::share(self, &alias);
+        }
         if kept & WRAPPED != 0
             && let Some(w) = self.wrapped()
         {
@@ -306,7 +310,8 @@ impl Tensor {
     pub(crate) fn wrapper(wrapped: Wrapped, layout: Layout) -> Tensor {
         let value = &wrapped.value;
         let spec = Spec { layout, dtype: value.dtype(), device: value.device() };
-        let out = Tensor::from_parts(value.storage().clone(), spec, value.flags() & (INFERENCE | WRAPPED_NUMBER));
+        let out =
+            Tensor::from_parts(value.storage().clone(), spec, value.flags() & (INFERENCE | WRAPPED_NUMBER | DEVICES));
         value.share_version_with(&out);
         out.set_wrapped(wrapped);
         out
@@ -330,6 +335,9 @@ impl Tensor {
     pub(crate) fn need_data(&self, op: &'static str) -> Result<()> {
         if self.flags() & WRAPPED != 0 {
             return Err(ErrorKind::BatchedData { op }.into());
+        }
+        if self.is_sparse() {
+            return Err(sparse::refused(op, "the operand"));
         }
         if self.is_meta() { Err(Error::from(ErrorKind::MetaData { op })) } else { Ok(()) }
     }

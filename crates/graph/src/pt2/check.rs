@@ -1,4 +1,4 @@
-//! Checks on a program that was read: the signature matches the graph, symbols have ranges, state is present.
+//! What must hold of a program that was read: the signature fits the graph, state is there. Symbols without a range get one.
 
 use super::read::Place;
 use crate::error::Result;
@@ -39,17 +39,11 @@ pub(super) fn check_signature(program: &ExportedProgram, place: Place<'_>) -> Re
     Ok(())
 }
 
-/// Every symbol that an input binds has a range.
-pub(super) fn check_symbols(program: &ExportedProgram, place: Place<'_>) -> Result<()> {
+/// Gives every symbol that an input binds a range: PyTorch writes none for one that nothing constrains.
+pub(super) fn complete_ranges(program: &mut ExportedProgram) {
     let graph = &program.module.graph;
-    let mut unknown = None;
-    let mut see = |e: &Expr| {
-        e.for_each_symbol(&mut |s| {
-            if !program.range_constraints.contains_key(s) {
-                unknown.get_or_insert_with(|| s.to_string());
-            }
-        });
-    };
+    let mut open = Vec::new();
+    let mut see = |e: &Expr| e.for_each_symbol(&mut |s| open.push(s.to_string()));
     for id in graph.placeholders() {
         match &graph[id].meta().val {
             Some(Val::Tensor(t)) => t.sizes.iter().filter_map(SymInt::expr).for_each(&mut see),
@@ -57,9 +51,8 @@ pub(super) fn check_symbols(program: &ExportedProgram, place: Place<'_>) -> Resu
             _ => {}
         }
     }
-    match unknown {
-        Some(symbol) => Err(place.refuse(format!("the symbol {symbol} has no range"))),
-        None => Ok(()),
+    for symbol in open {
+        program.range_constraints.entry(symbol).or_default();
     }
 }
 

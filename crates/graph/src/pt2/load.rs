@@ -1,6 +1,6 @@
 //! Reading archives: the current layout, and the two layouts of older releases.
 
-use super::check::{check_signature, check_state, check_symbols};
+use super::check::{check_signature, check_state, complete_ranges};
 use super::payload::{self, Payloads, Role};
 use super::read::{self, Place};
 use super::schema::{self, MAJOR, MINOR, PayloadConfig};
@@ -294,7 +294,7 @@ fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgra
     let module = read::module(place, &source.graph_module.graph, &names)?;
     let signature = signature::read(place, &source.graph_module.signature)?;
     verify_module(&module).map_err(|v| place.refuse(v.to_string()))?;
-    let program = ExportedProgram {
+    let mut program = ExportedProgram {
         range_constraints: source
             .range_constraints
             .iter()
@@ -314,7 +314,7 @@ fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgra
         ..ExportedProgram::new(module, Some(signature))
     };
     check_signature(&program, place)?;
-    check_symbols(&program, place)?;
+    complete_ranges(&mut program);
     Ok(program)
 }
 

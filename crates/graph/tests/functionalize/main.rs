@@ -178,3 +178,40 @@ fn refusals_name_the_node() {
     });
     assert!(message.contains("changes its shape in place"), "{message}");
 }
+
+/// Writing ops without a functional form are refused, each by its name: no write is dropped.
+#[test]
+fn ops_without_a_pure_form_are_refused_by_name() {
+    use firebrand_core::dispatch::{Value as Boxed, call_by_name};
+    fn written(x: &[Tensor], name: &str, rest: &[Boxed]) -> Result<Vec<Tensor>> {
+        let y = x[0].try_sin()?;
+        call_by_name(name, &[&[Boxed::Tensor(y.clone())], rest].concat())?;
+        Ok(vec![y])
+    }
+    fn index() -> Tensor {
+        Tensor::new(&[0i64, 1])
+    }
+    fn sizes() -> Boxed {
+        let sizes: [firebrand_core::SymInt; 2] = [3.into(), 2.into()];
+        Boxed::from(&sizes[..])
+    }
+    let cases: [(&str, F); 9] = [
+        ("resize_", |x| written(x, "aten::resize_", &[sizes()])),
+        ("resize_as_", |x| written(x, "aten::resize_as_", &[Boxed::Tensor(index())])),
+        ("set_", |x| written(x, "aten::set_.source_Tensor", &[Boxed::Tensor(x[0].cos())])),
+        ("polygamma_", |x| written(x, "aten::polygamma_", &[Boxed::from(1i64)])),
+        ("fill_diagonal_", |x| written(x, "aten::fill_diagonal_", &[Boxed::from(2.0)])),
+        ("log_normal_", |x| written(x, "aten::log_normal_", &[])),
+        ("cauchy_", |x| written(x, "aten::cauchy_", &[])),
+        ("geometric_", |x| written(x, "aten::geometric_", &[Boxed::from(0.5)])),
+        ("embedding_renorm_", |x| {
+            written(x, "aten::embedding_renorm_", &[Boxed::Tensor(index()), Boxed::from(1.0), Boxed::from(2.0)])
+        }),
+    ];
+    let x = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0]).reshape([2, 2]);
+    for (name, f) in cases {
+        let made = export(f, std::slice::from_ref(&x), &[]).and_then(|p| functionalize(&p, &Context::default()));
+        let message = made.map(drop).expect_err(name).to_string();
+        assert!(message.contains(name), "{name}: {message}");
+    }
+}

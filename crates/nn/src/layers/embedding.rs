@@ -35,6 +35,9 @@ options! {
         norm_type: f64 = 2.0,
         /// Whether to divide gradients by how often a row occurs in the batch.
         scale_grad_by_freq: bool = false,
+        /// Whether the gradient of the table is a sparse tensor; [`SGD`](crate::optim::SGD) and
+        /// [`SparseAdam`](crate::optim::SparseAdam) take one.
+        sparse: bool = false,
     }
 }
 
@@ -69,7 +72,8 @@ impl Embedding {
         let sizes = ExtraRepr::new().value(o.num_embeddings).value(o.embedding_dim);
         let norms = sizes.field_unless("padding_idx", o.padding_idx, None).field_unless("max_norm", o.max_norm, None);
         let norms = norms.field_unless("norm_type", o.norm_type, 2.0);
-        norms.field_unless("scale_grad_by_freq", o.scale_grad_by_freq, false).finish()
+        let rest = norms.field_unless("scale_grad_by_freq", o.scale_grad_by_freq, false);
+        rest.field_unless("sparse", o.sparse, false).finish()
     }
 }
 
@@ -81,6 +85,6 @@ impl Forward for Embedding {
             no_grad(|| ops::embedding_renorm_(&self.weight, indices, max_norm, o.norm_type).map(drop))?;
         }
         let padding = o.padding_idx.map_or(-1, |p| p as i64);
-        ops::embedding(&self.weight, indices, padding.into(), o.scale_grad_by_freq, false)
+        ops::embedding(&self.weight, indices, padding.into(), o.scale_grad_by_freq, o.sparse)
     }
 }

@@ -36,6 +36,9 @@ options! {
         norm_type: f64 = 2.0,
         /// Whether to divide gradients by how often a row occurs in the batch.
         scale_grad_by_freq: bool = false,
+        /// Whether the gradient of the table is a sparse tensor; [`SGD`](crate::optim::SGD) and
+        /// [`SparseAdam`](crate::optim::SparseAdam) take one.
+        sparse: bool = false,
     }
 }
 
@@ -98,7 +101,7 @@ impl EmbeddingBag {
             offsets,
             frequency,
             mode,
-            false,
+            o.sparse,
             weights,
             false,
             padding,

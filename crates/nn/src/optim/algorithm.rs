@@ -38,6 +38,12 @@ pub enum Extent {
     Parameter,
     /// One f32 value, as the number of steps.
     Number,
+    /// One value for each row of a matrix; the last dimension of the parameter is 1. Vectors have none.
+    Rows,
+    /// One value for each column of a matrix; the dimension before the last is 1. Vectors have none.
+    Columns,
+    /// That of the parameter, which is a vector or a number. Matrices have none.
+    Vector,
 }
 
 impl Slot {
@@ -56,12 +62,31 @@ impl Slot {
         Slot { name, initial, extent: Extent::Number }
     }
 
-    /// The state of a parameter before its first step.
-    pub(super) fn start(&self, parameter: &Tensor) -> Result<Tensor> {
+    /// Whether this parameter has such a state.
+    pub(super) fn applies(&self, parameter: &Tensor) -> bool {
         match self.extent {
-            Extent::Parameter => ops::full_like(parameter, self.initial.into(), None, None, None),
-            Extent::Number => Ok(Tensor::scalar(self.initial as f32)),
+            Extent::Parameter | Extent::Number => true,
+            Extent::Rows | Extent::Columns => parameter.ndim() > 1,
+            Extent::Vector => parameter.ndim() <= 1,
         }
+    }
+
+    /// The state of a parameter before its first step; empty if it has none.
+    pub(super) fn start(&self, parameter: &Tensor) -> Result<Tensor> {
+        if !self.applies(parameter) {
+            return ops::new_empty(parameter, &[0.into()], None, None);
+        }
+        let mut sizes = parameter.sym_sizes();
+        let n = sizes.len();
+        match self.extent {
+            Extent::Number => return Ok(Tensor::scalar(self.initial as f32)),
+            Extent::Parameter | Extent::Vector => {
+                return ops::full_like(parameter, self.initial.into(), None, None, None);
+            }
+            Extent::Rows => sizes[n - 1] = 1.into(),
+            Extent::Columns => sizes[n - 2] = 1.into(),
+        }
+        ops::new_full(parameter, &sizes, self.initial.into(), None, None)
     }
 }
 
@@ -118,6 +143,10 @@ pub trait Algorithm: Clone + Send + 'static {
 
     /// Returns an error if settings are invalid.
     fn validate(&self) -> Result<()>;
+    /// An error if the rule is not for such a parameter.
+    fn accepts(&self, _parameter: &Tensor) -> Result<()> {
+        Ok(())
+    }
     /// The settings by name.
     fn settings(&self) -> Settings;
     /// Sets settings by name; missing ones stay unchanged.
@@ -138,6 +167,12 @@ pub trait Algorithm: Clone + Send + 'static {
     fn slots(&self) -> Vec<Slot>;
     /// Updates the parameters, op by op.
     fn update(&self, batch: &Batch) -> Result<()>;
+    /// Updates parameters whose gradients are sparse.
+    fn update_sparse(&self, _batch: &Batch) -> Result<()> {
+        let message =
+            "there is no rule for sparse gradients; SGD and SparseAdam have one, or use a layer with sparse=false";
+        Err(Error::argument(Self::NAME, message))
+    }
     /// Updates the parameters in one pass; `None` if the rule has no fused form.
     fn update_fused(&self, _batch: &Batch) -> Option<Result<()>> {
         None

@@ -60,6 +60,7 @@ impl<A: Algorithm> Grouped<A> {
                 let message = format!("parameter {k} was computed by an op; only leaves can be optimized");
                 return Err(Error::argument(A::NAME, message));
             }
+            options.accepts(p)?;
             if params[..k].iter().chain(self.groups.iter().flat_map(|g| &g.params)).any(|o| o.is_same(p)) {
                 return Err(Error::argument(A::NAME, format!("parameter {k} occurs more than once")));
             }
@@ -113,7 +114,12 @@ impl<A: Algorithm> Group<A> {
     }
 
     fn step(&mut self) -> Result<()> {
-        let batch = self.gather()?;
+        let mut batch = self.gather()?;
+        let (sparse, dense): (Vec<usize>, Vec<usize>) = (0..batch.len()).partition(|&i| batch.grads[i].is_sparse());
+        if !sparse.is_empty() {
+            self.options.update_sparse(&batch.select(&sparse))?;
+            batch = batch.select(&dense);
+        }
         if batch.is_empty() {
             return Ok(());
         }
@@ -173,7 +179,8 @@ impl<A: Algorithm> Optimizer for Grouped<A> {
                 if A::COUNTS {
                     tensors.insert("step".to_string(), s.step.clone());
                 }
-                tensors.extend(names.iter().zip(&s.slots).map(|(n, t)| (n.name.to_string(), t.clone())));
+                let own = names.iter().zip(&s.slots).filter(|(slot, _)| slot.applies(&g.params[k]));
+                tensors.extend(own.map(|(slot, t)| (slot.name.to_string(), t.clone())));
                 if !tensors.is_empty() {
                     dict.state.insert(first + k, tensors);
                 }

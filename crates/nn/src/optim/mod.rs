@@ -19,6 +19,7 @@
 //! ```
 
 mod adadelta;
+mod adafactor;
 mod adagrad;
 mod adam;
 mod adamax;
@@ -30,16 +31,19 @@ mod grouped;
 mod in_backward;
 mod lbfgs;
 mod line_search;
+mod muon;
 mod nadam;
 mod radam;
 mod rmsprop;
 mod rprop;
 pub mod schedule;
 mod sgd;
+mod sparse_adam;
 mod state_dict;
 mod torch_state;
 
 pub use adadelta::{Adadelta, AdadeltaOptions};
+pub use adafactor::{Adafactor, AdafactorOptions};
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions, AdamW, AdamWOptions};
 pub use adamax::{Adamax, AdamaxOptions};
@@ -50,11 +54,13 @@ pub use clip::{clip_grad_norm, clip_grad_value, total_norm};
 pub use grouped::{Grouped, IntoParams};
 pub use in_backward::{InBackward, step_in_backward};
 pub use lbfgs::{LBFGS, LBFGSOptions, LineSearch};
+pub use muon::{AdjustLr, Muon, MuonOptions};
 pub use nadam::{NAdam, NAdamOptions};
 pub use radam::{RAdam, RAdamOptions};
 pub use rmsprop::{RMSprop, RMSpropOptions};
 pub use rprop::{Rprop, RpropOptions};
 pub use sgd::{SGD, SGDOptions};
+pub use sparse_adam::{SparseAdam, SparseAdamOptions};
 pub use state_dict::{GroupDict, Setting, Settings, StateDict};
 
 use firebrand_core::autograd::enable_grad;

@@ -77,6 +77,29 @@ impl Algorithm for SGDOptions {
         ops::foreach_add_(&batch.params, &ahead, (-self.lr).into())
     }
 
+    /// The velocities are dense, unlike PyTorch's; the values are the same.
+    fn update_sparse(&self, batch: &Batch) -> Result<()> {
+        let ok = self.weight_decay == 0.0;
+        need(Self::NAME, "weight_decay", ok, self.weight_decay, "of 0, since some gradients are sparse")?;
+        let sign = if self.maximize { -1.0 } else { 1.0 };
+        for (i, (p, g)) in batch.params.iter().zip(&batch.grads).enumerate() {
+            let Some(v) = batch.slots.first().map(|velocities| &velocities[i]) else {
+                ops::add_(p, g, (-self.lr * sign).into())?;
+                continue;
+            };
+            let first = batch.counts[i] == 1.0;
+            ops::mul_scalar_(v, if first { 0.0 } else { self.momentum }.into())?;
+            ops::add_(v, g, (sign * if first { 1.0 } else { 1.0 - self.dampening }).into())?;
+            if self.nesterov {
+                let ahead = ops::add(&ops::mul_scalar(v, self.momentum.into())?, g, sign.into())?;
+                ops::add_(p, &ahead, (-self.lr).into())?;
+            } else {
+                ops::add_(p, v, (-self.lr).into())?;
+            }
+        }
+        Ok(())
+    }
+
     fn update_fused(&self, batch: &Batch) -> Option<Result<()>> {
         // The kernel takes one answer to "is this the first step" for a whole list.
         let (first, later): (Vec<usize>, Vec<usize>) = (0..batch.len()).partition(|&i| batch.counts[i] == 1.0);

@@ -22,6 +22,8 @@ pub enum Setting {
     Floats(Vec<f64>),
     /// A string.
     Text(String),
+    /// Several values that are not all numbers.
+    List(Vec<Setting>),
 }
 
 /// Settings by name, in the order of the optimizer's signature.
@@ -113,6 +115,37 @@ impl SettingValue for (f64, f64) {
     fn from_setting(s: &Setting) -> Option<(f64, f64)> {
         match s {
             Setting::Floats(v) if v.len() == 2 => Some((v[0], v[1])),
+            _ => None,
+        }
+    }
+}
+
+impl SettingValue for (f64, f64, f64) {
+    fn to_setting(&self) -> Setting {
+        Setting::Floats(vec![self.0, self.1, self.2])
+    }
+    fn from_setting(s: &Setting) -> Option<(f64, f64, f64)> {
+        match s {
+            Setting::Floats(v) if v.len() == 3 => Some((v[0], v[1], v[2])),
+            _ => None,
+        }
+    }
+}
+
+impl SettingValue for (Option<f64>, f64) {
+    fn to_setting(&self) -> Setting {
+        match self.0 {
+            Some(first) => Setting::Floats(vec![first, self.1]),
+            None => Setting::List(vec![Setting::None, Setting::Float(self.1)]),
+        }
+    }
+    fn from_setting(s: &Setting) -> Option<(Option<f64>, f64)> {
+        match s {
+            Setting::Floats(v) if v.len() == 2 => Some((Some(v[0]), v[1])),
+            Setting::List(v) => match &v[..] {
+                [Setting::None, second] => Some((None, f64::from_setting(second)?)),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -84,9 +84,10 @@ fn setting(object: &Object) -> Result<Setting> {
         Object::Bool(v) => Setting::Bool(*v),
         Object::Int(v) => Setting::Int(*v),
         Object::Str(v) => Setting::Text(v.clone()),
-        Object::List(items) | Object::Tuple(items) => {
-            Setting::Floats(items.iter().map(float).collect::<Result<Vec<f64>>>()?)
-        }
+        Object::List(items) | Object::Tuple(items) => match items.iter().map(float).collect::<Result<Vec<f64>>>() {
+            Ok(numbers) => Setting::Floats(numbers),
+            Err(_) => Setting::List(items.iter().map(setting).collect::<Result<_>>()?),
+        },
         other => Setting::Float(float(other)?),
     })
 }

@@ -1,6 +1,10 @@
 //! The named convolutions: all are `convolution`, after images without a batch got one.
 
-use crate::{Error, Result, SymInt, Tensor, ops};
+use crate::ops::arith::{add, sub};
+use crate::{DType, Device, Error, Result, Spec, SymInt, Tensor, ops};
+use integers::Taps;
+
+mod integers;
 
 /// Runs `f` on a batch; an input with one dimension less is a batch of one.
 fn with_batch(op: &'static str, n: usize, input: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
@@ -12,6 +16,43 @@ fn with_batch(op: &'static str, n: usize, input: &Tensor, f: impl FnOnce(&Tensor
             Err(Error::argument(op, message))
         }
     }
+}
+
+/// `convolution`; of complex values by three of real ones, as PyTorch computes it.
+fn convolve(
+    (input, weight, bias): (&Tensor, &Tensor, Option<&Tensor>),
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let run = |x: &Tensor, w: &Tensor, b: Option<&Tensor>| {
+        ops::convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
+    };
+    if let Some(b) = bias.filter(|b| b.dtype() != input.dtype()) {
+        let (expected, found) = (input.dtype(), b.dtype());
+        return Err(Error::argument("convolution", format!("expected a bias of dtype {expected}, found {found}")));
+    }
+    if input.dtype().is_integer() && input.dtype() != DType::Bool && weight.dtype() == input.dtype() {
+        let outline = |t: &Tensor| Tensor::try_empty(Spec::new(t.shape(), DType::F32, Device::Meta)?);
+        let shape = run(&outline(input)?, &outline(weight)?, bias.map(outline).transpose()?.as_ref())?;
+        let taps = Taps { stride, padding, dilation, groups: groups.int() as usize, shape: shape.shape() };
+        return integers::convolve(input, weight, bias, &taps, transposed.then_some(output_padding));
+    }
+    if !(input.is_complex() && weight.is_complex()) {
+        return run(input, weight, bias);
+    }
+    let parts = |t: &Tensor| -> Result<[Tensor; 3]> {
+        let (re, im) = (ops::real(t)?, ops::imag(t)?);
+        let sum = add(&re, &im)?;
+        Ok([re, im, sum])
+    };
+    let (x, w, b) = (parts(input)?, parts(weight)?, bias.map(parts).transpose()?);
+    let part = |k: usize| b.as_ref().map(|b| &b[k]);
+    let (real, imag, both) = (run(&x[0], &w[0], part(0))?, run(&x[1], &w[1], None)?, run(&x[2], &w[2], part(2))?);
+    ops::complex(&sub(&real, &imag)?, &sub(&both, &add(&real, &imag)?)?)
 }
 
 fn conv(
@@ -28,7 +69,7 @@ fn conv(
         return Err(Error::argument(op, message));
     }
     let none = [SymInt::from(0i64)];
-    with_batch(op, n, input, |x| ops::convolution(x, weight, bias, stride, padding, dilation, false, &none, groups))
+    with_batch(op, n, input, |x| convolve((x, weight, bias), stride, padding, dilation, false, &none, groups))
 }
 
 /// With padding `"valid"` (none) or `"same"` (so that the result has the size of the input).
@@ -81,9 +122,7 @@ fn conv_transpose(
         let message = format!("expected a weight with {} dimensions, found shape {:?}", n + 2, weight.shape());
         return Err(Error::argument(op, message));
     }
-    with_batch(op, n, input, |x| {
-        ops::convolution(x, weight, bias, stride, padding, dilation, true, output_padding, groups)
-    })
+    with_batch(op, n, input, |x| convolve((x, weight, bias), stride, padding, dilation, true, output_padding, groups))
 }
 
 macro_rules! convolutions {

@@ -32,7 +32,7 @@ pub(crate) fn embedding_bag_padding(
     offsets: &Tensor,
     scale_grad_by_freq: bool,
     mode: i64,
-    _sparse: bool,
+    sparse: bool,
     per_sample_weights: Option<&Tensor>,
     include_last_offset: bool,
     padding_idx: Option<i64>,
@@ -53,6 +53,9 @@ pub(crate) fn embedding_bag_padding(
     }
     if per_sample_weights.is_some_and(|w| mode != 0 || w.shape() != indices.shape()) {
         return wrong("per_sample_weights need mode 0 (sum) and one weight for each index".into());
+    }
+    if sparse && mode == 2 {
+        return wrong("there are no sparse gradients of maxima (mode 2); pass sparse=false".into());
     }
     let padding = match padding_idx {
         Some(p) if p < -(rows as i64) || p >= rows as i64 => {
@@ -84,7 +87,7 @@ pub(crate) fn embedding_bag_padding(
         None => ops::ones_like(indices, Some(DType::Bool), None, None)?,
     };
     let sizes = sum_of(&ops::to_dtype(&counted, DType::I64, false, false, None)?, &[count.into()])?;
-    let picked = ops::embedding(weight, indices, padding.unwrap_or(-1).into(), scale_grad_by_freq, false)?;
+    let picked = ops::embedding(weight, indices, padding.unwrap_or(-1).into(), scale_grad_by_freq, sparse)?;
     let kept = ops::unsqueeze(&counted, 1)?;
     let shape = [count.into(), width.into()];
     let out = if mode == 2 {

@@ -331,10 +331,7 @@ pub(crate) fn gather_backward(
     index: &Tensor,
     sparse_grad: bool,
 ) -> Result<Tensor> {
-    if sparse_grad {
-        return Err(Error::argument("gather_backward", "sparse gradients are not supported; pass sparse_grad=false"));
-    }
-    formulas::gather_backward(grad, &self_.sym_sizes(), dim, index)
+    formulas::gather_backward(grad, &self_.sym_sizes(), dim, index, sparse_grad)
 }
 
 pub(crate) fn embedding_backward(
@@ -345,10 +342,7 @@ pub(crate) fn embedding_backward(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> Result<Tensor> {
-    if sparse {
-        return Err(Error::argument("embedding_backward", "sparse gradients are not supported; pass sparse=false"));
-    }
-    ops::embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+    formulas::embedding_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse)
 }
 
 // ---- norms, matrices, convolutions

@@ -1,7 +1,7 @@
 //! Losses that are composed of other ops.
 
 use crate::ops::formulas::{apply_reduction, cast, sym, zero_where};
-use crate::{Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 fn number(v: f64) -> Scalar {
     Scalar::Float(v)
@@ -327,8 +327,14 @@ pub(crate) fn multi_margin_loss(
     if input.ndim() == 0 {
         return multi_margin_loss(&ops::unsqueeze(input, 0)?, target, p, margin, weight, reduction);
     }
+    if input.ndim() == 1 && target.shape() == [1] {
+        return multi_margin_loss(input, &ops::squeeze_dim(target, 0)?, p, margin, weight, reduction);
+    }
     let classes = *input.shape().last().unwrap_or(&0);
-    let fits = matches!(input.ndim(), 1 | 2) && target.shape() == &input.shape()[..input.ndim() - 1] && classes > 0;
+    let fits = matches!(input.ndim(), 1 | 2)
+        && target.shape() == &input.shape()[..input.ndim() - 1]
+        && classes > 0
+        && target.dtype() == DType::I64;
     if !fits || !(p.equals(1.0) || p.equals(2.0)) || weight.is_some_and(|w| w.shape() != [classes]) {
         let m = format!(
             "expected scores of classes, one target per sample, an order of 1 or 2 and one weight per class; found {:?} and {:?}",

@@ -2,7 +2,7 @@
 
 use crate::ops::arith::{add, mul};
 use crate::ops::formulas::{self, sym, zero_where};
-use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops, sparse};
 
 // ---- ranges
 
@@ -289,6 +289,25 @@ fn bags(indices: &Tensor, offsets: Option<&Tensor>, offset2bag: &Tensor) -> Resu
     }
 }
 
+/// What every index of a bag contributed, given the gradients of the bags: sums (mode 0) or means (mode 1).
+fn rows_of_bags(
+    grad: &Tensor,
+    offset2bag: &Tensor,
+    bag_size: &Tensor,
+    mode: i64,
+    per_sample_weights: Option<&Tensor>,
+) -> Result<Tensor> {
+    let mut rows = ops::index_select(grad, 0, offset2bag)?;
+    if mode == 1 {
+        let sizes = ops::index_select(&ops::clamp_min(bag_size, Scalar::Int(1))?, 0, offset2bag)?;
+        rows = ops::div(&rows, &ops::unsqueeze(&formulas::cast(&sizes, rows.dtype())?, 1)?)?;
+    }
+    if let Some(w) = per_sample_weights {
+        rows = mul(&rows, &ops::unsqueeze(w, 1)?)?;
+    }
+    Ok(rows)
+}
+
 #[allow(clippy::too_many_arguments)] // those of the op
 pub(crate) fn embedding_bag_dense_backward(
     grad: &Tensor,
@@ -314,14 +333,7 @@ pub(crate) fn embedding_bag_dense_backward(
         let places = ops::masked_fill(&wide(maximum_indices)?, &none, Scalar::Int(0))?;
         return ops::scatter_add(&zeros, 0, &places, &zero_where(&none, grad)?);
     }
-    let mut rows = ops::index_select(grad, 0, offset2bag)?;
-    if mode == 1 {
-        let sizes = ops::index_select(&ops::clamp_min(bag_size, Scalar::Int(1))?, 0, offset2bag)?;
-        rows = ops::div(&rows, &ops::unsqueeze(&formulas::cast(&sizes, rows.dtype())?, 1)?)?;
-    }
-    if let Some(w) = per_sample_weights {
-        rows = mul(&rows, &ops::unsqueeze(w, 1)?)?;
-    }
+    let mut rows = rows_of_bags(grad, offset2bag, bag_size, mode, per_sample_weights)?;
     if scale_grad_by_freq {
         let ones = ops::new_ones(&rows, &indices.sym_sizes(), None, None)?;
         let none = ops::new_zeros(&rows, &[num_weights], None, None)?;
@@ -349,14 +361,20 @@ pub(crate) fn embedding_bag_backward(
     per_sample_weights: Option<&Tensor>,
     padding_idx: i64,
 ) -> Result<Tensor> {
+    let bags = bags(indices, Some(offsets), offset2bag)?;
     if sparse {
-        let m = "sparse gradients are not supported; pass sparse=false";
-        return Err(Error::argument("_embedding_bag_backward", m));
+        if mode == 2 {
+            let m = "there are no sparse gradients of maxima (mode 2); pass sparse=false";
+            return Err(Error::argument("_embedding_bag_backward", m));
+        }
+        let rows = rows_of_bags(grad, &bags, bag_size, mode, per_sample_weights)?;
+        let padding = padding_idx.into();
+        return sparse::embedding_gradient(&rows, indices, num_weights, padding, scale_grad_by_freq);
     }
     embedding_bag_dense_backward(
         grad,
         indices,
-        &bags(indices, Some(offsets), offset2bag)?,
+        &bags,
         bag_size,
         maximum_indices,
         num_weights,

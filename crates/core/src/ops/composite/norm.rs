@@ -59,6 +59,10 @@ pub(crate) fn group_norm(
         return Err(Error::argument("group_norm", m));
     };
     let rest: usize = input.shape()[2..].iter().product();
+    if c == 0 || rest == 0 {
+        let m = format!("expected channels and elements in them, found shape {:?}", input.shape());
+        return Err(Error::argument("group_norm", m));
+    }
     Ok(ops::native_group_norm(input, weight, bias, n.into(), c.into(), rest.into(), num_groups, eps)?.0)
 }
 

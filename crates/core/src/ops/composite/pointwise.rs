@@ -182,7 +182,7 @@ pub(crate) fn special_entr(a: &Tensor) -> Result<Tensor> {
 
 /// The sum to these sizes of what they were broadcast to.
 pub(crate) fn sum_to_size(a: &Tensor, size: &[SymInt]) -> Result<Tensor> {
-    let sizes: Vec<usize> = size.iter().map(|s| s.int().max(0) as usize).collect();
+    let sizes = crate::sym::checked_sizes("sum_to_size", size)?;
     if !crate::ops::shape::is_expandable_to(&sizes, a.shape()) {
         let m = format!("sizes {sizes:?} do not broadcast to the tensor's, {:?}", a.shape());
         return Err(Error::argument("sum_to_size", m));

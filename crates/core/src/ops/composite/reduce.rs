@@ -61,6 +61,9 @@ pub(crate) fn diff(t: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, appen
     }
     let d = wrap_dim(OP, dim, t.ndim())?;
     let dim = d as i64;
+    if n == 0 {
+        return ops::clone(t, None); // nothing is joined then
+    }
     let joined: Vec<Tensor> = [prepend, Some(t), append].into_iter().flatten().cloned().collect();
     if let Some(x) = joined.iter().find(|x| x.ndim() != t.ndim()) {
         let m = format!("prepend and append must have {} dimensions, found {}", t.ndim(), x.ndim());
@@ -86,7 +89,7 @@ pub(crate) fn diff(t: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, appen
         let (low, high) = (part(0, size.saturating_sub(1))?, part(1.min(size), size)?);
         out = if out.dtype() == DType::Bool { ops::ne(&high, &low)? } else { ops::sub(&high, &low, Scalar::Int(1))? };
     }
-    Ok(if n == 0 { ops::clone(&out, None)? } else { out })
+    Ok(out)
 }
 
 /// The covariance of variables (rows) over observations (columns).
@@ -102,6 +105,15 @@ pub(crate) fn cov(t: &Tensor, correction: i64, fweights: Option<&Tensor>, aweigh
         if w.shape() != [n] {
             let m = format!("expected one weight for each of {n} observations, found shape {:?}", w.shape());
             return Err(Error::argument(OP, m));
+        }
+    }
+    let kinds = fweights.is_none_or(|w| w.dtype().is_integer()) && aweights.is_none_or(Tensor::is_floating_point);
+    if !kinds {
+        return Err(Error::argument(OP, "expected integers as fweights and floats as aweights"));
+    }
+    for w in [fweights, aweights].into_iter().flatten().filter(|w| !w.is_meta()) {
+        if ops::any(&ops::lt_scalar(&ops::detach(w)?, Scalar::Int(0))?)?.try_item::<bool>()? {
+            return Err(Error::argument(OP, "expected weights of at least 0, found a negative one"));
         }
     }
     let x = if x.is_floating_point() { x } else { cast(&x, crate::dtype::default_dtype())? };

@@ -27,9 +27,8 @@ fn slopes(t: &Tensor, dim: usize, spacing: &Spacing, edge_order: i64) -> Result<
     let steps = match spacing {
         Spacing::Step(step) => {
             let h = Tensor::try_wrapped_number(*step)?;
-            let double = ops::mul_scalar(&h, Scalar::Int(2))?;
             let apart = |high: Tensor, low: Tensor, by: &Tensor| div(&ops::sub(&high, &low, Scalar::Int(1))?, by);
-            let middle = apart(part(2, n)?, part(0, inner)?, &double)?;
+            let middle = ops::mul_scalar(&apart(part(2, n)?, part(0, inner)?, &h)?, Scalar::Float(0.5))?;
             let (first, last) = match edge_order {
                 1 => (apart(part(1, 2)?, part(0, 1)?, &h)?, apart(part(n - 1, n)?, part(n - 2, n - 1)?, &h)?),
                 _ => {

@@ -1,6 +1,6 @@
 //! Convolution and what is built on it. Kernels read dense memory; only tensors that are not are copied.
 
-use super::{dense, into_dense};
+use super::{as_floats, dense, into_dense};
 use crate::ops::shape::{ConvArgs, im2col_geometry};
 use crate::{Result, Scalar, Spec, SymInt, Tensor};
 use firebrand_kernels::conv::{self, ConvShape};
@@ -87,9 +87,11 @@ pub(crate) fn im2col(
         return Ok(());
     }
     let shape = im2col_geometry("im2col", self_.shape(), kernel_size, dilation, padding, stride)?;
-    let (x, w) = (dense(self_)?, one_hot(&shape, self_)?);
-    conv::forward(&shape, x.read()?.view(), w.read()?.view(), None, out.write()?.view_mut());
-    Ok(())
+    as_floats("im2col", self_, out, |t, out| {
+        let (x, w) = (dense(t)?, one_hot(&shape, t)?);
+        conv::forward(&shape, x.read()?.view(), w.read()?.view(), None, out.write()?.view_mut());
+        Ok(())
+    })
 }
 
 pub(crate) fn col2im(
@@ -105,7 +107,9 @@ pub(crate) fn col2im(
         return Ok(());
     }
     let shape = im2col_geometry("col2im", out.shape(), kernel_size, dilation, padding, stride)?;
-    let (dy, w) = (dense(self_)?, one_hot(&shape, self_)?);
-    conv::grad_input(&shape, dy.read()?.view(), w.read()?.view(), None, out.write()?.view_mut());
-    Ok(())
+    as_floats("col2im", self_, out, |t, out| {
+        let (dy, w) = (dense(t)?, one_hot(&shape, t)?);
+        conv::grad_input(&shape, dy.read()?.view(), w.read()?.view(), None, out.write()?.view_mut());
+        Ok(())
+    })
 }

@@ -311,11 +311,12 @@ pub(crate) fn logspace(
 ) -> Result<Tensor> {
     const OP: &str = "logspace";
     let n = steps_of(OP, steps)?;
-    let (a, b) = (start.to_f64(), end.to_f64());
+    let spec = shape::fresh(OP, &length(n), dtype, device)?;
+    // Exponents have the dtype of the result.
+    let exponent = |s: Scalar| if spec.dtype.is_integer() { s.to_f64().trunc() } else { s.to_f64() };
+    let (a, b) = (exponent(start), exponent(end));
     let step = if n > 1 { (b - a) / (n - 1) as f64 } else { 0.0 };
-    computed(shape::fresh(OP, &length(n), dtype, device)?, |i| {
-        base.powf(if i < n / 2 || n == 1 { a + step * i as f64 } else { b - step * (n - 1 - i) as f64 })
-    })
+    computed(spec, |i| base.powf(if i < n / 2 || n == 1 { a + step * i as f64 } else { b - step * (n - 1 - i) as f64 }))
 }
 
 pub(crate) fn eye(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {

@@ -57,12 +57,17 @@ fn scaled(term: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()
     Ok(())
 }
 
+/// A factor in the dtype of the result: of integers, its whole part.
+fn factor(s: Scalar, out: &Tensor) -> f64 {
+    if out.dtype().is_differentiable() { s.to_f64() } else { s.to_f64().trunc() }
+}
+
 pub(crate) fn addmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
     if beta.is_complex() || alpha.is_complex() {
         multiply(a, b, out, 1.0, 0.0)?;
         return scaled(term, beta, alpha, out);
     }
-    multiply_add(term, a, b, out, alpha.to_f64(), beta.to_f64())
+    multiply_add(term, a, b, out, factor(alpha, out), factor(beta, out))
 }
 
 pub(crate) fn baddbmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
@@ -74,10 +79,11 @@ pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: 
         multiply(a, &column(v), &column(out), 1.0, 0.0)?;
         return scaled(term, beta, alpha, out);
     }
-    if !beta.equals(0.0) {
+    let (alpha, beta) = (factor(alpha, out), factor(beta, out));
+    if beta != 0.0 {
         copy(expand(term, out.shape())?.view(), out.write()?.view_mut());
     }
-    multiply(a, &column(v), &column(out), alpha.to_f64(), beta.to_f64())
+    multiply(a, &column(v), &column(out), alpha, beta)
 }
 
 /// The matrix at `g` of a batch.

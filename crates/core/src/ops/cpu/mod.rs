@@ -32,7 +32,7 @@ pub(crate) mod view;
 pub(crate) mod windows;
 
 use crate::layout::Layout;
-use crate::{Error, ErrorKind, Result, Scalar, Spec, Tensor, ops::shape};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor, ops::shape};
 use firebrand_kernels::View;
 
 /// Runs a kernel that may need temporary memory as large as its operands: an error if there is not enough.
@@ -75,6 +75,43 @@ pub(crate) fn into_dense(out: &Tensor, kernel: impl FnOnce(&Tensor) -> Result<()
     let temporary = Tensor::try_empty(Spec::new(out.shape(), out.dtype(), out.device())?)?;
     kernel(&temporary)?;
     firebrand_kernels::copy(temporary.read()?.view(), out.write()?.view_mut());
+    Ok(())
+}
+
+/// Runs a kernel of floats from `t` into `out`: on the parts of complex numbers one after the other. Integers and truth values go
+/// through f64, which holds those up to 2^53; larger ones are an error.
+pub(crate) fn as_floats(
+    op: &'static str,
+    t: &Tensor,
+    out: &Tensor,
+    kernel: impl Fn(&Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    if t.is_floating_point() {
+        return kernel(t, out);
+    }
+    if t.is_complex() {
+        let dtype = t.dtype().to_real();
+        let part = |t: &Tensor, k: usize| -> Result<Tensor> {
+            let strides: Vec<usize> = t.layout().strides().iter().map(|s| 2 * s).collect();
+            let layout = Layout::strided(t.layout().sizes(), &strides, 2 * t.layout().offset() + k)?;
+            Ok(t.alias_as(Spec { layout, dtype, device: t.device() }))
+        };
+        for k in 0..2 {
+            let result = Tensor::try_empty(Spec::new(out.shape(), dtype, out.device())?)?;
+            kernel(&part(t, k)?, &result)?;
+            firebrand_kernels::copy(result.read()?.view(), part(out, k)?.write()?.view_mut());
+        }
+        return Ok(());
+    }
+    let as_f64 = |t: &Tensor| Tensor::try_empty(Spec::new(t.shape(), DType::F64, t.device())?);
+    let (wide, result) = (as_f64(t)?, as_f64(out)?);
+    firebrand_kernels::copy(t.read()?.view(), wide.write()?.view_mut());
+    const EXACT: f64 = (1u64 << 53) as f64;
+    if wide.try_to_vec::<f64>()?.iter().any(|v| v.abs() > EXACT) {
+        return Err(Error::argument(op, "integers above 2^53 are not supported"));
+    }
+    kernel(&wide, &result)?;
+    firebrand_kernels::copy(result.read()?.view(), out.write()?.view_mut());
     Ok(())
 }
 

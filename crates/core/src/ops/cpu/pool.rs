@@ -1,14 +1,16 @@
 //! Pooling. Kernels read dense planes; only tensors that are not are copied.
 
-use super::dense;
+use super::{as_floats, dense};
 use crate::ops::shape::{PoolArgs, planes};
 use crate::{Error, Result, SymInt, Tensor};
 use firebrand_kernels::pooling;
 
 fn max(n: usize, t: &Tensor, args: PoolArgs<'_>, out: &Tensor, indices: &Tensor) -> Result<()> {
     let shape = args.geometry("max_pool", n, t.shape())?.shape;
-    pooling::max_pool(&shape, dense(t)?.read()?.view(), out.write()?.view_mut(), indices.write()?.view_mut());
-    Ok(())
+    as_floats("max_pool", t, out, |t, out| {
+        pooling::max_pool(&shape, dense(t)?.read()?.view(), out.write()?.view_mut(), indices.write()?.view_mut());
+        Ok(())
+    })
 }
 
 /// Adds each gradient to the pixel its index names.
@@ -33,8 +35,10 @@ fn average(
     out: &Tensor,
 ) -> Result<()> {
     let shape = args.geometry("avg_pool", n, t.shape())?.shape;
-    pooling::avg_pool(&shape, count_include_pad, divisor, dense(t)?.read()?.view(), out.write()?.view_mut());
-    Ok(())
+    as_floats("avg_pool", t, out, |t, out| {
+        pooling::avg_pool(&shape, count_include_pad, divisor, dense(t)?.read()?.view(), out.write()?.view_mut());
+        Ok(())
+    })
 }
 
 fn average_backward(

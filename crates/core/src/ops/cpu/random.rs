@@ -19,19 +19,48 @@ fn drawn(spec: Spec, fill: impl FnOnce(&mut Generator, &firebrand_kernels::ViewM
     Ok(out)
 }
 
+/// As [`drawn`], for distributions that the parts of complex numbers have one by one.
+fn drawn_parts(
+    op: &'static str,
+    spec: Spec,
+    fill: impl FnOnce(&mut Generator, &firebrand_kernels::ViewMut<'_>),
+) -> Result<Tensor> {
+    need_float(op, spec.dtype.to_real())?;
+    if !spec.dtype.is_complex() {
+        return drawn(spec, fill);
+    }
+    let sizes: Vec<usize> = spec.layout.sizes().iter().copied().chain([2]).collect();
+    let parts = drawn(Spec::new(&sizes, spec.dtype.to_real(), spec.device)?, fill)?;
+    let out = Tensor::try_empty(spec)?;
+    copy_into(&parts.alias_as(Spec::new(&sizes[..sizes.len() - 1], out.dtype(), out.device())?), &out)?;
+    Ok(out)
+}
+
+/// The deviation of what is drawn: that of each part of a complex number, which share the variance.
+fn part_deviation(dtype: DType, std: f64) -> f64 {
+    if dtype.is_complex() { std / std::f64::consts::SQRT_2 } else { std }
+}
+
+fn uniform(op: &'static str, spec: Spec) -> Result<Tensor> {
+    drawn_parts(op, spec, |g, to| g.uniform(to, 0.0, 1.0))
+}
+
+fn normals(op: &'static str, spec: Spec, mean: f64, std: f64) -> Result<Tensor> {
+    let std = part_deviation(spec.dtype, std);
+    drawn_parts(op, spec, |g, to| g.normal(to, mean, std))
+}
+
 fn float_spec(op: &'static str, spec: Spec) -> Result<Spec> {
     need_float(op, spec.dtype)?;
     Ok(spec)
 }
 
 pub(crate) fn rand(size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    let spec = float_spec("rand", shape::fresh("rand", size, dtype, device)?)?;
-    drawn(spec, |g, to| g.uniform(to, 0.0, 1.0))
+    uniform("rand", shape::fresh("rand", size, dtype, device)?)
 }
 
 pub(crate) fn randn(size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    let spec = float_spec("randn", shape::fresh("randn", size, dtype, device)?)?;
-    drawn(spec, |g, to| g.normal(to, 0.0, 1.0))
+    normals("randn", shape::fresh("randn", size, dtype, device)?, 0.0, 1.0)
 }
 
 pub(crate) fn rand_like(
@@ -40,8 +69,7 @@ pub(crate) fn rand_like(
     device: Option<Device>,
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    let spec = float_spec("rand_like", shape::like(self_, dtype, device, format)?)?;
-    drawn(spec, |g, to| g.uniform(to, 0.0, 1.0))
+    uniform("rand_like", shape::like(self_, dtype, device, format)?)
 }
 
 pub(crate) fn randn_like(
@@ -50,8 +78,7 @@ pub(crate) fn randn_like(
     device: Option<Device>,
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    let spec = float_spec("randn_like", shape::like(self_, dtype, device, format)?)?;
-    drawn(spec, |g, to| g.normal(to, 0.0, 1.0))
+    normals("randn_like", shape::like(self_, dtype, device, format)?, 0.0, 1.0)
 }
 
 /// Fails unless there is an integer to draw.
@@ -121,8 +148,7 @@ pub(crate) fn normal(
     device: Option<Device>,
 ) -> Result<Tensor> {
     need_std("normal", std)?;
-    let spec = float_spec("normal", shape::fresh("normal", size, dtype, device)?)?;
-    drawn(spec, |g, to| g.normal(to, mean, std))
+    normals("normal", shape::fresh("normal", size, dtype, device)?, mean, std)
 }
 
 /// Standard normals of a tensor's shape, which a composition then shifts and scales.

@@ -112,6 +112,9 @@ pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
     if !t.dtype().is_differentiable() || t.is_meta() || t.numel() == 0 {
         return Ok(false);
     }
+    if t.is_sparse() {
+        return crate::sparse::has_nan(t);
+    }
     let _plain = crate::autograd::NoGrad::new();
     ops::any(&ops::ne(t, t)?)?.try_item::<bool>()
 }

@@ -4,7 +4,7 @@ use super::{sum_to_size, sym, zeros_of};
 use crate::ops::arith;
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
-use crate::{DType, Result, Scalar, Spec, Tensor, ops};
+use crate::{DType, Result, Scalar, Spec, Tensor, ops, sparse};
 
 const ZERO: Scalar = Scalar::Int(0);
 const ONE: Scalar = Scalar::Int(1);
@@ -14,7 +14,16 @@ fn dense_zeros(spec: &Spec) -> Result<Tensor> {
 }
 
 /// The gradient of `gather`.
-pub(crate) fn gather_backward(grad: &Tensor, sizes: &[SymInt], dim: i64, index: &Tensor) -> Result<Tensor> {
+pub(crate) fn gather_backward(
+    grad: &Tensor,
+    sizes: &[SymInt],
+    dim: i64,
+    index: &Tensor,
+    sparse_grad: bool,
+) -> Result<Tensor> {
+    if sparse_grad {
+        return sparse::gather_gradient(grad, sizes, dim, index);
+    }
     ops::scatter_add(&ops::new_zeros(grad, sizes, None, None)?, dim, index, grad)
 }
 
@@ -260,6 +269,19 @@ pub(crate) fn take_backward(grad: &Tensor, spec: &Spec, index: &Tensor) -> Resul
 /// The gradient of `put` for the tensor written to.
 pub(crate) fn put_self_backward(grad: &Tensor, index: &Tensor, source: &Spec, accumulate: bool) -> Result<Tensor> {
     if accumulate { Ok(grad.clone()) } else { ops::put(grad, index, &dense_zeros(source)?, false) }
+}
+
+/// The gradient of `embedding`: all of the table, or the rows that were read.
+pub(crate) fn embedding_backward(
+    grad: &Tensor,
+    indices: &Tensor,
+    num_weights: SymInt,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Result<Tensor> {
+    let backward = if sparse { sparse::embedding_gradient } else { ops::embedding_dense_backward };
+    backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
 }
 
 /// The gradient of `embedding_dense_backward`: the rows read again, with the same scale.

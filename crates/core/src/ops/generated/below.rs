@@ -9762,7 +9762,6 @@ pub(crate) fn im2col(
             ],
         );
     }
-    shape::need_real("im2col", &[self_])?;
     races::op!("im2col", self_);
     let result = Tensor::try_empty(
         shape::im2col("im2col", self_, kernel_size, dilation, padding, stride)?,
@@ -9802,7 +9801,6 @@ pub(crate) fn col2im(
             ],
         );
     }
-    shape::need_real("col2im", &[self_])?;
     races::op!("col2im", self_);
     let result = Tensor::try_empty(
         shape::col2im(
@@ -15438,8 +15436,6 @@ pub(crate) fn rand_like(
             ],
         );
     }
-    shape::need_real("rand_like", &[self_])?;
-    shape::need_real_dtype("rand_like", dtype)?;
     races::op!("rand_like", self_);
     cpu::run(|| cpu::random::rand_like(self_, dtype, device, memory_format))
 }
@@ -15464,8 +15460,6 @@ pub(crate) fn randn_like(
             ],
         );
     }
-    shape::need_real("randn_like", &[self_])?;
-    shape::need_real_dtype("randn_like", dtype)?;
     races::op!("randn_like", self_);
     cpu::run(|| cpu::random::randn_like(self_, dtype, device, memory_format))
 }

@@ -25519,7 +25519,7 @@ pub fn gather(
         && result.dtype().is_differentiable()
     {
         let edges = record::edges([self_])?;
-        let saved = (dim, SavedTensor::input(index)?, self_.sym_sizes());
+        let saved = (dim, SavedTensor::input(index)?, self_.sym_sizes(), sparse_grad);
         record::finish(&mut result, edges, nodes::GatherBackward0.keep(saved))?;
     }
     if word & state::DUAL != 0
@@ -27143,6 +27143,7 @@ pub fn embedding(
             SavedTensor::input(indices)?,
             padding_idx,
             scale_grad_by_freq,
+            sparse,
             formulas::sym_size(weight, 0)?,
         );
         record::finish(&mut result, edges, nodes::EmbeddingBackward0.keep(saved))?;

@@ -7786,18 +7786,19 @@ impl Backward for ZeroBackward0 {
     }
 }
 
-pub(crate) static GatherBackward0: Formula<(i64, SavedTensor, SymInts)> = Formula {
+pub(crate) static GatherBackward0: Formula<(i64, SavedTensor, SymInts, bool)> = Formula {
     name: "GatherBackward0",
-    names: &["dim", "index", "self_sym_sizes"],
-    apply: |node, (dim, index, self_sym_sizes), grads, needs, gradients| {
+    names: &["dim", "index", "self_sym_sizes", "sparse_grad"],
+    apply: |node, (dim, index, self_sym_sizes, sparse_grad), grads, needs, gradients| {
         let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
         let dim = dim;
         let index = &index.unpack_some(node)?;
         let self_sym_sizes = &self_sym_sizes[..];
+        let sparse_grad = sparse_grad;
         if needs.get(0) {
             put(
                 &mut gradients[0],
-                formulas::gather_backward(grad, self_sym_sizes, dim, index)?,
+                formulas::gather_backward(grad, self_sym_sizes, dim, index, sparse_grad)?,
             );
         }
         Ok(())
@@ -8258,12 +8259,20 @@ pub(crate) static PutBackward0: Formula<(bool, SavedTensor, Spec, SymInts)> = Fo
     },
 };
 
-pub(crate) static EmbeddingBackward0: Formula<(SavedTensor, SymInt, bool, SymInt)> = Formula {
+pub(crate) static EmbeddingBackward0: Formula<
+    (SavedTensor, SymInt, bool, bool, SymInt),
+> = Formula {
     name: "EmbeddingBackward0",
-    names: &["indices", "padding_idx", "scale_grad_by_freq", "weight_sym_argsize_0"],
+    names: &[
+        "indices",
+        "padding_idx",
+        "scale_grad_by_freq",
+        "sparse",
+        "weight_sym_argsize_0",
+    ],
     apply: |
         node,
-        (indices, padding_idx, scale_grad_by_freq, weight_sym_argsize_0),
+        (indices, padding_idx, scale_grad_by_freq, sparse, weight_sym_argsize_0),
         grads,
         needs,
         gradients|
@@ -8272,16 +8281,18 @@ pub(crate) static EmbeddingBackward0: Formula<(SavedTensor, SymInt, bool, SymInt
         let indices = &indices.unpack_some(node)?;
         let padding_idx = padding_idx;
         let scale_grad_by_freq = scale_grad_by_freq;
+        let sparse = sparse;
         let weight_sym_argsize_0 = weight_sym_argsize_0;
         if needs.get(0) {
             put(
                 &mut gradients[0],
-                ops::embedding_dense_backward(
+                formulas::embedding_backward(
                     grad,
                     indices,
-                    SymInt::from(weight_sym_argsize_0),
-                    SymInt::from(padding_idx),
+                    weight_sym_argsize_0,
+                    padding_idx,
                     scale_grad_by_freq,
+                    sparse,
                 )?,
             );
         }

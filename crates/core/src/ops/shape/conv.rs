@@ -273,7 +273,6 @@ pub(crate) fn im2col(
     padding: &[i64],
     stride: &[i64],
 ) -> Result<Spec> {
-    need_float(op, self_.dtype())?;
     let s = im2col_geometry(op, self_.shape(), kernel_size, dilation, padding, stride)?;
     let columns = [s.batch, s.out_channels, s.output.iter().product()];
     let sizes = if self_.ndim() == 3 { &columns[1..] } else { &columns[..] };
@@ -289,7 +288,7 @@ pub(crate) fn col2im(
     padding: &[i64],
     stride: &[i64],
 ) -> Result<Spec> {
-    need_float(op, self_.dtype())?;
+    need_float(op, self_.dtype().to_real())?;
     let space = spatial(op, "output_size", &ints(output_size), 2, 1)?;
     let taps = window(op, &space, kernel_size, dilation, padding, stride)?;
     let (Some(k), Some(places)) = (product(&taps.kernel), product(&taps.output)) else {

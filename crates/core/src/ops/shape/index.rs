@@ -230,13 +230,23 @@ fn masked(op: &'static str, self_: &Tensor, mask: &Tensor) -> Result<Spec> {
 }
 
 /// `masked_fill` with a number.
-pub(crate) fn masked_fill(op: &'static str, self_: &Tensor, mask: &Tensor, _value: Scalar) -> Result<Spec> {
+pub(crate) fn masked_fill(op: &'static str, self_: &Tensor, mask: &Tensor, value: Scalar) -> Result<Spec> {
+    need_real_value(op, self_, value.is_complex())?;
     masked(op, self_, mask)
+}
+
+/// Fails for a complex value that is to become real.
+fn need_real_value(op: &'static str, self_: &Tensor, complex: bool) -> Result<()> {
+    if complex && !self_.is_complex() {
+        return Err(Error::argument(op, format!("expected a value of dtype {}, found a complex one", self_.dtype())));
+    }
+    Ok(())
 }
 
 /// `masked_fill` with the number in a tensor.
 pub(crate) fn masked_fill_tensor(op: &'static str, self_: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Spec> {
     need_number(op, value)?;
+    need_real_value(op, self_, value.is_complex())?;
     masked(op, self_, mask)
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn bmm(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
 }
 
 /// `beta * bias + alpha * product`: the bias is broadcast to the product.
-fn plus(op: &'static str, bias: &Tensor, beta: Scalar, alpha: Scalar, product: Spec) -> Result<Spec> {
+fn plus(op: &'static str, bias: &Tensor, product: Spec) -> Result<Spec> {
     let sizes = product.layout.sizes();
     if !is_expandable_to(bias.shape(), sizes) {
         let message = format!("expected a term that broadcasts to the product's {sizes:?}, found {:?}", bias.shape());
@@ -68,9 +68,6 @@ fn plus(op: &'static str, bias: &Tensor, beta: Scalar, alpha: Scalar, product: S
         let (found, expected) = (bias.dtype(), product.dtype);
         return Err(Error::argument(op, format!("expected a term of the product's dtype {expected}, found {found}")));
     }
-    if !product.dtype.is_differentiable() && (beta.is_float() || alpha.is_float()) {
-        return Err(Error::argument(op, "expected integers as beta and alpha of an integer product".to_string()));
-    }
     Ok(product)
 }
 
@@ -79,10 +76,10 @@ pub(crate) fn addmm(
     bias: &Tensor,
     a: &Tensor,
     b: &Tensor,
-    beta: Scalar,
-    alpha: Scalar,
+    _beta: Scalar,
+    _alpha: Scalar,
 ) -> Result<Spec> {
-    plus(op, bias, beta, alpha, mm(op, a, b)?)
+    plus(op, bias, mm(op, a, b)?)
 }
 
 pub(crate) fn addmv(
@@ -90,10 +87,10 @@ pub(crate) fn addmv(
     bias: &Tensor,
     a: &Tensor,
     v: &Tensor,
-    beta: Scalar,
-    alpha: Scalar,
+    _beta: Scalar,
+    _alpha: Scalar,
 ) -> Result<Spec> {
-    plus(op, bias, beta, alpha, mv(op, a, v)?)
+    plus(op, bias, mv(op, a, v)?)
 }
 
 pub(crate) fn baddbmm(
@@ -101,10 +98,10 @@ pub(crate) fn baddbmm(
     bias: &Tensor,
     a: &Tensor,
     b: &Tensor,
-    beta: Scalar,
-    alpha: Scalar,
+    _beta: Scalar,
+    _alpha: Scalar,
 ) -> Result<Spec> {
-    plus(op, bias, beta, alpha, bmm(op, a, b)?)
+    plus(op, bias, bmm(op, a, b)?)
 }
 
 /// Products of groups of matrices. Groups lie along the rows of the first factor, the columns of the second, or what both

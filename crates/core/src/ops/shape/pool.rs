@@ -84,6 +84,11 @@ fn with_indices(t: &Tensor, sizes: &[usize]) -> Result<(Spec, Spec)> {
     Ok((like(t, sizes)?, Spec::new(sizes, DType::I64, t.device())?))
 }
 
+/// Pools of real numbers, also of integers.
+fn need_number(op: &'static str, dtype: DType) -> Result<()> {
+    if dtype.is_integer() && dtype != DType::Bool { Ok(()) } else { need_float(op, dtype) }
+}
+
 fn same_shape(op: &'static str, t: &Tensor, expected: &[usize]) -> Result<()> {
     if t.shape() == expected {
         return Ok(());
@@ -114,7 +119,7 @@ macro_rules! pools {
             dilation: &[i64],
             ceil_mode: bool,
         ) -> Result<(Spec, Spec)> {
-            need_float(op, self_.dtype())?;
+            need_number(op, self_.dtype())?;
             let args = PoolArgs { kernel, stride, padding, dilation, ceil_mode };
             with_indices(self_, &args.geometry(op, $n, self_.shape())?.output)
         }
@@ -147,7 +152,7 @@ macro_rules! pools {
             _count_include_pad: bool,
             divisor_override: Option<i64>,
         ) -> Result<Spec> {
-            need_float(op, self_.dtype())?;
+            need_number(op, self_.dtype())?;
             need_divisor(op, divisor_override)?;
             let args = PoolArgs { kernel, stride, padding, dilation: &[1], ceil_mode };
             like(self_, &args.geometry(op, $n, self_.shape())?.output)

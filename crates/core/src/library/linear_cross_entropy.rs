@@ -1,0 +1,161 @@
+//! `torch_nn::_linear_cross_entropy_batch_chunked` and its kin without a reduction: the cross entropy of a linear layer's outputs as one
+//! op, which exported programs of language models carry.
+//!
+//! PyTorch computes it in chunks of the batch to save memory, and its gradients along with it; chunk sizes change no value, so here the
+//! whole batch is one chunk. Gradients are computed when they are asked for. There is no second derivative, as in PyTorch.
+
+use super::{OpCall, define};
+use crate::autograd::{EnableGrad, GradOptions, Target, grad, is_grad_enabled};
+use crate::dispatch::{Args, Op};
+use crate::{Error, Result, Spec, Tensor, ops};
+
+const SCALAR: &str = "torch_nn::_linear_cross_entropy_batch_chunked";
+const PER_SAMPLE: &str = "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction";
+
+/// Registers the op of this name if it is one of the two.
+pub(super) fn by_name(name: &str) -> Option<Op> {
+    match name {
+        SCALAR => scalar().ok(),
+        PER_SAMPLE => per_sample().ok(),
+        _ => None,
+    }
+}
+
+/// The arguments that decide the loss.
+struct Call<'a> {
+    input: &'a Tensor,
+    linear_weight: &'a Tensor,
+    target: &'a Tensor,
+    linear_bias: Option<&'a Tensor>,
+    weight: Option<&'a Tensor>,
+    reduction: i64,
+    ignore_index: i64,
+    label_smoothing: f64,
+}
+
+impl<'a> Call<'a> {
+    fn new(a: &Args<'a>, reduces: bool) -> Result<Call<'a>> {
+        let reduction = match if reduces { a.str(5, "reduction")? } else { "none" } {
+            "none" => 0,
+            "mean" => 1,
+            "sum" => 2,
+            other => return Err(Error::argument(a.op(), format!("expected a reduction mean or sum, found {other:?}"))),
+        };
+        Ok(Call {
+            input: a.tensor(0, "input")?,
+            linear_weight: a.tensor(1, "linear_weight")?,
+            target: a.tensor(2, "target")?,
+            linear_bias: a.opt_tensor(3, "linear_bias")?,
+            weight: a.opt_tensor(4, "weight")?,
+            reduction,
+            ignore_index: a.int(if reduces { 6 } else { 5 }, "ignore_index")?,
+            label_smoothing: if reduces { a.float(7, "label_smoothing")? } else { 0.0 },
+        })
+    }
+
+    /// The loss for these operands in place of the call's own.
+    fn loss(&self, input: &Tensor, linear_weight: &Tensor, linear_bias: Option<&Tensor>) -> Result<Tensor> {
+        let like = |t: &Tensor| ops::formulas::cast(t, self.input.dtype());
+        let bias = linear_bias.map(like).transpose()?;
+        let logits = ops::linear(input, &like(linear_weight)?, bias.as_ref())?;
+        let (weight, ignored) = (self.weight.map(like).transpose()?, self.ignore_index.into());
+        ops::cross_entropy_loss(&logits, self.target, weight.as_ref(), self.reduction, ignored, self.label_smoothing)
+    }
+
+    /// Gradients of input, weight and bias, as far as they are wanted; `seed` is that of the loss.
+    fn gradients(&self, wanted: [bool; 3], seed: Option<&Tensor>) -> Result<[Option<Tensor>; 3]> {
+        let _recording = EnableGrad::new();
+        let leaf = |t: &Tensor, wanted: bool| t.detach().try_requires_grad_(wanted);
+        let (x, w) = (leaf(self.input, wanted[0])?, leaf(self.linear_weight, wanted[1])?);
+        let b = self.linear_bias.map(|b| leaf(b, wanted[2])).transpose()?;
+        let loss = self.loss(&x, &w, b.as_ref())?;
+        let leaves = [Some(&x), Some(&w), b.as_ref()].map(|t| t.filter(|t| t.requires_grad()));
+        let targets: Vec<Target> = leaves.iter().flatten().map(|&t| Target::from(t)).collect();
+        if targets.is_empty() {
+            return Ok([None, None, None]);
+        }
+        let options = GradOptions { grad_outputs: vec![seed.cloned()], ..Default::default() };
+        let mut found = grad(&loss, targets, &options)?.into_iter();
+        Ok(leaves.map(|t| t.and_then(|_| found.next().flatten())))
+    }
+}
+
+fn backward(call: &OpCall<'_>, grads: &[Option<Tensor>], reduces: bool) -> Result<Vec<Option<Tensor>>> {
+    let args = call.args();
+    let it = Call::new(&args, reduces)?;
+    let needs = call.needs_input_grad();
+    let none = vec![None; needs.len()];
+    let Some(seed) = &grads[0] else { return Ok(none) };
+    if needs.get(2) == Some(&true) {
+        return Err(Error::argument(args.op(), "there is no gradient of probabilities as a target"));
+    }
+    if is_grad_enabled() && (seed.requires_grad() || it.input.requires_grad() || it.linear_weight.requires_grad()) {
+        return Err(Error::argument(args.op(), "there is no second derivative; use linear and cross_entropy_loss"));
+    }
+    let bias = it.linear_bias.is_some() && needs.get(3) == Some(&true);
+    let [x, w, b] = it.gradients([needs[0], needs[1], bias], Some(&seed.detach()))?;
+    let found = [x, w, None, b];
+    Ok(none.into_iter().enumerate().map(|(k, n)| found.get(k).cloned().unwrap_or(n)).collect())
+}
+
+/// Sum or mean; three further results hold the gradients that the call asks for, and are empty otherwise.
+fn scalar() -> Result<Op> {
+    let schema = format!(
+        "{SCALAR}(Tensor input, Tensor linear_weight, Tensor target, Tensor? linear_bias, Tensor? weight, str reduction, \
+         SymInt ignore_index, float label_smoothing, SymInt batch_chunk_size, str acc_policy, ScalarType acc_dtype, \
+         bool allow_retain_graph, bool compute_input_grad, bool compute_linear_weight_grad, bool compute_linear_bias_grad) \
+         -> (Tensor, Tensor, Tensor, Tensor)"
+    );
+    fn asked(a: &Args<'_>) -> Result<[bool; 3]> {
+        Ok([a.bool(12, "")?, a.bool(13, "")?, a.bool(14, "")?])
+    }
+    fn specs(a: &Args<'_>) -> Result<Vec<Spec>> {
+        let (input, weight, asked) = (a.tensor(0, "input")?, a.tensor(1, "linear_weight")?, asked(a)?);
+        let spec = |sizes: &[usize]| Spec::new(sizes, input.dtype(), input.device());
+        let bias = weight.shape().split_last().map_or(&[][..], |(_, lead)| lead);
+        Ok(vec![
+            spec(&[])?,
+            spec(if asked[0] { input.shape() } else { &[0, 0] })?,
+            spec(if asked[1] { weight.shape() } else { &[0, 0] })?,
+            spec(if asked[2] { bias } else { &[0] })?,
+        ])
+    }
+    let op = define(schema)
+        .shape(specs)
+        .kernel(|a| {
+            let it = Call::new(a, true)?;
+            let loss = it.loss(it.input, it.linear_weight, it.linear_bias)?;
+            let gradients = it.gradients(asked(a)?, None)?;
+            let mut results = vec![loss];
+            for (spec, g) in specs(a)?.into_iter().skip(1).zip(gradients) {
+                results.push(match g {
+                    Some(g) => ops::formulas::cast(&g, spec.dtype)?,
+                    None => ops::formulas::zeros_of(&spec)?,
+                });
+            }
+            Ok(results)
+        })
+        .backward(|call, grads| backward(call, grads, true))
+        .register()?;
+    Ok(op.op())
+}
+
+fn per_sample() -> Result<Op> {
+    let schema = format!(
+        "{PER_SAMPLE}(Tensor input, Tensor linear_weight, Tensor target, Tensor? linear_bias, Tensor? weight, \
+         SymInt ignore_index, SymInt batch_chunk_size, str acc_policy, ScalarType acc_dtype) -> Tensor"
+    );
+    let op = define(schema)
+        .shape(|a| {
+            let input = a.tensor(0, "input")?;
+            let rows = input.shape().first().copied().unwrap_or(1);
+            Ok(vec![Spec::new(&[rows], input.dtype(), input.device())?])
+        })
+        .kernel(|a| {
+            let it = Call::new(a, false)?;
+            Ok(vec![it.loss(it.input, it.linear_weight, it.linear_bias)?])
+        })
+        .backward(|call, grads| backward(call, grads, false))
+        .register()?;
+    Ok(op.op())
+}
