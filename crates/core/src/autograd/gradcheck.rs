@@ -617,7 +617,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Zero in, zero out; and results that fit their inputs.
+    /// Zero incoming gradients give zeros; and gradients match their inputs.
     fn check_zero_seeds(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
         let roots: Vec<Tensor> = outputs.iter().map(|&k| all[k].clone()).collect();
         let seeds = roots.iter().map(|o| filled_like(o, 0.0).map(Some)).collect::<Result<_>>()?;

@@ -199,7 +199,7 @@ impl WeakNode {
 
 struct NodeInner {
     sequence_nr: AtomicU64,
-    /// The wrapping level (`func::level`) whose graph it belongs to.
+    /// The wrapping level (`func::level`) to whose graph it belongs.
     level: u32,
     edges: Edges,
     inputs: SmallVec<[InputMetadata; 1]>,

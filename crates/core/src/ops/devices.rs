@@ -1,8 +1,8 @@
 //! The operands of one call must be on one device: the test every generated op makes, and what follows when they are not.
 //!
 //! The test is an OR of one bit per operand, so a call that is in order pays nothing else. A mix of meta and CPU
-//! operands is refused with one error that names op, operand and device. What PyTorch lets pass, passes here: a 0-dim CPU tensor
-//! beside meta operands of a pointwise op, CPU indices into a meta tensor, and operands of which only the shape counts.
+//! operands is one error that names op, operand and device. What PyTorch accepts is accepted here: a 0-dim CPU tensor
+//! with meta operands of a pointwise op, CPU indices into a meta tensor, and operands of which only the shape matters.
 //! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix. A sparse operand has the bits of
 //! all devices, so it ends here too.
 
