@@ -19,7 +19,7 @@ use super::node::InputMetadata;
 use super::saved::SavedTensor;
 use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
-use crate::capture::Bound;
+use crate::capture::{self, Bound};
 use crate::dispatch::{Interpreter, Next, Op, Outputs, Value, push_inner_layer};
 use crate::random::{Generator, get_rng_state, with_generator};
 use crate::slot::{Slot, SlotGuard};
