@@ -24,8 +24,8 @@ usage: cargo xtask <chore>
 
 chores:
   check             everything that must hold before a change lands
-  codegen           write crates/core/src/ops/generated/ from schema/
-  codegen --check   fail if that folder is not what schema/ says
+  codegen           write crates/core/src/ops/generated/ and the table of the Python package from schema/
+  codegen --check   fail if they are not what schema/ says
   modules           modules that depend on each other in circles; part of check
   deny              licences, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   proofs against torchgen and in a scratch copy; alone it lists them

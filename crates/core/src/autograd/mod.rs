@@ -62,7 +62,7 @@ pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, regi
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{
     Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node,
-    get_gradient_edge,
+    WeakNode, get_gradient_edge,
 };
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};

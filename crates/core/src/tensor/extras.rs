@@ -9,7 +9,8 @@ use crate::autograd::hook_table::HookTable;
 use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode};
 use crate::autograd::view::ViewInfo;
-use std::sync::{Mutex, OnceLock};
+use std::any::Any;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// What few tensors need.
 #[derive(Default)]
@@ -29,6 +30,8 @@ pub(crate) struct Extras {
     /// What a node saved of this output before the output got its tangent.
     pub(crate) saved_alias: Mutex<Option<Tensor>>,
     pub(crate) wrapped: OnceLock<Wrapped>,
+    /// What a front in another language keeps with the tensor.
+    pub(crate) foreign: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// What a wrapper wraps: a tensor one level down, and which of its dimensions is the batch (`None`: unbatched).

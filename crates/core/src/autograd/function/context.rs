@@ -1,11 +1,12 @@
 //! What a custom function knows about its call, and what it saves for later.
 
-use crate::autograd::node::{InputMetadata, WeakNode};
+use crate::autograd::node::{InputMetadata, Node, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
 use crate::capture::Bound;
 use crate::random::{Generator, get_rng_state};
 use crate::slot::{Slot, SlotGuard};
 use crate::{DType, ErrorKind, Result, Tensor};
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +33,8 @@ pub struct Context {
     random: Option<Generator>,
     /// What stand-ins that the function holds are about.
     pub(super) bound: Bound,
+    /// What the function keeps of this call, beside tensors.
+    pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Context {
@@ -53,12 +56,24 @@ impl Context {
             node: OnceLock::new(),
             random: None,
             bound: Bound::here(),
+            state: None,
         }
     }
 
     /// Saves tensors for `backward`; they are version-checked when read.
     pub fn save_for_backward(&mut self, tensors: &[Option<&Tensor>]) {
         self.to_save = tensors.iter().map(|t| t.cloned()).collect();
+    }
+
+    /// Keeps a value of this call. A function runs several times under function transforms, once per level; what it
+    /// keeps in its own fields all of them share, what it keeps here belongs to one.
+    pub fn set_state(&mut self, state: Arc<dyn Any + Send + Sync>) {
+        self.state = Some(state);
+    }
+
+    /// What [`Context::set_state`] kept.
+    pub fn state(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.state.as_ref()
     }
 
     /// Keeps the random state, to draw the same numbers again later.
@@ -104,6 +119,11 @@ impl Context {
     /// For each input, whether it requires grad; fixed when the function was applied.
     pub fn needs_input_grad(&self) -> &[bool] {
         &self.needs_input_grad
+    }
+
+    /// The node of the call, once it runs backward.
+    pub fn node(&self) -> Option<Node> {
+        self.node.get().and_then(|w| w.upgrade())
     }
 
     /// The tensors saved for `backward`, unpacked and version-checked.
