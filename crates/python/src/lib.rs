@@ -9,7 +9,7 @@
 mod autograd;
 mod bind;
 mod convert;
-mod dlpack;
+mod interop;
 mod errors;
 mod func;
 mod function;
@@ -55,7 +55,7 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     convert::add(m)?;
     ops::add(m)?;
     literal::add(m)?;
-    dlpack::add(m)?;
+    interop::add(m)?;
     autograd::add(m)?;
     modes::add(m)?;
     func::add(m)?;

@@ -1,7 +1,7 @@
 //! Tensors from Python's data: numbers, nested sequences, arrays.
 
 use crate::convert::{device_of, dtype_of, items, scalar_of, tensor_of};
-use crate::dlpack;
+use crate::interop;
 use crate::errors::Raise;
 use crate::identity;
 use crate::tensor::PyTensor;
@@ -31,7 +31,7 @@ impl Numbers {
         }
         let Some(list) = items(data)? else {
             if data.hasattr("__array_interface__")? {
-                let t = dlpack::from_array(data)?;
+                let t = interop::from_array(data)?;
                 return self.read(identity::wrap(data.py(), t)?.as_any(), depth);
             }
             if data.hasattr("__len__")? && data.hasattr("__getitem__")? {
@@ -98,7 +98,7 @@ pub(crate) fn tensor_from(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyRe
         return py.detach(copy).raise();
     }
     if data.hasattr("__array_interface__")? && scalar_of(data)?.is_none() {
-        let t = dlpack::from_array(data)?;
+        let t = interop::from_array(data)?;
         let copy = || t.try_clone_tensor().and_then(|c| dtype.map_or(Ok(c.clone()), |d| c.try_to_dtype(d)));
         return py.detach(copy).raise();
     }

@@ -67,7 +67,7 @@ pub use node::{
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
-    DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
-    saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,
+    DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, push_saved_hooks,
+    save_on_cpu, saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,
 };
 pub use saved_visit::SavedVisitor;
