@@ -4,7 +4,7 @@
 //! kept alive by the storage that shows it. Only this file hands raw addresses over or takes them.
 #![allow(unsafe_code)] // addresses and structs of a foreign interface; each block says why it may trust them
 
-use crate::convert::tensor_of;
+use crate::convert::{PyDType, tensor_of};
 use crate::errors::Raise;
 use crate::held::Held;
 use crate::identity;
@@ -14,7 +14,7 @@ use firebrand_core::Storage;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::any::Any;
 use std::ffi::{CStr, c_void};
 
@@ -365,8 +365,41 @@ fn shares_memory(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
     tensor_of(a).zip(tensor_of(b)).is_some_and(|(a, b)| a.shares_storage(b))
 }
 
+// ---- bytes
+
+/// A copy of the values, row by row, as bytes.
+#[pyfunction]
+fn tensor_bytes<'py>(py: Python<'py>, tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>> {
+    let t = tensor.get().tensor.data();
+    if t.is_meta() {
+        return Err(PyTypeError::new_err("a tensor on the meta device has no values to store"));
+    }
+    let t = py.detach(|| t.try_contiguous()).raise()?;
+    let bytes = t.numel() * t.dtype().size();
+    if bytes == 0 {
+        return Ok(PyBytes::new(py, &[]));
+    }
+    // SAFETY: a contiguous tensor with elements has this many initialized bytes at its address, and `t` keeps them.
+    Ok(PyBytes::new(py, unsafe { std::slice::from_raw_parts(t.data_ptr(), bytes) }))
+}
+
+/// The tensor that `tensor_bytes` stored.
+#[pyfunction]
+fn tensor_from_bytes<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyBytes>,
+    dtype: &Bound<'py, PyDType>,
+    sizes: Vec<usize>,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let layout = Layout::contiguous(&sizes).raise()?;
+    let storage = Storage::from_bytes(data.as_bytes()).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    identity::wrap(py, Tensor::try_from_storage(&storage, dtype.get().0, layout).raise()?)
+}
+
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ArrayView>()?;
+    m.add_function(wrap_pyfunction!(tensor_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(tensor_from_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(array_view, m)?)?;
     m.add_function(wrap_pyfunction!(from_numpy, m)?)?;
     m.add_function(wrap_pyfunction!(to_dlpack, m)?)?;
