@@ -62,7 +62,7 @@ fn run<'py>(py: Python<'py>, name: &str, signature: &Signature, bound: Fitted) -
     if outputs.len() == 1 {
         let mut value = outputs.swap_remove(0);
         if requires_grad && let Value::Tensor(t) = value {
-            value = Value::Tensor(t.try_requires_grad_(true).raise()?);
+            value = Value::Tensor(convert::requiring_grad(t)?);
         }
         return convert::object(py, value);
     }
@@ -329,7 +329,7 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
     };
     let close: Vec<&Signature> = entry.signatures.iter().filter(plausible).collect();
     let only = match (&entry.signatures[..], &close[..]) {
-        ([one], _) if close.len() == 1 || call.kwargs.is_none() => Some(one),
+        ([one], _) => Some(one),
         (_, [one]) => Some(*one),
         _ => None,
     };
@@ -393,9 +393,8 @@ fn precise(s: &Signature, method: bool, call: &Call<'_, '_>, misfit: Misfit) -> 
             format!(" takes {most} positional argument{plural} but {given} {were} given")
         }
         Misfit::Missing(names) => {
-            let plural = if names.len() == 1 { "" } else { "s" };
             let list: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
-            format!(" missing {} required positional argument{plural}: {}", names.len(), list.join(", "))
+            format!(" missing {} required positional arguments: {}", names.len(), list.join(", "))
         }
         Misfit::Unexpected(key) if !key.is_empty() => format!(" got an unexpected keyword argument '{key}'"),
         Misfit::Twice(key) => format!(" got multiple values for argument '{key}'"),

@@ -366,3 +366,11 @@ fn set_num_threads(n: usize) {
 pub(crate) fn tensor_type(d: DType) -> String {
     format!("firebrand.Tensor of {}", d.name())
 }
+
+/// A tensor that was made with `requires_grad=True`.
+pub(crate) fn requiring_grad(t: Tensor) -> PyResult<Tensor> {
+    if !t.dtype().is_differentiable() {
+        return Err(PyRuntimeError::new_err("Only Tensors of floating point and complex dtype can require gradients"));
+    }
+    t.try_requires_grad_(true).raise()
+}

@@ -65,6 +65,12 @@ fn size(shape: &[usize]) -> String {
     format!("firebrand.Size([{}])", sizes.join(", "))
 }
 
+/// `Mul`, of the node `MulBackward0`.
+fn operation(node: &str) -> &str {
+    let name = node.trim_end_matches(|c: char| c.is_ascii_digit());
+    name.strip_suffix("Backward").unwrap_or(node)
+}
+
 /// `FloatTensor`: how PyTorch's messages call a tensor of this dtype.
 fn tensor_name(dtype: DType) -> String {
     let word = match dtype {
@@ -107,18 +113,19 @@ fn text(kind: &ErrorKind) -> Option<String> {
             "a view of a leaf Variable that requires grad is being used in an in-place operation.".into()
         }
         SavedVersionMismatch { dtype, shape, producer, expected, found } => {
-            let made = producer.as_ref().map_or(String::new(), |(node, k)| format!(", which is output {k} of {node}"));
+            let made = producer.as_ref().map_or(String::new(), |(node, k)| format!(", which is output {k} of {}", operation(node)));
             format!(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: \
                  [{} {shape:?}]{made}, is at version {found}; expected version {expected} instead. Hint: enable anomaly \
                  detection to find the operation that failed to compute its gradient, with \
-                 firebrand.autograd.set_detect_anomaly(True).",
+                 firebrand.autograd.set_detect_anomaly(True, check_nan=False).",
                 tensor_name(*dtype)
             )
         }
-        UnusedInput { .. } => "One of the differentiated Tensors appears to not have been used in the graph. Set \
-                               allow_unused=True if this is the desired behavior."
-            .into(),
+        UnusedInput { index } => format!(
+            "The differentiated Tensor at index {index} appears to not have been used in the graph. Set allow_unused=True if this \
+             is the desired behavior."
+        ),
         InputNoGrad { .. } => "One of the differentiated Tensors does not require grad".into(),
         HookNoGrad => "cannot register a hook on a tensor that doesn't require gradient".into(),
         PostAccNonLeaf => "post accumulate grad hooks cannot be registered on non-leaf tensors".into(),
@@ -164,7 +171,10 @@ fn text(kind: &ErrorKind) -> Option<String> {
         InferenceVersion => "Inference tensors do not track version counter.".into(),
         NanGradient { node, output } => format!("Function '{node}' returned nan values in its {output}th output."),
         GradAssignSelf => "can't assign Variable as its own grad".into(),
-        GradAssignShape { .. } => "assigned grad has data of a different size".into(),
+        GradAssignShape { expected, found } => format!(
+            "attempting to assign a gradient of size '{found:?}' to a tensor of size '{expected:?}'. Please ensure that the \
+             gradient and the tensor are the same size"
+        ),
         FnGradCount { function, expected, found } => {
             format!("function {function}Backward returned an incorrect number of gradients (expected {expected}, got {found})")
         }

@@ -178,7 +178,10 @@ fn tensor_or_none(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if value.is_none() {
         return Ok(None);
     }
-    let wrong = || PyTypeError::new_err(format!("expected Variable or None (got {})", value.get_type()));
+    let wrong = || {
+        let found = value.get_type().name().map(|n| n.to_string()).unwrap_or_default();
+        PyRuntimeError::new_err(format!("expected Variable or None (got {found})"))
+    };
     tensor_of(value).cloned().map(Some).ok_or_else(wrong)
 }
 

@@ -42,7 +42,7 @@ fn one(item: &Bound<'_, PyAny>) -> PyResult<Index> {
         let empty = t.numel() == 0 && t.dtype().is_floating_point();
         return Ok(Index::Tensor(if empty { t.try_to_dtype(firebrand::DType::I64).raise()? } else { t }));
     }
-    Err(PyIndexError::new_err(format!(
+    Err(PyTypeError::new_err(format!(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
         item.get_type().name()?
     )))

@@ -1,6 +1,6 @@
 //! Tensors from Python's data: numbers, nested sequences, arrays.
 
-use crate::convert::{device_of, dtype_of, items, scalar_of, tensor_of};
+use crate::convert::{device_of, dtype_of, items, requiring_grad, scalar_of, tensor_of};
 use crate::interop;
 use crate::errors::Raise;
 use crate::identity;
@@ -128,7 +128,7 @@ fn tensor<'py>(
     if device == Some(Device::Meta) {
         t = t.try_to_device(Device::Meta).raise()?;
     }
-    identity::wrap(data.py(), if requires_grad { t.try_requires_grad_(true).raise()? } else { t })
+    identity::wrap(data.py(), if requires_grad { requiring_grad(t)? } else { t })
 }
 
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -113,7 +113,7 @@ class Cases:
 
     def refused_index(m):
         x = m.zeros(2, 3)
-        return [raised(lambda: x[5]), raised(lambda: x[0, 0, 0])[:1], raised(lambda: x.size(4)), raised(lambda: m.tensor(1.0)[0]), raised(lambda: x["a"])[:1]]
+        return [raised(lambda: x[5]), raised(lambda: x[0, 0, 0])[:1], raised(lambda: x.size(4)), raised(lambda: m.tensor(1.0)[0])[:1], raised(lambda: x["a"])[:1]]
 
     def printing(m):
         g = m.tensor([1.0, 2.0], requires_grad=True)

@@ -121,7 +121,7 @@ def _grad_and_value(transform, func, argnums, has_aux, args, kwargs):
     output = found[0]
     if output.dim() != 0:
         raise RuntimeError(
-            f"Expected the function given to grad_and_value to return a scalar tensor. Got tensor with {output.dim()} dims. "
+            f"grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. "
             "Maybe you wanted to use the vjp or jacrev APIs instead?"
         )
     seeds = [_ones_like(output)] + [_zeros_like(aux) for aux in found[1:]]

@@ -62,12 +62,6 @@ class Function:
 
     generate_vmap_rule = False
 
-    def __init__(self, *args, **kwargs):
-        raise RuntimeError(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke "
-            "them on the class itself."
-        )
-
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
