@@ -101,29 +101,38 @@ fn by_keyword<'py>(kwargs: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<B
 
 /// Binds a call to one overload.
 fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
-    let own = usize::from(call.this.is_some());
-    let given = call.args.len() + own;
+    let this = match (call.this, s.this) {
+        (None, _) => None,
+        (Some(this), Some(at)) => Some((at, this)),
+        // Without `self` it is no method.
+        (Some(_), None) => return Ok(Err(Misfit::TooMany)),
+    };
+    let own = usize::from(this.is_some());
+    let given = call.args.len();
+    let is_this = |k: usize| this.is_some_and(|(at, _)| at == k);
     // A sole list of integers may be written out.
-    let first = s.params.get(own);
-    let spread = s.positional == own + 1 && first.is_some_and(|p| p.arg.ty == Type::Ints);
-    if given > s.positional && !spread {
+    let first = (0..s.params.len()).find(|&k| !is_this(k));
+    let spread = s.positional == own + 1 && first.is_some_and(|k| s.params[k].arg.ty == Type::Ints);
+    if given + own > s.positional && !spread {
         return Ok(Err(Misfit::TooMany));
     }
     let mut values: Vec<Value> = Vec::with_capacity(s.params.len() + s.outs);
-    let mut named = 0;
-    let mut position = own;
-    if let Some(this) = call.this {
-        match tensor_of(this) {
-            Some(t) => values.push(Value::Tensor(t.clone())),
-            None => return Ok(Err(Misfit::Type { param: 0, position: Some(0) })),
-        }
-    }
+    let (mut named, mut position) = (0, 0);
     let mut missing = Vec::new();
-    for (k, p) in s.params.iter().enumerate().skip(own) {
-        let by_position = if position < given && !p.arg.kwarg_only { call.args.get(position - own) } else { None };
+    for (k, p) in s.params.iter().enumerate() {
+        if let Some((at, this)) = this
+            && at == k
+        {
+            match tensor_of(this) {
+                Some(t) => values.push(Value::Tensor(t.clone())),
+                None => return Ok(Err(Misfit::Type { param: k, position: None })),
+            }
+            continue;
+        }
         if position < given && p.arg.kwarg_only {
             return Ok(Err(Misfit::TooMany));
         }
+        let by_position = call.args.get(position);
         let keyword = match (by_position, call.kwargs) {
             (None, Some(kwargs)) => by_keyword(kwargs, p.name)?,
             _ => None,
@@ -141,7 +150,7 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
             position += usize::from(by_position.is_some());
             continue;
         }
-        if spread && k == own && by_position.is_some() {
+        if spread && Some(k) == first && by_position.is_some() {
             let ints = call.args.iter().map(int_of).collect::<PyResult<Option<Vec<i64>>>>()?;
             if let Some(ints) = ints {
                 values.push(Value::from(&ints[..]));
@@ -179,7 +188,7 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
             requires_grad = wish.is_true();
         }
         if named < kwargs.len() {
-            return Ok(Err(unexpected(s, own, given, kwargs)?));
+            return Ok(Err(unexpected(s, this.map(|(at, _)| at), given, kwargs)?));
         }
     }
     Ok(Ok(Fitted { op, values, requires_grad }))
@@ -194,15 +203,15 @@ fn outs(s: &Signature, out: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Tensor>>> 
 }
 
 /// A keyword that no parameter takes, or that was given by position too.
-fn unexpected(s: &Signature, own: usize, given: usize, kwargs: &Bound<'_, PyDict>) -> PyResult<Misfit> {
+fn unexpected(s: &Signature, this: Option<usize>, given: usize, kwargs: &Bound<'_, PyDict>) -> PyResult<Misfit> {
     for key in kwargs.keys() {
         let key = key.cast::<PyString>().map(|k| k.to_string()).unwrap_or_default();
-        let is = |p: &Param| p.name == key || second_names(p.name).contains(&key.as_str());
-        match s.params.iter().position(is) {
-            Some(k) if k >= own && k < given => return Ok(Misfit::Twice(key)),
-            Some(k) if k >= own => {}
-            _ if key == "out" && s.out.is_some() || key == "requires_grad" && s.makes => {}
-            _ => return Ok(Misfit::Unexpected(key)),
+        let mut others = s.params.iter().enumerate().filter(|(k, _)| Some(*k) != this).map(|(_, p)| p);
+        match others.position(|p| p.name == key || second_names(p.name).contains(&key.as_str())) {
+            Some(k) if k < given => return Ok(Misfit::Twice(key)),
+            Some(_) => {}
+            None if key == "out" && s.out.is_some() || key == "requires_grad" && s.makes => {}
+            None => return Ok(Misfit::Unexpected(key)),
         }
     }
     Ok(Misfit::Unexpected(String::new()))
@@ -327,9 +336,10 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
         let most = s.params.len() + usize::from(s.out.is_some()) + usize::from(s.makes);
         required <= given && given <= most
     };
-    let close: Vec<&Signature> = entry.signatures.iter().filter(plausible).collect();
-    let only = match (&entry.signatures[..], &close[..]) {
-        ([one], _) => Some(one),
+    let all: Vec<&Signature> = entry.signatures.iter().filter(|s| !method || s.this.is_some()).collect();
+    let close: Vec<&Signature> = all.iter().copied().filter(plausible).collect();
+    let only = match (&all[..], &close[..]) {
+        ([one], _) => Some(*one),
         (_, [one]) => Some(*one),
         _ => None,
     };
@@ -349,12 +359,12 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
     types.extend(words.iter().map(|(k, t)| format!("{k}={t}")));
     let got = types.join(", ");
     let mut text = format!("{name}() received an invalid combination of arguments - got ({got}), but expected ");
-    if let [one] = &entry.signatures[..] {
+    if let [one] = &all[..] {
         text += &one.text(method);
         return Ok(PyTypeError::new_err(text));
     }
     text += "one of:\n";
-    for s in &entry.signatures {
+    for s in all {
         text += &format!(" * {}\n", s.text(method));
         if s.shown(method) != types.len() {
             continue;
@@ -367,7 +377,8 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
         }
         let marked = |k: usize, shown: &String| -> PyResult<String> {
             let fits = if k < plain {
-                s.params.get(k + own).is_some_and(|p| matches!(convert_to(p, &call.args[k]), Ok(Some(_))))
+                let mut shown = s.params.iter().enumerate().filter(|(at, _)| !method || Some(*at) != s.this).map(|(_, p)| p);
+                shown.nth(k).is_some_and(|p| matches!(convert_to(p, &call.args[k]), Ok(Some(_))))
             } else {
                 let word = &words[k - plain].0;
                 let value = call.kwargs.map(|d| d.get_item(word)).transpose()?.flatten();
@@ -401,11 +412,11 @@ fn precise(s: &Signature, method: bool, call: &Call<'_, '_>, misfit: Misfit) -> 
         Misfit::Type { param, position } => {
             let Some(p) = s.params.get(param) else { return Ok(None) };
             let value = match position {
-                Some(at) => call.args.get(at.wrapping_sub(own)).cloned(),
+                Some(at) => call.args.get(at).cloned(),
                 None => call.kwargs.map(|k| by_keyword(k, p.name)).transpose()?.flatten(),
             };
             let Some(value) = value else { return Ok(None) };
-            let place = position.map_or(String::new(), |at| format!(" (position {})", at - own + 1));
+            let place = position.map_or(String::new(), |at| format!(" (position {})", at + 1));
             let found = value.get_type().name()?;
             format!(": argument '{}'{place} must be {}, not {found}", p.name, p.type_name())
         }

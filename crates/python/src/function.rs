@@ -96,7 +96,7 @@ struct PyFunction {
 
 /// Prepends an object to arguments.
 fn with_first<'py>(first: &Bound<'py, PyAny>, rest: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
-    PyTuple::new(first.py(), std::iter::once(first.clone()).chain(rest))
+    PyTuple::new(first.py(), std::iter::once(first.clone()).chain(rest).collect::<Vec<_>>())
 }
 
 impl PyFunction {
@@ -262,7 +262,9 @@ impl Function for PyFunction {
         attached(|py| {
             let object = self.ctx_of(py, ctx)?;
             let grads = spread(py, &self.shape()?.items, grads)?;
-            let found = self.class.get(py).call_method1("backward", with_first(&object, grads.iter().collect())?)?;
+            let found = self.class.get(py).call_method1("backward", with_first(&object, grads.iter().collect())?);
+            object.setattr("_at_hand", py.None())?;
+            let found = found?;
             self.of_arguments(&format!("{}Backward", self.name), found)
         })
     }
@@ -274,6 +276,7 @@ impl Function for PyFunction {
             let tangents = spread(py, &self.args, tangents)?;
             let found = self.class.get(py).call_method1("jvp", with_first(&object, tangents.iter().collect())?);
             object.setattr("_in_jvp", false)?;
+            object.setattr("_at_hand", py.None())?;
             let found = found?;
             let all: Vec<Bound<'_, PyAny>> = match found.cast::<PyTuple>() {
                 Ok(all) => all.iter().collect(),

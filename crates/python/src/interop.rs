@@ -113,7 +113,7 @@ pub(crate) fn from_array(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         ))
     })?;
     let sizes: Vec<usize> = described.get_item("shape")?.extract()?;
-    let strides: Option<Vec<isize>> = described.get_item("strides").ok().and_then(|s| s.extract().ok()).flatten();
+    let strides: Option<Vec<isize>> = described.get_item("strides").ok().and_then(|s| s.extract::<Option<Vec<isize>>>().ok()).flatten();
     let (address, _): (usize, bool) = described.get_item("data")?.extract()?;
     let strides = match strides {
         None => firebrand::layout::contiguous_strides(&sizes).to_vec(),

@@ -66,7 +66,7 @@ pub(crate) fn wrap(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
     let id = node.id();
     PENDING.with_borrow_mut(|slot| *slot = Some(node));
     let made = py.get_type::<PyNode>().call_method1("__new__", (class,));
-    PENDING.with_borrow_mut(|slot| drop(slot.take()));
+    drop(PENDING.with_borrow_mut(Option::take));
     let made = made?;
     made.cast::<PyNode>()?.get().object.store(made.as_ptr(), Relaxed);
     NODES.put(id, &made);

@@ -63,11 +63,6 @@ impl OpFunction {
         self.name
     }
 
-    #[getter]
-    fn __doc__(&self) -> PyResult<String> {
-        Ok(signatures(entry(self.name)?, self.method))
-    }
-
     /// The texts of its overloads, in the order in which they are tried.
     #[getter]
     fn _signatures(&self) -> PyResult<Vec<String>> {
@@ -81,10 +76,6 @@ impl OpFunction {
     fn __reduce__(&self) -> String {
         self.name.to_string()
     }
-}
-
-fn signatures(entry: &Entry, method: bool) -> String {
-    entry.signatures.iter().map(|s| format!("{}{}", entry.name, s.text(method))).collect::<Vec<_>>().join("\n")
 }
 
 /// A method with the tensor it was asked of.

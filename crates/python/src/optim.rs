@@ -6,6 +6,7 @@ use crate::errors::Raise;
 use firebrand::optim::{Adam, AdamOptions, AdamW, AdamWOptions, Optimizer, SGD, SGDOptions};
 use firebrand::{IndexMap, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ enum Kind {
 pub(crate) struct PyOptimizer(Kind);
 
 /// One setting, or its default.
-fn setting<'py, T: for<'a> FromPyObject<'a, 'py>>(settings: &Bound<'py, PyDict>, name: &str, default: T) -> PyResult<T> {
+fn setting<'py, T: FromPyObjectOwned<'py>>(settings: &Bound<'py, PyDict>, name: &str, default: T) -> PyResult<T> {
     match settings.get_item(name)? {
         None => Ok(default),
         Some(value) => {

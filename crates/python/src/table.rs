@@ -54,6 +54,8 @@ pub(crate) struct Signature {
     pub(crate) params: Vec<Param>,
     /// How many parameters can be given by position.
     pub(crate) positional: usize,
+    /// Where a method's tensor goes.
+    pub(crate) this: Option<usize>,
     /// Whether the result is made from dtype and device, so that `requires_grad` can be asked for.
     pub(crate) makes: bool,
     /// The class of several named results.
@@ -117,7 +119,8 @@ impl Signature {
         let positional = params.iter().filter(|p| !p.arg.kwarg_only).count();
         let out = if out.is_empty() { None } else { Op::from_name(out) };
         let outs = out.map_or(0, |o| o.schema().args.iter().filter(|a| a.is_out()).count());
-        Some(Signature { op, out, outs, params, positional, makes, results: PyOnceLock::new() })
+        let this = args.iter().position(|a| a.name == "self" && a.ty == Type::Tensor);
+        Some(Signature { op, out, outs, params, positional, this, makes, results: PyOnceLock::new() })
     }
 
     /// The class that several results are given as, if the schema names them.
@@ -190,7 +193,10 @@ impl Signature {
                 parts.push("*".into());
             }
         };
-        for p in self.params.iter().skip(usize::from(method)).filter(|p| !p.option) {
+        for (k, p) in self.params.iter().enumerate() {
+            if p.option || method && Some(k) == self.this {
+                continue;
+            }
             if p.arg.kwarg_only {
                 keyword(&mut parts);
             }
