@@ -48,9 +48,8 @@ pub(crate) fn write(root: &Path) -> Outcome {
 
 /// Fails if some file is not what would be written.
 pub(crate) fn check() -> Outcome {
-    let is_stale = |(path, text): &(String, String)| {
-        !std::fs::read_to_string(root().join(path)).is_ok_and(|found| found == *text)
-    };
+    let is_stale =
+        |(path, text): &(String, String)| !std::fs::read_to_string(root().join(path)).is_ok_and(|found| found == *text);
     match generated(&root())?.into_iter().find(is_stale) {
         None => Ok(format!("{CORE} and {PYTHON} are up to date")),
         Some((path, _)) => Err(format!("{path} is stale; run `cargo xtask codegen`")),

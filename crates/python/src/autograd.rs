@@ -112,9 +112,7 @@ fn replacements(result: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Option<Tensor>
 
 pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
     let held = Held::new(hook);
-    let run = move |g: &Tensor| {
-        attached(|py| replacement(&held.get(py).call1((identity::wrap(py, g.clone())?,))?))
-    };
+    let run = move |g: &Tensor| attached(|py| replacement(&held.get(py).call1((identity::wrap(py, g.clone())?,))?));
     t.try_register_hook(run).raise().map(handle)
 }
 
@@ -123,7 +121,11 @@ pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>)
     let run = move |leaf: &Tensor| -> Result<()> {
         attached(|py| {
             let result = held.get(py).call1((identity::wrap(py, leaf.clone())?,))?;
-            if result.is_none() { Ok(()) } else { Err(PyRuntimeError::new_err("Tensor post accumulate grad hooks should return None.")) }
+            if result.is_none() {
+                Ok(())
+            } else {
+                Err(PyRuntimeError::new_err("Tensor post accumulate grad hooks should return None."))
+            }
         })
     };
     t.try_register_post_accumulate_grad_hook(run).raise().map(handle)
@@ -132,7 +134,9 @@ pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>)
 pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
     let held = Held::new(hook);
     handle(node.register_hook(move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
-        attached(|py| replacements(&held.get(py).call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?))
+        attached(|py| {
+            replacements(&held.get(py).call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?)
+        })
     }))
 }
 
@@ -221,9 +225,9 @@ fn target(item: &Bound<'_, PyAny>) -> PyResult<Target> {
         let node = item.getattr("node")?.cast::<PyNode>()?.get().node()?;
         Ok(GradientEdge { node, output_nr: item.getattr("output_nr")?.extract()?, ownership_token: None })
     };
-    edge().map(Target::Edge).map_err(|_| {
-        PyTypeError::new_err(format!("expected a Tensor or a GradientEdge, found {}", named(item)))
-    })
+    edge()
+        .map(Target::Edge)
+        .map_err(|_| PyTypeError::new_err(format!("expected a Tensor or a GradientEdge, found {}", named(item))))
 }
 
 /// Accumulates gradients into leaves, or into `inputs`.
@@ -326,9 +330,8 @@ fn run_checkpoint<'py>(
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let determinism_check = if determinism_check { DeterminismCheck::Default } else { DeterminismCheck::None };
     let options = CheckpointOptions { use_reentrant, preserve_rng_state, determinism_check, early_stop };
-    let run = move || {
-        core::checkpoint(move |t: &[Tensor]| call_flat(&held, t), &inputs.iter().collect::<Vec<_>>(), &options)
-    };
+    let run =
+        move || core::checkpoint(move |t: &[Tensor]| call_flat(&held, t), &inputs.iter().collect::<Vec<_>>(), &options);
     convert::list(py, detached(py, run)?)
 }
 
@@ -349,7 +352,8 @@ fn run_gradcheck(
 ) -> PyResult<bool> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let seeds = grad_outputs.map(need_tensors).transpose()?;
-    let [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode] = flags;
+    let [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode] =
+        flags;
     let options = GradcheckOptions {
         eps,
         atol,
@@ -365,7 +369,11 @@ fn run_gradcheck(
     };
     detached(py, || {
         let f = |t: &[Tensor]| call_flat(&held, t);
-        if second { core::gradgradcheck(f, &inputs, seeds.as_deref(), &options) } else { core::gradcheck(f, &inputs, &options) }
+        if second {
+            core::gradgradcheck(f, &inputs, seeds.as_deref(), &options)
+        } else {
+            core::gradcheck(f, &inputs, &options)
+        }
     })
 }
 
@@ -383,8 +391,13 @@ fn exit_dual_level(level: Option<u32>) -> PyResult<()> {
 }
 
 #[pyfunction]
-fn make_dual<'py>(py: Python<'py>, primal: &Bound<'py, PyAny>, tangent: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let need = |o: &Bound<'py, PyAny>| tensor_of(o).cloned().ok_or_else(|| PyTypeError::new_err("make_dual needs Tensors"));
+fn make_dual<'py>(
+    py: Python<'py>,
+    primal: &Bound<'py, PyAny>,
+    tangent: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let need =
+        |o: &Bound<'py, PyAny>| tensor_of(o).cloned().ok_or_else(|| PyTypeError::new_err("make_dual needs Tensors"));
     let (primal, tangent) = (need(primal)?, need(tangent)?);
     convert::optional(py, Some(py.detach(|| core::make_dual(&primal, &tangent)).raise()?))
 }

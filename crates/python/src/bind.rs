@@ -180,7 +180,9 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
                 values.extend(targets.into_iter().map(Value::Tensor));
             }
         }
-        if s.makes && let Some(wish) = kwargs.get_item("requires_grad")? {
+        if s.makes
+            && let Some(wish) = kwargs.get_item("requires_grad")?
+        {
             named += 1;
             let Ok(wish) = wish.cast::<PyBool>() else {
                 return Ok(Err(Misfit::Type { param: s.params.len(), position: None }));
@@ -257,9 +259,7 @@ fn convert_to(p: &Param, object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         },
         Type::Scalar => any_number(object)?.map(Value::Scalar),
         Type::Scalars => match items(object)? {
-            Some(list) => {
-                list.iter().map(scalar_of).collect::<PyResult<Option<Vec<_>>>>()?.map(Value::Scalars)
-            }
+            Some(list) => list.iter().map(scalar_of).collect::<PyResult<Option<Vec<_>>>>()?.map(Value::Scalars),
             None => None,
         },
         Type::Int => int_of(object)?.map(|i| Value::Int(i.into())),
@@ -295,9 +295,7 @@ fn convert_to(p: &Param, object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         Type::DType => dtype_of(object).map(Value::DType),
         Type::Device => device_of(object)?.map(Value::Device),
         Type::Layout => object.cast::<convert::PyLayout>().ok().map(|_| Value::None),
-        Type::MemoryFormat => {
-            object.cast::<convert::PyMemoryFormat>().ok().map(|m| Value::MemoryFormat(m.get().0))
-        }
+        Type::MemoryFormat => object.cast::<convert::PyMemoryFormat>().ok().map(|m| Value::MemoryFormat(m.get().0)),
         Type::Other => None,
     })
 }
@@ -320,7 +318,9 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
     let name = |o: &Bound<'_, PyAny>| o.get_type().name().map(|n| n.to_string()).unwrap_or_default();
     let inner = |list: Vec<Bound<'_, PyAny>>| list.iter().map(name).collect::<Vec<_>>().join(", ");
     match items(object) {
-        Ok(Some(list)) if object.is_instance_of::<PyTuple>() => format!("tuple of ({},)", inner(list)).replace(",,", ","),
+        Ok(Some(list)) if object.is_instance_of::<PyTuple>() => {
+            format!("tuple of ({},)", inner(list)).replace(",,", ",")
+        }
         Ok(Some(list)) => format!("list of [{}]", inner(list)),
         _ => name(object),
     }
@@ -332,7 +332,8 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
     let own = usize::from(method);
     let given = call.args.len() + own + call.kwargs.map_or(0, |k| k.len());
     let plausible = |s: &&Signature| {
-        let required = s.params.iter().filter(|p| p.arg.default.is_none() && !p.option && p.arg.ty != Type::Other).count();
+        let required =
+            s.params.iter().filter(|p| p.arg.default.is_none() && !p.option && p.arg.ty != Type::Other).count();
         let most = s.params.len() + usize::from(s.out.is_some()) + usize::from(s.makes);
         required <= given && given <= most
     };
@@ -372,12 +373,14 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
         let known = |k: &str| s.params.iter().any(|p| p.name == k) || k == "out" || k == "requires_grad";
         let strangers: Vec<&str> = words.iter().map(|(k, _)| k.as_str()).filter(|k| !known(k)).collect();
         if !strangers.is_empty() {
-            text += &format!("      didn't match because some of the keywords were incorrect: {}\n", strangers.join(", "));
+            text +=
+                &format!("      didn't match because some of the keywords were incorrect: {}\n", strangers.join(", "));
             continue;
         }
         let marked = |k: usize, shown: &String| -> PyResult<String> {
             let fits = if k < plain {
-                let mut shown = s.params.iter().enumerate().filter(|(at, _)| !method || Some(*at) != s.this).map(|(_, p)| p);
+                let mut shown =
+                    s.params.iter().enumerate().filter(|(at, _)| !method || Some(*at) != s.this).map(|(_, p)| p);
                 shown.nth(k).is_some_and(|p| matches!(convert_to(p, &call.args[k]), Ok(Some(_))))
             } else {
                 let word = &words[k - plain].0;
@@ -388,7 +391,8 @@ fn refusal(entry: &Entry, call: &Call<'_, '_>) -> PyResult<PyErr> {
             Ok(if fits { shown.clone() } else { format!("!{shown}!") })
         };
         let marked = types.iter().enumerate().map(|(k, t)| marked(k, t)).collect::<PyResult<Vec<_>>>()?;
-        text += &format!("      didn't match because some of the arguments have invalid types: ({})\n", marked.join(", "));
+        text +=
+            &format!("      didn't match because some of the arguments have invalid types: ({})\n", marked.join(", "));
     }
     Ok(PyTypeError::new_err(text))
 }

@@ -9,7 +9,6 @@ use crate::tensor::PyTensor;
 use firebrand::autograd::SavedValue;
 use firebrand::dispatch::{MemoryFormat, Value};
 use firebrand::{DType, Device, Scalar, Tensor};
-use num_complex::Complex64;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,7 +22,8 @@ static DTYPES: PyOnceLock<Vec<Py<PyDType>>> = PyOnceLock::new();
 
 /// The object of a dtype.
 pub(crate) fn dtype(py: Python<'_>, d: DType) -> PyResult<Bound<'_, PyDType>> {
-    let all = DTYPES.get_or_try_init(py, || DType::ALL.iter().map(|&d| Py::new(py, PyDType(d))).collect::<PyResult<_>>())?;
+    let all =
+        DTYPES.get_or_try_init(py, || DType::ALL.iter().map(|&d| Py::new(py, PyDType(d))).collect::<PyResult<_>>())?;
     let at = DType::ALL.iter().position(|&known| known == d).expect("every dtype is listed");
     Ok(all[at].bind(py).clone())
 }
@@ -174,8 +174,8 @@ pub(crate) fn scalar_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if object.is_instance_of::<PyInt>() {
         return int(object).map(|i| Some(Scalar::Int(i)));
     }
-    if object.is_instance_of::<PyComplex>() {
-        return Ok(Some(Scalar::Complex(object.extract::<Complex64>()?)));
+    if let Ok(c) = object.cast::<PyComplex>() {
+        return Ok(Some(Scalar::Complex(firebrand::Complex::new(c.real(), c.imag()))));
     }
     // A number of numpy: it says what it is.
     if !object.is_instance_of::<PyTensor>() && object.hasattr("dtype")? && object.hasattr("item")? {

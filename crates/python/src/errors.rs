@@ -8,7 +8,12 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
-create_exception!(firebrand, StopRecomputation, PyRuntimeError, "Ends the recomputation of a checkpoint that has all it needs.");
+create_exception!(
+    firebrand,
+    StopRecomputation,
+    PyRuntimeError,
+    "Ends the recomputation of a checkpoint that has all it needs."
+);
 create_exception!(firebrand, GradcheckError, PyRuntimeError, "Numerical and analytical gradients differ.");
 
 /// A result of core as a result of Python.

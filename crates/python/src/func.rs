@@ -84,14 +84,22 @@ fn rows<'py>(py: Python<'py>, found: Vec<Flat>) -> PyResult<Vec<Bound<'py, PyLis
 
 /// For every output, its derivative with respect to every input, by reverse mode.
 #[pyfunction]
-fn jacrev<'py>(py: Python<'py>, f: &Bound<'py, PyAny>, inputs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyList>>> {
+fn jacrev<'py>(
+    py: Python<'py>,
+    f: &Bound<'py, PyAny>,
+    inputs: &Bound<'py, PyAny>,
+) -> PyResult<Vec<Bound<'py, PyList>>> {
     let (f, inputs) = (Held::new(f), need_tensors(inputs)?);
     rows(py, py.detach(|| func::jacrev(|args: &Flat| call_flat(&f, args))(&inputs)).raise()?)
 }
 
 /// As `jacrev`, by forward mode.
 #[pyfunction]
-fn jacfwd<'py>(py: Python<'py>, f: &Bound<'py, PyAny>, inputs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyList>>> {
+fn jacfwd<'py>(
+    py: Python<'py>,
+    f: &Bound<'py, PyAny>,
+    inputs: &Bound<'py, PyAny>,
+) -> PyResult<Vec<Bound<'py, PyList>>> {
     let (f, inputs) = (Held::new(f), need_tensors(inputs)?);
     rows(py, py.detach(|| func::jacfwd(|args: &Flat| call_flat(&f, args))(&inputs)).raise()?)
 }

@@ -152,7 +152,10 @@ impl PyFunction {
             found.pop();
         }
         if found.len() != expected {
-            let text = format!("function {what} returned an incorrect number of gradients (expected {expected}, got {})", found.len());
+            let text = format!(
+                "function {what} returned an incorrect number of gradients (expected {expected}, got {})",
+                found.len()
+            );
             return Err(PyRuntimeError::new_err(text));
         }
         let mut kept = Vec::new();
@@ -194,7 +197,8 @@ fn listed(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Vec<Option<T
     let list = convert::items(&value)?.unwrap_or_default();
     let one = |(k, v): (usize, &Bound<'_, PyAny>)| {
         tensor_or_none(v).map_err(|_| {
-            let text = format!("save_for_backward can only save variables, but argument {k} is of type {}", v.get_type());
+            let text =
+                format!("save_for_backward can only save variables, but argument {k} is of type {}", v.get_type());
             PyTypeError::new_err(text)
         })
     };
@@ -296,7 +300,8 @@ impl Function for PyFunction {
                 Randomness::Same => "same",
                 Randomness::Different => "different",
             };
-            let info = py.import("firebrand.autograd.function")?.getattr("VmapInfo")?.call1((info.batch_size, randomness))?;
+            let info =
+                py.import("firebrand.autograd.function")?.getattr("VmapInfo")?.call1((info.batch_size, randomness))?;
             let dim = |i: &Item| match i {
                 Item::Tensor(k) => in_dims.get(*k).copied().flatten(),
                 Item::Other(_) => None,

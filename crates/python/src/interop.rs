@@ -113,7 +113,8 @@ pub(crate) fn from_array(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         ))
     })?;
     let sizes: Vec<usize> = described.get_item("shape")?.extract()?;
-    let strides: Option<Vec<isize>> = described.get_item("strides").ok().and_then(|s| s.extract::<Option<Vec<isize>>>().ok()).flatten();
+    let strides: Option<Vec<isize>> =
+        described.get_item("strides").ok().and_then(|s| s.extract::<Option<Vec<isize>>>().ok()).flatten();
     let (address, _): (usize, bool) = described.get_item("data")?.extract()?;
     let strides = match strides {
         None => firebrand::layout::contiguous_strides(&sizes).to_vec(),
@@ -130,7 +131,9 @@ fn in_elements(bytes: &[isize], dtype: DType) -> PyResult<Vec<usize>> {
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently \
              supported. (You can probably work around this by making a copy of your array with array.copy().)",
         )),
-        s if s % size != 0 => Err(PyValueError::new_err("given numpy array strides not a multiple of the element byte size")),
+        s if s % size != 0 => {
+            Err(PyValueError::new_err("given numpy array strides not a multiple of the element byte size"))
+        }
         s => Ok((s / size) as usize),
     };
     bytes.iter().map(one).collect()
@@ -144,7 +147,9 @@ fn from_numpy<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> 
     }
     let (_, read_only): (usize, bool) = array.getattr("__array_interface__")?.get_item("data")?.extract()?;
     if read_only {
-        return Err(PyValueError::new_err("the array is not writable, and a tensor over it would be; copy it with array.copy()"));
+        return Err(PyValueError::new_err(
+            "the array is not writable, and a tensor over it would be; copy it with array.copy()",
+        ));
     }
     identity::wrap(array.py(), from_array(array)?)
 }
@@ -321,7 +326,9 @@ fn from_capsule<'py>(py: Python<'py>, capsule: &Bound<'py, PyAny>) -> PyResult<B
                 return Err(PyBufferError::new_err(format!("DLPack version {} is not known; expected 1", (*p).major)));
             }
             if (*p).flags & READ_ONLY != 0 {
-                return Err(PyBufferError::new_err("the memory is read-only, and a tensor over it would be writable; copy it"));
+                return Err(PyBufferError::new_err(
+                    "the memory is read-only, and a tensor over it would be writable; copy it",
+                ));
             }
             ffi::PyCapsule_SetName(object, VERSIONED_USED.as_ptr());
             (Taken::Versioned(p), &raw const (*p).tensor)
@@ -330,7 +337,9 @@ fn from_capsule<'py>(py: Python<'py>, capsule: &Bound<'py, PyAny>) -> PyResult<B
             ffi::PyCapsule_SetName(object, PLAIN_USED.as_ptr());
             (Taken::Plain(p), &raw const (*p).tensor)
         } else {
-            return Err(PyTypeError::new_err("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once"));
+            return Err(PyTypeError::new_err(
+                "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once",
+            ));
         }
     };
     // SAFETY: the struct lives until `taken` deletes it, and its arrays have `ndim` entries.

@@ -9,13 +9,13 @@
 mod autograd;
 mod bind;
 mod convert;
-mod interop;
 mod errors;
 mod func;
 mod function;
 mod held;
 mod identity;
 mod index;
+mod interop;
 mod literal;
 mod modes;
 mod node;

@@ -1,9 +1,9 @@
 //! Tensors from Python's data: numbers, nested sequences, arrays.
 
 use crate::convert::{device_of, dtype_of, items, requiring_grad, scalar_of, tensor_of};
-use crate::interop;
 use crate::errors::Raise;
 use crate::identity;
+use crate::interop;
 use crate::tensor::PyTensor;
 use firebrand::{DType, Device, Scalar, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -25,7 +25,8 @@ impl Numbers {
             if t.ndim() == 0 {
                 return self.number(t.detach().try_scalar_value().raise()?, depth);
             }
-            let rows = (0..t.shape()[0]).map(|i| t.detach().try_select(0, i as i64).raise()).collect::<PyResult<Vec<_>>>()?;
+            let rows =
+                (0..t.shape()[0]).map(|i| t.detach().try_select(0, i as i64).raise()).collect::<PyResult<Vec<_>>>()?;
             self.sequence(rows.len(), depth)?;
             return rows.into_iter().try_for_each(|row| self.read(identity::wrap(data.py(), row)?.as_any(), depth + 1));
         }

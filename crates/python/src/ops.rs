@@ -1,8 +1,8 @@
 //! Callable objects over the table: functions of the package, methods of tensors, and `ops.aten.add.Tensor`.
 
 use crate::bind::{self, Call};
-use crate::table::{self, Entry, FFT, FUNCTION, LINALG, METHOD, NN, SPECIAL};
 use crate::overloads::NAMES;
+use crate::table::{self, Entry, FFT, FUNCTION, LINALG, METHOD, NN, SPECIAL};
 use firebrand::dispatch::Op;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
@@ -177,7 +177,14 @@ fn op_overloads(name: &str) -> Vec<&'static str> {
 /// Every name of the table with the places where Python finds it.
 #[pyfunction]
 fn op_names() -> Vec<(&'static str, Vec<&'static str>)> {
-    let words = [(METHOD, "method"), (FUNCTION, "function"), (NN, "nn"), (LINALG, "linalg"), (FFT, "fft"), (SPECIAL, "special")];
+    let words = [
+        (METHOD, "method"),
+        (FUNCTION, "function"),
+        (NN, "nn"),
+        (LINALG, "linalg"),
+        (FFT, "fft"),
+        (SPECIAL, "special"),
+    ];
     let places = |bits: u8| words.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, word)| *word).collect();
     NAMES.iter().map(|n| (n.0, places(n.1))).collect()
 }

@@ -53,7 +53,9 @@ impl Runner {
     }
 
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
-        let one = |(name, p): (String, firebrand::module::Parameter)| Ok((name, convert::optional(py, Some(p.tensor().clone()))?));
+        let one = |(name, p): (String, firebrand::module::Parameter)| {
+            Ok((name, convert::optional(py, Some(p.tensor().clone()))?))
+        };
         self.0.named_parameters().into_iter().map(one).collect()
     }
 

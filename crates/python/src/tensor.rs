@@ -110,9 +110,12 @@ fn values(t: &Tensor) -> firebrand::Result<Vec<Scalar>> {
     Ok(match t.dtype() {
         DType::Bool => t.try_to_vec::<bool>()?.into_iter().map(Scalar::Bool).collect(),
         d if d.is_integer() => t.try_to_dtype(DType::I64)?.try_to_vec::<i64>()?.into_iter().map(Scalar::Int).collect(),
-        d if d.is_complex() => {
-            t.try_to_dtype(DType::C128)?.try_to_vec::<firebrand::Complex<f64>>()?.into_iter().map(Scalar::Complex).collect()
-        }
+        d if d.is_complex() => t
+            .try_to_dtype(DType::C128)?
+            .try_to_vec::<firebrand::Complex<f64>>()?
+            .into_iter()
+            .map(Scalar::Complex)
+            .collect(),
         _ => t.try_to_dtype(DType::F64)?.try_to_vec::<f64>()?.into_iter().map(Scalar::Float).collect(),
     })
 }
@@ -122,7 +125,8 @@ impl PyTensor {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn make(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<PyTensor> {
-        let advice = "Tensor() makes no tensor from data; use firebrand.tensor(data) or a factory such as firebrand.zeros(size)";
+        let advice =
+            "Tensor() makes no tensor from data; use firebrand.tensor(data) or a factory such as firebrand.zeros(size)";
         identity::pending().map(PyTensor::new).ok_or_else(|| PyTypeError::new_err(advice))
     }
 
@@ -355,7 +359,12 @@ impl PyTensor {
             None => None,
             Some(g) if g.is_none() => None,
             Some(g) => {
-                let wrong = || PyTypeError::new_err(format!("assigned grad expected to be a Tensor or None but got {}", g.get_type()));
+                let wrong = || {
+                    PyTypeError::new_err(format!(
+                        "assigned grad expected to be a Tensor or None but got {}",
+                        g.get_type()
+                    ))
+                };
                 Some(tensor_of(g).ok_or_else(wrong)?)
             }
         };
@@ -552,7 +561,8 @@ impl PyTensor {
         let at = if dim < 0 { dim + n } else { dim };
         usize::try_from(at).ok().filter(|&k| k < n as usize).ok_or_else(|| {
             let n = n.max(1);
-            let text = format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -n, n - 1);
+            let text =
+                format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -n, n - 1);
             PyIndexError::new_err(text)
         })
     }

@@ -22,7 +22,12 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
     copy(&root.join(library()), &root.join(EXTENSION))?;
     let python = environment(venv, &["numpy", "pytest"])?.join("bin/python");
     let package = root.join("crates/python");
-    must(Command::new(python).current_dir(&package).env("PYTHONPATH", package.join("python")).args(["-m", "pytest", "-q"]))?;
+    must(
+        Command::new(python)
+            .current_dir(&package)
+            .env("PYTHONPATH", package.join("python"))
+            .args(["-m", "pytest", "-q"]),
+    )?;
     Ok("the package's tests pass".to_string())
 }
 

@@ -54,7 +54,11 @@ pub fn python_table(ops: Source<'_>, derivatives: Source<'_>, names: Source<'_>)
     for (name, mut overloads) in by_name {
         let Some(places) = places.get(&name) else { continue };
         overloads.iter_mut().for_each(|o| o.out = outs.get(&key(o.func)).copied());
-        let _ = writeln!(rows, "    Name({name:?}, {places}, &[{}]),", ordered(overloads).iter().map(row).collect::<String>());
+        let _ = writeln!(
+            rows,
+            "    Name({name:?}, {places}, &[{}]),",
+            ordered(overloads).iter().map(row).collect::<String>()
+        );
         count += 1;
     }
     let text = format!(
@@ -83,7 +87,8 @@ fn is_shown(func: &FunctionSchema) -> bool {
     let of_number = func.arguments.flat_positional().nth(1).is_some_and(|a| a.ty == Type::Base(BaseTy::Scalar));
     let overload = func.name.overload_name.as_str();
     let twice = WITHOUT_NUMBERS.contains(&func.base()) && of_number && overload == "Scalar";
-    let generator = func.arguments.flat_all().any(|a| a.ty.innermost() == Some(BaseTy::Generator) && a.default.is_none());
+    let generator =
+        func.arguments.flat_all().any(|a| a.ty.innermost() == Some(BaseTy::Generator) && a.default.is_none());
     !twice && !generator
 }
 
@@ -111,7 +116,11 @@ fn row(o: &Overload<'_>) -> String {
         .filter_map(|(k, a)| Some(format!("({k}, {}), ", a.ty.as_list()?.1?)))
         .collect();
     let out = o.out.map_or(String::new(), |out| format!("aten::{}", out.name));
-    format!("Overload {{ op: {:?}, out: {out:?}, sizes: &[{}] }}, ", format!("aten::{}", o.func.name), sizes.trim_end_matches(", "))
+    format!(
+        "Overload {{ op: {:?}, out: {out:?}, sizes: &[{}] }}, ",
+        format!("aten::{}", o.func.name),
+        sizes.trim_end_matches(", ")
+    )
 }
 
 /// The overloads in the order in which they are tried.

@@ -61,8 +61,8 @@ pub use mode::{
 pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{
-    Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node,
-    WeakNode, get_gradient_edge,
+    Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node, WeakNode,
+    get_gradient_edge,
 };
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};
