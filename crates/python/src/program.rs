@@ -3,6 +3,7 @@
 use crate::autograd::need_tensors;
 use crate::convert;
 use crate::errors::{exception, runtime};
+use firebrand::graph::interpret::Value;
 use firebrand::graph::{Error, ExportedProgram, ProgramModule};
 use firebrand::module::Module;
 use pyo3::prelude::*;
@@ -14,6 +15,20 @@ fn raised(e: Error) -> PyErr {
     match e {
         Error::Core(e) => exception(e),
         other => runtime(other),
+    }
+}
+
+/// An output of a program.
+fn output(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
+    match value {
+        Value::Tensor(t) => convert::optional(py, Some(t)),
+        Value::Scalar(s) => convert::number(py, s),
+        Value::List(list) => {
+            let all = list.into_iter().map(|v| output(py, v)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, all)?.into_any())
+        }
+        v if v.is_none() => Ok(py.None().into_bound(py)),
+        other => Err(runtime(format!("an output of this kind has no form in Python: {other:?}"))),
     }
 }
 
@@ -49,7 +64,7 @@ impl Runner {
     fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let inputs = need_tensors(inputs)?;
         let outputs = py.detach(|| self.0.run(&inputs)).map_err(raised)?;
-        PyList::new(py, outputs.into_iter().map(|v| convert::object(py, v)).collect::<PyResult<Vec<_>>>()?)
+        PyList::new(py, outputs.into_iter().map(|v| output(py, v)).collect::<PyResult<Vec<_>>>()?)
     }
 
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
