@@ -305,7 +305,9 @@ pub(crate) fn saved(py: Python<'_>, value: SavedValue) -> PyResult<Bound<'_, PyA
         SavedValue::Bools(list) => PyTuple::new(py, list)?.into_any(),
         SavedValue::Str(s) => PyString::new(py, &s).into_any(),
         SavedValue::DType(d) => dtype(py, d)?.into_any(),
-        other => return Err(PyRuntimeError::new_err(format!("a saved value of this kind has no form in Python: {other:?}"))),
+        other => {
+            return Err(PyRuntimeError::new_err(format!("a saved value of this kind has no form in Python: {other:?}")));
+        }
     })
 }
 

@@ -4,7 +4,7 @@ use crate::convert::{self, int_of, items, scalar_of, tensor_of};
 use crate::errors::Raise;
 use crate::literal;
 use firebrand::indexing::{IndexValue, Indices};
-use firebrand::{Index, Tensor};
+use firebrand::{DType, Index, Tensor};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
@@ -40,7 +40,7 @@ fn one(item: &Bound<'_, PyAny>) -> PyResult<Index> {
         let t = literal::tensor_from(item, None)?;
         // An empty list names no position; it has no numbers to tell its dtype from.
         let empty = t.numel() == 0 && t.dtype().is_floating_point();
-        return Ok(Index::Tensor(if empty { t.try_to_dtype(firebrand::DType::I64).raise()? } else { t }));
+        return Ok(Index::Tensor(if empty { t.try_to_dtype(DType::I64).raise()? } else { t }));
     }
     Err(PyTypeError::new_err(format!(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
@@ -55,6 +55,20 @@ fn indices(index: &Bound<'_, PyAny>) -> PyResult<Indices> {
     }
 }
 
+/// Refuses more items than the tensor has dimensions.
+fn check_count(t: &Tensor, index: &Indices) -> PyResult<()> {
+    let used = |i: &Index| match i {
+        Index::At(_) | Index::Slice { .. } => 1,
+        Index::Tensor(mask) if mask.dtype() == DType::Bool => mask.ndim(),
+        Index::Tensor(_) => 1,
+        Index::NewAxis | Index::Ellipsis | Index::Bool(_) => 0,
+    };
+    if index.iter().map(used).sum::<usize>() > t.ndim() {
+        return Err(PyIndexError::new_err(format!("too many indices for tensor of dimension {}", t.ndim())));
+    }
+    Ok(())
+}
+
 /// `t[index]`.
 pub(crate) fn get(py: Python<'_>, t: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let index = indices(index)?;
@@ -63,12 +77,14 @@ pub(crate) fn get(py: Python<'_>, t: &Tensor, index: &Bound<'_, PyAny>) -> PyRes
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number",
         ));
     }
+    check_count(t, &index)?;
     py.detach(|| t.try_i(index)).raise()
 }
 
 /// `t[index] = value`.
 pub(crate) fn set(py: Python<'_>, t: &Tensor, index: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let index = indices(index)?;
+    check_count(t, &index)?;
     let value = if let Some(v) = tensor_of(value) {
         IndexValue::Tensor(v.clone())
     } else if let Some(s) = scalar_of(value)? {

@@ -180,8 +180,17 @@ impl Param {
 }
 
 impl Signature {
-    /// `(Tensor input, Tensor other, *, Tensor out = None)`; without its first parameter for a method.
+    /// `(Tensor input, Tensor other, *, Tensor out = None)`; without `self` for a method.
     pub(crate) fn text(&self, method: bool) -> String {
+        format!("({})", self.parts(method).join(", "))
+    }
+
+    /// How many parts it shows, as PyTorch counts them: the star is one, and nothing is one too.
+    pub(crate) fn shown(&self, method: bool) -> usize {
+        self.parts(method).len().max(1)
+    }
+
+    fn parts(&self, method: bool) -> Vec<String> {
         let one = |p: &Param| {
             let default = p.default().map_or(String::new(), |d| format!(" = {d}"));
             format!("{} {}{default}", p.type_name(), p.name)
@@ -215,13 +224,6 @@ impl Signature {
             }));
             parts.push("bool requires_grad = False".into());
         }
-        format!("({})", parts.join(", "))
-    }
-
-    /// How many parameters it shows.
-    pub(crate) fn shown(&self, method: bool) -> usize {
-        let outs = usize::from(self.out.is_some() && !method);
-        // A signature without parameters counts as one in PyTorch's messages.
-        (self.params.len() - usize::from(method) + outs + usize::from(self.makes)).max(1)
+        parts
     }
 }

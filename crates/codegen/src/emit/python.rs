@@ -123,22 +123,26 @@ fn row(o: &Overload<'_>) -> String {
     )
 }
 
-/// The overloads in the order in which they are tried.
+/// The overloads in the order in which they are tried: first, by signature, those that none must precede, then the others
+/// as soon as all that precede them are placed.
 fn ordered(mut overloads: Vec<Overload<'_>>) -> Vec<Overload<'_>> {
     overloads.sort_by_key(signature);
-    // Whoever another one must precede waits until all of those are placed.
-    let mut waiting: Vec<Option<Overload<'_>>> = overloads.into_iter().map(Some).collect();
-    let mut placed = Vec::with_capacity(waiting.len());
-    while placed.len() < waiting.len() {
-        let free = |k: usize| {
-            let Some(o) = &waiting[k] else { return false };
-            !waiting.iter().flatten().any(|other| precedes(other.func, o.func))
-        };
-        let Some(k) = (0..waiting.len()).find(|&k| free(k)) else { break };
-        placed.extend(waiting[k].take());
+    let count = overloads.len();
+    let before = |k: usize| (0..count).filter(|&j| precedes(overloads[j].func, overloads[k].func)).collect();
+    let mut waiting: Vec<Vec<usize>> = (0..count).map(before).collect();
+    let mut order: Vec<usize> = (0..count).filter(|&k| waiting[k].is_empty()).collect();
+    let mut next = 0;
+    while let Some(&placed) = order.get(next) {
+        next += 1;
+        for (k, left) in waiting.iter_mut().enumerate().filter(|(_, left)| !left.is_empty()) {
+            left.retain(|&j| j != placed);
+            if left.is_empty() {
+                order.push(k);
+            }
+        }
     }
-    placed.extend(waiting.into_iter().flatten());
-    placed
+    let mut overloads: Vec<Option<Overload<'_>>> = overloads.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|k| overloads[k].take()).collect()
 }
 
 /// Whether `a` must be tried before `b`: they differ only where `a` takes what is more specific.

@@ -341,10 +341,10 @@ class Module:
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
         errors = []
-        if strict and unexpected:
-            errors.append("Unexpected key(s) in state_dict: " + ", ".join(f'"{n}"' for n in unexpected) + ". ")
         if strict and missing:
             errors.append("Missing key(s) in state_dict: " + ", ".join(f'"{n}"' for n in missing) + ". ")
+        if strict and unexpected:
+            errors.append("Unexpected key(s) in state_dict: " + ", ".join(f'"{n}"' for n in unexpected) + ". ")
         for name, target in own.items():
             if name in state_dict and tuple(state_dict[name].shape) != tuple(target.shape):
                 errors.append(
