@@ -31,9 +31,10 @@ pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
 /// Runs `f` detached; its warnings become Python's.
 fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let (result, warnings) = py.detach(|| firebrand::collect_warnings(f));
-    let result = result.raise()?;
-    warn(py, warnings)?;
-    Ok(result)
+    // What a failed run warned of explains the failure.
+    let warned = warn(py, warnings);
+    let value = result.raise()?;
+    warned.map(|()| value)
 }
 
 /// Calls Python from core.

@@ -7,7 +7,7 @@
 use crate::convert::{self, device_of, dtype_of, int_of, items, scalar_of, tensor_of};
 use crate::errors::Raise;
 use crate::table::{Entry, Param, Signature};
-use firebrand::dispatch::{self, Op, Value};
+use firebrand::dispatch::{self, Op, Tags, Value};
 use firebrand::sym::SymInt;
 use firebrand::{Scalar, Tensor};
 use firebrand_core::schema::Type;
@@ -188,6 +188,11 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
                 return Ok(Err(Misfit::Type { param: s.params.len(), position: None }));
             };
             requires_grad = wish.is_true();
+        }
+        // There is one generator, so leaving it to the op is all that can be asked.
+        let random = s.op.has(Tags::NONDETERMINISTIC_SEEDED) && s.params.iter().all(|p| p.arg.ty != Type::Other);
+        if random && kwargs.get_item("generator")?.is_some_and(|g| g.is_none()) {
+            named += 1;
         }
         if named < kwargs.len() {
             return Ok(Err(unexpected(s, this.map(|(at, _)| at), given, kwargs)?));

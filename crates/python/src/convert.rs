@@ -153,7 +153,7 @@ pub(crate) fn device_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
         return Ok(Some(d.get().0));
     }
     match object.cast::<PyString>() {
-        Ok(name) => named_device(&name.to_str()?.to_owned()).map(Some),
+        Ok(name) => named_device(name.to_str()?).map(Some),
         Err(_) => Ok(None),
     }
 }
@@ -306,7 +306,9 @@ pub(crate) fn saved(py: Python<'_>, value: SavedValue) -> PyResult<Bound<'_, PyA
         SavedValue::Str(s) => PyString::new(py, &s).into_any(),
         SavedValue::DType(d) => dtype(py, d)?.into_any(),
         other => {
-            return Err(PyRuntimeError::new_err(format!("a saved value of this kind has no form in Python: {other:?}")));
+            return Err(PyRuntimeError::new_err(format!(
+                "a saved value of this kind has no form in Python: {other:?}"
+            )));
         }
     })
 }
@@ -339,7 +341,10 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<Bound<'_, PyDType>> {
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     match dtype_of(d) {
-        Some(d) if d.is_floating_point() => Ok(firebrand::dtype::set_default_dtype(d)),
+        Some(d) if d.is_floating_point() => {
+            firebrand::dtype::set_default_dtype(d);
+            Ok(())
+        }
         _ => Err(PyTypeError::new_err("only floating-point types are supported as the default type")),
     }
 }

@@ -5,7 +5,7 @@ use crate::errors::Raise;
 use crate::literal;
 use firebrand::indexing::{IndexValue, Indices};
 use firebrand::{DType, Index, Tensor};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 
@@ -31,7 +31,11 @@ fn one(item: &Bound<'_, PyAny>) -> PyResult<Index> {
             let wrong = || PyTypeError::new_err("slice indices must be integers or None or have an __index__ method");
             int_of(&value)?.ok_or_else(wrong).map(Some)
         };
-        return Ok(Index::Slice { start: part("start")?, end: part("stop")?, step: part("step")?.unwrap_or(1) });
+        let step = part("step")?.unwrap_or(1);
+        if step <= 0 {
+            return Err(PyValueError::new_err("step must be greater than zero"));
+        }
+        return Ok(Index::Slice { start: part("start")?, end: part("stop")?, step });
     }
     if let Some(i) = int_of(item)? {
         return Ok(Index::At(i));

@@ -1,11 +1,12 @@
 //! Modes that Python's context managers switch: plain switches, and guards that belong to the thread that made them.
 
-use crate::autograd::saved_hooks;
+use crate::autograd::{attached, saved_hooks};
 use crate::errors::Raise;
-use firebrand::autograd::{self as core, DisabledGuard, InferenceMode, SavedHooksGuard};
+use firebrand::autograd::{self as core, CreationHookGuard, DisabledGuard, InferenceMode, SavedHooksGuard};
 use firebrand::state::ModeGuard;
 use pyo3::prelude::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 #[pyfunction]
 fn is_grad_enabled() -> bool {
@@ -25,6 +26,18 @@ fn is_inference_mode_enabled() -> bool {
 
 thread_local! {
     static CHECK_NAN: Cell<bool> = const { Cell::new(true) };
+    /// While anomaly mode is on: nodes remember Python's stack instead of Rust's.
+    static TRACES: RefCell<Option<CreationHookGuard>> = const { RefCell::new(None) };
+}
+
+/// Keeps the lines of Python that made a node with it.
+fn remember(node: &core::Node) -> firebrand::Result<()> {
+    let stack = attached(|py| {
+        let lines: Vec<String> = py.import("traceback")?.call_method0("format_stack")?.extract()?;
+        Ok(lines.concat())
+    })?;
+    drop(node.insert_metadata("traceback_", Arc::new(stack)));
+    Ok(())
 }
 
 /// Turns anomaly mode on or off on this thread.
@@ -32,6 +45,12 @@ thread_local! {
 fn set_anomaly_mode(on: bool, check_nan: bool) {
     CHECK_NAN.set(check_nan);
     std::mem::forget(core::set_detect_anomaly(on, check_nan));
+    let ended = TRACES.with_borrow_mut(|held| match (on, &held) {
+        (true, None) => held.replace(core::node_creation_hook(remember)),
+        (true, Some(_)) => None,
+        (false, _) => held.take(),
+    });
+    drop(ended);
 }
 
 /// Whether anomaly mode is on, and whether it looks for NaN.

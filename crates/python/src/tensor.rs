@@ -371,6 +371,11 @@ impl PyTensor {
         self.tensor.try_set_grad(grad).raise()
     }
 
+    #[deleter(grad)]
+    fn delete_grad(&self) -> PyResult<()> {
+        self.tensor.try_set_grad(None).raise()
+    }
+
     #[getter]
     fn retains_grad(&self) -> bool {
         self.tensor.retains_grad()

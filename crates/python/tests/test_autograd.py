@@ -241,6 +241,58 @@ class Cases:
         y.sum().backward()
         return [x.grad, v._base is y, v._is_view(), names(v.grad_fn)[0]]
 
+    def deleted_gradient(m):
+        x = m.ones(2, requires_grad=True)
+        (x * 2).sum().backward()
+        del x.grad
+        return x.grad
+
+    def a_hook_that_removes_itself(m):
+        x = m.ones(2, requires_grad=True)
+        seen = []
+
+        def hook(g):
+            seen.append(1)
+            handle.remove()
+
+        handle = x.register_hook(hook)
+        for _ in range(2):
+            (x * 2).sum().backward()
+        return len(seen)
+
+    def checkpoints_in_checkpoints(m):
+        from importlib import import_module
+
+        checkpoint = import_module(f"{m.__name__}.utils.checkpoint").checkpoint
+        x, z = m.ones(2, requires_grad=True), m.ones(2, requires_grad=True)
+        inner = lambda a: checkpoint(lambda b: (b * b).sin().cos(), a * 2, use_reentrant=False) * 3  # noqa: E731
+        y = checkpoint(inner, x, use_reentrant=False)
+        y.sum().backward()
+        checkpoint(lambda a: (a * a).sin(), z, use_reentrant=True).sum().backward()
+        return [y, x.grad, z.grad]
+
+    def writes_through_indices(m):
+        x = m.ones(4, requires_grad=True)
+        y = x * 1
+        y[1:3] = m.tensor([5.0, 6.0])
+        y[0] *= 2
+        (y**2).sum().backward()
+        v = m.tensor([2.0], requires_grad=True)
+        target = m.zeros(3)
+        target[1] = v[0] * 3
+        target.sum().backward()
+        return [x.grad, v.grad, target.requires_grad]
+
+    def scopes_of_saved_hooks(m):
+        graph = m.autograd.graph
+        x = m.ones(3, requires_grad=True)
+        with graph.save_on_cpu():
+            y = (x * x).sum()
+        y.backward()
+        with graph.disable_saved_tensors_hooks("no hooks"):
+            refused = raised(lambda: graph.saved_tensors_hooks(lambda a: a, lambda a: a).__enter__())
+        return [x.grad, refused]
+
     def data_attribute(m):
         x = m.ones(2, requires_grad=True)
         x.data.mul_(3)
@@ -345,6 +397,18 @@ def test_an_exception_keeps_its_traceback_through_backward():
     with pytest.raises(Mine, match="from the hook") as info:
         (x * 2).sum().backward()
     assert "faulty_hook" in "".join(traceback.format_tb(info.value.__traceback__))
+
+
+def test_anomaly_mode_shows_the_python_line_that_made_the_node():
+    def the_culprit(x):
+        return x.sqrt() * 0
+
+    x = firebrand.tensor([0.0], requires_grad=True)
+    with pytest.warns(UserWarning) as shown, pytest.raises(RuntimeError, match="SqrtBackward0"):
+        with firebrand.autograd.detect_anomaly():
+            the_culprit(x).sum().backward()
+    assert any("the_culprit" in str(w.message) and "SqrtBackward0" in str(w.message) for w in shown)
+    assert firebrand.autograd.anomaly._C.anomaly_mode()[0] is False
 
 
 def test_backward_inside_a_hook():

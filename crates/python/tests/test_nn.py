@@ -1,5 +1,8 @@
 """Modules, layers, losses, optimizers: the same seed gives PyTorch's numbers."""
 
+import copy
+import pickle
+
 import pytest
 from conftest import cases, check, raised
 
@@ -116,6 +119,13 @@ class Cases:
 @cases(Cases)
 def test_like_pytorch(oracle, name, case):
     check(oracle, f"nn.{name}", case)
+
+
+def test_modules_are_copied_and_pickled():
+    model = net(firebrand)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(again[0].weight) is firebrand.nn.Parameter and again[0].weight is not model[0].weight
+        assert all((a == b).all() and a.requires_grad for a, b in zip(again.parameters(), model.parameters()))
 
 
 def test_optimizer_state_is_restored():

@@ -136,6 +136,33 @@ class Cases:
             m.allclose(t, t + 1e-9), m.equal(t, t), m.result_type(m.tensor([1]), 1.5) is m.float32, m.is_tensor(t), t.masked_fill(t > 2, -1.0), m.tril(m.ones(2, 2)),
         ]
 
+    def keywords(m):
+        x = m.ones(2, 2)
+        return [
+            x.sum(dim=(0, 1)), m.sum(x, dim=0, keepdim=True), x.mean(dim=0, dtype=m.float64), m.zeros(size=(2,)), m.ones(2, dtype=m.int32, device="cpu"),
+            m.full(size=(1,), fill_value=2), m.arange(start=1, end=4), m.rand(2, generator=None).shape, m.empty_like(x, dtype=m.int64).dtype, x.new_ones((3,)),
+            m.randn(2, 2, requires_grad=True).requires_grad, m.nn.functional.gelu(x), m.nn.functional.linear(x, x), m.conv2d(m.ones(1, 1, 3, 3), m.ones(1, 1, 2, 2)),
+        ]
+
+    def slices(m):
+        x = m.arange(10)
+        return [x[2:8:3], x[-3:], x[:-7], raised(lambda: x[::-1])[:1], x[m.tensor([1, 2])[0]], x.reshape(2, 5)[1, m.tensor([0, 4])]]
+
+    def as_python_sees_it(m):
+        t = m.tensor([3, 1, 2])
+        return [
+            sorted(t.tolist()), max(t).item(), sum(t).item(), list(zip(t, t))[0][0].item(), reversed(t), 3 in t, {t: 1}[t], hash(t) == hash(t), str(m.tensor(1.5)),
+            repr(m.float32), repr(m.Size([1, 2])),
+        ]
+
+    def refused_by_ops(m):
+        x = m.ones(2, 3)
+        calls = [
+            lambda: x.view(7), lambda: x @ x, lambda: m.cat([x, m.ones(2)]), lambda: x.reshape(4), lambda: m.zeros(-1), lambda: x.nope, lambda: m.ones(2).add_(m.ones(3)),
+            lambda: m.tensor([1]).add_(1.5),
+        ]
+        return [raised(call)[:1] for call in calls]
+
     def out_arguments(m):
         out = m.empty(2)
         found = m.add(m.ones(2), 2, out=out)
