@@ -39,7 +39,7 @@ class Oracle:
 
     def write(self):
         if self.store:
-            STORED.write_text(json.dumps(self.stored, indent=0, sort_keys=True) + "\n")
+            STORED.write_text(json.dumps(dict(sorted(self.stored.items())), indent=0) + "\n")
 
 
 @pytest.fixture(scope="session")
