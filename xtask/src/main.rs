@@ -24,8 +24,8 @@ usage: cargo xtask <task>
 
 tasks:
   check             run everything that CI runs
-  codegen           generate crates/core/src/ops/generated/ from schema/
-  codegen --check   fail if that folder is out of date
+  codegen           generate crates/core/src/ops/generated/ and the Python table from schema/
+  codegen --check   fail if they are out of date
   modules           check for cyclic dependencies between modules; part of check
   deny              check licenses, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   conformance checks against PyTorch and other tools; without arguments, lists them

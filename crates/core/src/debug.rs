@@ -24,6 +24,7 @@ firebrand_kernels::opaque_debug! {
     [T] crate::autograd::saved::PlainSlot<T> => "PlainSlot";
     [] crate::autograd::function::Context => "Context";
     [] crate::autograd::ContextFn => "ContextFn";
+    [] crate::autograd::node::WeakNode => "WeakNode";
     [] crate::races::Use => "Use";
     [] crate::tensor::WeakTensor => "WeakTensor";
     [A, O] crate::func::Linear<A, O> => "Linear";

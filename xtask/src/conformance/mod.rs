@@ -9,6 +9,7 @@ mod models;
 mod mpi;
 mod opinfo;
 mod pt2;
+mod python;
 mod sanitizers;
 mod torchgen;
 mod viewer;
@@ -28,6 +29,7 @@ checks:
   opinfo [--venv DIR] [NAME...]
                           every sample of PyTorch's op database gives its values and gradients; writes docs/conformance/opinfo.md
   pt2 [--venv DIR]        programs that firebrand writes load in PyTorch and give the same outputs
+  python [--venv DIR]     the Python package gives PyTorch's results: builds it and runs its tests
   sanitizers [miri|address|thread]
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
@@ -52,6 +54,8 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["opinfo", only @ ..] => opinfo::run(None, only),
         ["pt2"] => pt2::run(None),
         ["pt2", "--venv", folder] => pt2::run(Some(folder)),
+        ["python"] => python::run(None),
+        ["python", "--venv", folder] => python::run(Some(folder)),
         ["sanitizers"] => sanitizers::run(None),
         ["sanitizers", which] => sanitizers::run(Some(which)),
         ["torchgen"] => torchgen::run(None),

@@ -14,6 +14,7 @@ mod functions;
 mod methods;
 mod nodes;
 mod op;
+mod python;
 mod record;
 mod rewrite;
 mod text;
@@ -22,6 +23,7 @@ mod types;
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::pipeline::{NATIVE_FILE, Sources};
+pub use python::python_table;
 use text::Plan;
 
 /// A generated file.

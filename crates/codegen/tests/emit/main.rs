@@ -7,5 +7,6 @@ mod forms;
 mod functions;
 mod interface;
 mod nodes;
+mod python;
 mod refusals;
 mod repository;

@@ -2,6 +2,7 @@
 
 use crate::common::{DERIVATIVES, OPS, item_of, run};
 use expect_test::{Expect, expect};
+use firebrand_codegen::emit::{Source, python_table};
 
 /// The block of `schema/README.md` whose opening line names a file.
 fn readme(file: &str) -> String {
@@ -164,6 +165,13 @@ fn committed_files_are_up_to_date() {
         let committed = read(&format!("crates/core/src/ops/generated/{}", file.name));
         assert!(committed == file.text, "{} is stale; run `cargo xtask codegen`", file.name);
     }
+    let names = read("schema/python.yaml");
+    let source = |name, text| Source { name, text };
+    let table =
+        python_table(source("ops.yaml", &ops), source("derivatives.yaml", &derivatives), source("python.yaml", &names));
+    let table = table.expect("the schema is in order");
+    let committed = read(&format!("crates/python/src/{}", table.name));
+    assert!(committed == table.text, "{} is stale; run `cargo xtask codegen`", table.name);
 }
 
 /// How many ops whose names do not begin with `_` have a `doc:`. New ones should have one too; the list says which do not.

@@ -63,14 +63,15 @@ pub use mode::{
 pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{
-    Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node,
+    Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node, WeakNode,
     get_gradient_edge,
 };
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
-    DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
-    saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter, unsafe_set_version_counter,
+    DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, push_saved_hooks,
+    save_on_cpu, saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,
+    unsafe_set_version_counter,
 };
 pub use saved_visit::SavedVisitor;
 pub use selective::{CheckpointPolicy, SelectiveContext, create_selective_checkpoint_contexts};

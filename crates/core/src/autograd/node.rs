@@ -165,7 +165,12 @@ pub trait Backward: Send + Sync + 'static {
         false
     }
 
-    /// For custom functions: their context.
+    /// For custom functions: what they know about their call.
+    fn context(&self) -> Option<&super::Context> {
+        None
+    }
+
+    /// For custom functions: the function itself.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
@@ -189,10 +194,11 @@ pub struct Node(Arc<NodeInner>);
 
 /// A handle that does not keep the node alive.
 #[derive(Clone)]
-pub(crate) struct WeakNode(Weak<NodeInner>);
+pub struct WeakNode(Weak<NodeInner>);
 
 impl WeakNode {
-    pub(crate) fn upgrade(&self) -> Option<Node> {
+    /// The node, if it is still alive.
+    pub fn upgrade(&self) -> Option<Node> {
         self.0.upgrade().map(Node)
     }
 }
@@ -399,13 +405,19 @@ impl Node {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A number that identifies the node while it lives.
+    pub fn id(&self) -> usize {
+        self.addr()
+    }
+
     /// An address that identifies the node while it lives.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         Arc::addr(&self.0)
     }
 
-    pub(crate) fn downgrade(&self) -> WeakNode {
+    /// A handle that does not keep the node alive.
+    pub fn downgrade(&self) -> WeakNode {
         WeakNode(Arc::downgrade(&self.0))
     }
 

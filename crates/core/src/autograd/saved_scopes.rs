@@ -26,7 +26,7 @@ pub fn saved_tensors_hooks<P: Any + Send + Sync>(
     pack: impl Fn(&Tensor) -> Result<P> + Send + Sync + 'static,
     unpack: impl Fn(&P) -> Result<Tensor> + Send + Sync + 'static,
 ) -> Result<SavedHooksGuard> {
-    push(SavedHooks::new(pack, unpack))
+    push_saved_hooks(SavedHooks::new(pack, unpack))
 }
 
 /// Like [`saved_tensors_hooks`], for hooks that return exactly the values they got: a captured function is compiled without them.
@@ -36,10 +36,11 @@ pub(crate) fn faithful_hooks<P: Any + Send + Sync>(
 ) -> Result<SavedHooksGuard> {
     let mut hooks = SavedHooks::new(pack, unpack);
     hooks.faithful = true;
-    push(hooks)
+    push_saved_hooks(hooks)
 }
 
-fn push(hooks: SavedHooks) -> Result<SavedHooksGuard> {
+/// As [`saved_tensors_hooks`], for a pair of hooks that was made before.
+pub fn push_saved_hooks(hooks: SavedHooks) -> Result<SavedHooksGuard> {
     if let Some(message) = state::stacks(|s| s.saved_hooks_disabled.clone()) {
         return Err(ErrorKind::SavedHooksDisabled { message }.into());
     }

@@ -10,7 +10,8 @@ use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode};
 use crate::autograd::view::ViewInfo;
 use crate::sparse::Coo;
-use std::sync::{Mutex, OnceLock};
+use std::any::Any;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// State that few tensors need.
 #[derive(Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Extras {
     pub(crate) wrapped: OnceLock<Wrapped>,
     /// Indices and values of a sparse tensor.
     pub(crate) sparse: OnceLock<Coo>,
+    /// What a front in another language keeps with the tensor.
+    pub(crate) foreign: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// What a wrapper wraps: a tensor one level down, and which of its dimensions is the batch (`None`: unbatched).

@@ -8,6 +8,7 @@
 mod access;
 mod description;
 mod extras;
+mod foreign;
 mod replaced;
 mod spec;
 mod versions;

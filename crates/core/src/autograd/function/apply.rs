@@ -118,6 +118,10 @@ impl Backward for FunctionNode {
         }
     }
 
+    fn context(&self) -> Option<&Context> {
+        Some(&self.ctx)
+    }
+
     fn as_any(&self) -> Option<&dyn Any> {
         Some(&*self.function)
     }

@@ -1,11 +1,12 @@
 //! The context of a custom function: information about its call, and what it saves for backward.
 
-use crate::autograd::node::{InputMetadata, WeakNode};
+use crate::autograd::node::{InputMetadata, Node, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
 use crate::capture::Bound;
 use crate::random::{Generator, get_rng_state};
 use crate::slot::{Slot, SlotGuard};
 use crate::{DType, ErrorKind, Result, Tensor};
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -35,6 +36,8 @@ pub struct Context {
     random: Option<Generator>,
     /// The tensors that the function's stand-ins refer to.
     pub(super) bound: Bound,
+    /// What the function keeps of this call, beside tensors.
+    pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Context {
@@ -58,6 +61,7 @@ impl Context {
             node: OnceLock::new(),
             random: None,
             bound: Bound::here(),
+            state: None,
         }
     }
 
@@ -77,6 +81,17 @@ impl Context {
             return Ok(self.to_keep.clone());
         };
         results.copy(&node)?.into_iter().map(|s| s.unpack_some(&node)).collect()
+    }
+
+    /// Keeps a value of this call. A function runs several times under function transforms, once per level; what it
+    /// keeps in its own fields all of them share, what it keeps here belongs to one.
+    pub fn set_state(&mut self, state: Arc<dyn Any + Send + Sync>) {
+        self.state = Some(state);
+    }
+
+    /// What [`Context::set_state`] kept.
+    pub fn state(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.state.as_ref()
     }
 
     /// Saves the random state, to draw the same numbers again later.
@@ -122,6 +137,11 @@ impl Context {
     /// For each input, whether it requires grad; fixed when the function was applied.
     pub fn needs_input_grad(&self) -> &[bool] {
         &self.needs_input_grad
+    }
+
+    /// The node of the call, once it runs backward.
+    pub fn node(&self) -> Option<Node> {
+        self.node.get().and_then(|w| w.upgrade())
     }
 
     /// The tensors saved for `backward`, unpacked and version-checked.

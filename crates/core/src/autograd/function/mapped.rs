@@ -5,6 +5,7 @@ use super::{Context, Function};
 use crate::func::level::{self, Batch};
 use crate::func::rules::Batched;
 use crate::{ErrorKind, Result, Tensor, ops};
+use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock};
 
 type Dims = Vec<Option<usize>>;
@@ -16,6 +17,7 @@ struct Kept {
     for_forward: Dims,
     needs_input_grad: Vec<bool>,
     materialize_grads: bool,
+    state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 pub(super) struct Mapped {
@@ -71,6 +73,7 @@ impl Mapped {
         let kept = self.kept();
         let mut inner = self.context(kept.needs_input_grad.clone());
         inner.materialize_grads = kept.materialize_grads;
+        inner.state = kept.state;
         inner.to_save = up(&ctx.saved_tensors()?, &kept.saved);
         inner.for_forward = up(ctx.saved_for_forward(), &kept.for_forward);
         Ok(inner)
@@ -128,6 +131,7 @@ impl Function for Mapped {
             for_forward: forward_dims,
             needs_input_grad: inner.needs_input_grad.clone(),
             materialize_grads: inner.materialize_grads,
+            state: inner.state.clone(),
         };
         Ok(())
     }

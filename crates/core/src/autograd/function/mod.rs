@@ -150,4 +150,9 @@ impl Node {
     pub fn function<F: Function>(&self) -> Option<&F> {
         self.formula().as_any()?.downcast_ref()
     }
+
+    /// What the custom function this node belongs to knows about its call.
+    pub fn context(&self) -> Option<&Context> {
+        self.formula().context()
+    }
 }

@@ -1,0 +1,27 @@
+//! What a front in another language needs of a tensor: a place for an object of its own, and whether the tensor
+//! outlives the front's handle. Nothing here knows which language.
+
+use super::Tensor;
+use firebrand_kernels::shared;
+use std::any::Any;
+use std::sync::Arc;
+
+impl Tensor {
+    /// What a front in another language keeps with this tensor; it is dropped with the tensor.
+    pub fn foreign(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.extras_if_any()?.foreign.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Keeps an object of a front with this tensor, and returns the one that was kept before.
+    pub fn set_foreign(&self, object: Option<Arc<dyn Any + Send + Sync>>) -> Option<Arc<dyn Any + Send + Sync>> {
+        if object.is_none() && self.extras_if_any().is_none() {
+            return None;
+        }
+        std::mem::replace(&mut *self.extras().foreign.lock().unwrap_or_else(|e| e.into_inner()), object)
+    }
+
+    /// Whether there is another handle to this tensor: in the graph, in a list, in another variable.
+    pub fn is_shared(&self) -> bool {
+        shared::Arc::strong_count(&self.0) > 1
+    }
+}

@@ -1,0 +1,65 @@
+"""PyTorch's autograd stack in Rust, for Python.
+
+Tensors, ops and gradients have PyTorch's names and rules; what differs is listed in the package's README.
+"""
+
+from . import _firebrand as _C
+from ._size import Size
+from ._firebrand import (
+    Tensor,
+    __version__,
+    channels_last,
+    contiguous_format,
+    device,
+    dtype,
+    from_numpy,
+    get_default_dtype,
+    get_num_threads,
+    initial_seed,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    layout,
+    manual_seed,
+    memory_format,
+    preserve_format,
+    set_default_dtype,
+    set_num_threads,
+    strided,
+    tensor,
+)
+from ._firebrand import (
+    bfloat16,
+    bool,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
+
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
+cfloat, cdouble = complex64, complex128
+
+from . import _tensor
+from ._names import install as _install
+
+_install(globals(), Tensor)
+
+from . import _functions
+from ._functions import *  # noqa: F403
+from ._interop import as_tensor, from_dlpack
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from . import autograd, fft, func, linalg, nn, ops, optim, special, utils
+from .export import compile, load, save
+from .func import vmap
+
+inf = _functions.inf
+nan = _functions.nan
+pi = _functions.pi
+e = _functions.e

@@ -1,0 +1,235 @@
+"""What a tensor has beside its ops: printing, conversion, copying, pickling, sharing, running backward."""
+
+import builtins
+import re
+
+from . import _firebrand as _C
+from ._firebrand import Tensor
+
+_LINE = 80
+_SUFFIX = re.compile(r",\s*((?:dtype=\w+)|(?:size=\([^()]*\))|(?:device='\w+'))$")
+
+
+def _repr(self):
+    body = self._text()[len("tensor(") : -1]
+    suffixes = []
+    while found := _SUFFIX.search(body):
+        suffixes.insert(0, re.sub(r"^dtype=", "dtype=firebrand.", found.group(1)))
+        body = body[: found.start()]
+    if self.grad_fn is not None:
+        name = type(self.grad_fn).__name__
+        suffixes.append(f"grad_fn=<{name}>")
+    elif self.requires_grad:
+        suffixes.append("requires_grad=True")
+    text = "tensor(" + body
+    last = len(text) - text.rfind("\n") - 1
+    for suffix in suffixes:
+        if last + len(suffix) + 2 > _LINE:
+            text += ",\n" + " " * len("tensor(") + suffix
+            last = len("tensor(") + len(suffix)
+        else:
+            text += ", " + suffix
+            last += len(suffix) + 2
+    return text + ")"
+
+
+def _iter(self):
+    if self.dim() == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return builtins.iter(self.unbind(0))
+
+
+def _format(self, spec):
+    if self.dim() == 0 and not self.is_meta and type(self) is Tensor:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+def _contains(self, element):
+    if isinstance(element, (Tensor, builtins.int, builtins.float, builtins.complex, builtins.bool)):
+        return builtins.bool((element == self).any().item())
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+
+def _backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Computes gradients of this tensor and accumulates them into the leaves."""
+    from . import autograd
+
+    autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+# ---- conversion
+
+_DTYPES = {
+    "float": _C.float32,
+    "double": _C.float64,
+    "half": _C.float16,
+    "bfloat16": _C.bfloat16,
+    "int": _C.int32,
+    "long": _C.int64,
+    "short": _C.int16,
+    "char": _C.int8,
+    "byte": _C.uint8,
+    "bool": _C.bool,
+    "cfloat": _C.complex64,
+    "cdouble": _C.complex128,
+}
+_KINDS = (_C.dtype, builtins.type)
+
+
+def _to(self, *args, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
+    """This tensor with another dtype or on another device; itself if it has them already."""
+    for position, value in enumerate(args):
+        if isinstance(value, Tensor) and position == 0:
+            dtype, device = value.dtype, value.device
+        elif isinstance(value, _KINDS):
+            dtype = value
+        elif isinstance(value, (str, _C.device)) and position == 0:
+            device = value
+        elif value is None and position < 2:
+            continue
+        elif isinstance(value, builtins.bool):
+            copy = value if position == len(args) - 1 and builtins.sum(isinstance(a, builtins.bool) for a in args) == 2 else copy
+        else:
+            kinds = ", ".join(type(a).__name__ for a in args)
+            raise TypeError(
+                f"to() received an invalid combination of arguments - got ({kinds}), but expected one of:\n"
+                " * (firebrand.device device = None, firebrand.dtype dtype = None, bool non_blocking = False, bool copy = False, *, "
+                "firebrand.memory_format memory_format = None)\n"
+                " * (firebrand.dtype dtype, bool non_blocking = False, bool copy = False, *, "
+                "firebrand.memory_format memory_format = None)\n"
+                " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, "
+                "firebrand.memory_format memory_format = None)\n"
+            )
+    same_device = device is None or _C.device(device) == self.device
+    if not copy and same_device and memory_format is None and (dtype is None or dtype is self.dtype):
+        return self
+    return _TO_COPY(self, dtype=dtype, device=device, memory_format=memory_format)
+
+
+def _type(self, dtype=None):
+    if dtype is None:
+        return f"firebrand.Tensor of {repr(self.dtype).removeprefix('firebrand.')}"
+    return self.to(dtype)
+
+
+def _converter(name, dtype):
+    def convert(self):
+        return self.to(dtype)
+
+    convert.__name__ = convert.__qualname__ = name
+    convert.__doc__ = f"This tensor as {dtype}."
+    return convert
+
+
+def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    dtype = self.dtype if dtype is None else dtype
+    return _C.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+# ---- sharing
+
+
+def _numpy(self, *, force=False):
+    """An array over the memory of this tensor."""
+    import numpy
+
+    return numpy.asarray(_C.array_view(self.detach() if force else self))
+
+
+def _array(self, dtype=None, copy=None):
+    found = self.numpy()
+    if dtype is not None and found.dtype != dtype:
+        if copy is False:
+            raise ValueError("another dtype needs a copy")
+        return found.astype(dtype)
+    return found.copy() if copy else found
+
+
+def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    if dl_device is not None and tuple(dl_device) != (1, 0):
+        raise BufferError("tensors are in host memory: dl_device can only be (1, 0)")
+    source = self.clone() if copy else self
+    return _C.to_dlpack(source, max_version is not None and max_version[0] >= 1)
+
+
+def _dlpack_device(self):
+    return (1, 0)
+
+
+# ---- copies
+
+
+def _deepcopy(self, memo):
+    if id(self) in memo:
+        return memo[id(self)]
+    from copy import deepcopy
+
+    copy = self._deep_copy()
+    if type(self) is not Tensor:
+        grad = copy.grad
+        copy = Tensor._make_subclass(type(self), copy, self.requires_grad)
+        copy.grad = grad
+    memo[id(self)] = copy
+    copy.__dict__.update(deepcopy(self.__dict__, memo))
+    return copy
+
+
+def _rebuild(cls, data, dtype, sizes, requires_grad, attributes):
+    found = _C.tensor_from_bytes(data, dtype, sizes)
+    found = found.requires_grad_(requires_grad) if cls is Tensor else Tensor._make_subclass(cls, found, requires_grad)
+    found.__dict__.update(attributes)
+    return found
+
+
+def _reduce(self, protocol):
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) can be pickled: detach() the tensor first"
+        )
+    attributes = dict(self.__dict__)
+    return _rebuild, (type(self), _C.tensor_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, attributes)
+
+
+def _rmatmul(self, other):
+    return other.matmul(self) if isinstance(other, Tensor) else NotImplemented
+
+
+def _reversed(self):
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def _property(name):
+    op = _C.op_overload(name)
+    return property(lambda self: op(self))
+
+
+_REAL, _TO_COPY = _C.op_overload("aten::real"), _C.op_overload("aten::_to_copy")
+
+
+Tensor.__repr__ = _repr
+Tensor.__iter__ = _iter
+Tensor.__format__ = _format
+Tensor.__contains__ = _contains
+Tensor.__deepcopy__ = _deepcopy
+Tensor.__reduce_ex__ = _reduce
+Tensor.__rmatmul__ = _rmatmul
+Tensor.__reversed__ = _reversed
+Tensor.__array__ = _array
+Tensor.__array_priority__ = 1000
+Tensor.__dlpack__ = _dlpack
+Tensor.__dlpack_device__ = _dlpack_device
+Tensor.backward = _backward
+Tensor.numpy = _numpy
+Tensor.to = _to
+Tensor.cpu = lambda self: self.to(device="cpu")
+Tensor.type = _type
+Tensor.new_tensor = _new_tensor
+Tensor.T = _property("aten::numpy_T")
+Tensor.mT = _property("aten::mT")
+Tensor.mH = _property("aten::mH")
+Tensor.H = _property("aten::matrix_H")
+Tensor.real = property(lambda self: _REAL(self) if self.is_complex() else self)
+Tensor.imag = _property("aten::imag")
+for _name, _dtype in _DTYPES.items():
+    setattr(Tensor, _name, _converter(_name, _dtype))

@@ -1,0 +1,124 @@
+"""Custom functions: a forward with its own backward, and with forward-mode and batching rules if wanted."""
+
+import functools
+from collections import namedtuple
+
+from .. import _firebrand as _C
+
+VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
+
+
+class FunctionCtx:
+    """What a custom function knows about its call, and what it keeps for later."""
+
+    to_save = None
+    saved_for_forward = None
+    dirty_tensors = None
+    non_differentiable = None
+    materialize_grads = True
+    needs_input_grad = ()
+    _at_hand = None
+    _in_jvp = False
+
+    def save_for_backward(self, *tensors):
+        """Keeps tensors for `backward`; they are version-checked when read."""
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors):
+        """Keeps tensors for `jvp`."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args):
+        """Says that `forward` wrote these inputs in place."""
+        self.dirty_tensors = args
+
+    def mark_non_differentiable(self, *args):
+        """Says that no gradient flows through these outputs."""
+        self.non_differentiable = args
+
+    def set_materialize_grads(self, value):
+        """Whether undefined gradients arrive as zeros or as `None`."""
+        self.materialize_grads = value
+
+
+class BackwardCFunction(_C.Node, FunctionCtx):
+    """The context of a call, which is also its node."""
+
+    @property
+    def saved_tensors(self):
+        """The tensors kept for `backward`, or in `jvp` those kept for it."""
+        if self._in_jvp and self.saved_for_forward is not None:
+            return self.saved_for_forward
+        if self._at_hand is not None:
+            return self._at_hand
+        if self.to_save is not None:
+            return self.to_save
+        found = self._function_saved()
+        return () if found is None else found
+
+
+class Function:
+    """Base of custom functions: write `forward` and `backward` as static methods, call `apply`."""
+
+    generate_vmap_rule = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        """Computes the outputs; nothing in here is recorded."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Keeps what is needed later, if `forward` takes no `ctx`."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        """The gradients of the inputs."""
+        function = ctx._forward_cls
+        if function.vjp is not Function.vjp:
+            return function.vjp(ctx, *grad_outputs)
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+        )
+
+    @staticmethod
+    def vjp(ctx, *grad_outputs):
+        """Another name of `backward`."""
+        raise NotImplementedError("vjp is not implemented; implement backward")
+
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        """The tangents of the outputs."""
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        """The outputs for a batch, and where they have it."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
+        )
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Runs `forward` and records it."""
+        if kwargs:
+            raise TypeError("apply() takes no keyword arguments")
+        setup = cls.setup_context is not Function.setup_context
+        once = getattr(cls.backward, "_once_differentiable", False)
+        return _C.apply(cls, cls._backward_cls, args, setup, once, bool(cls.generate_vmap_rule))
+
+
+def once_differentiable(backward):
+    """Marks a `backward` that cannot itself be differentiated."""
+
+    @functools.wraps(backward)
+    def run(ctx, *grads):
+        return backward(ctx, *grads)
+
+    run._once_differentiable = True
+    return run

@@ -1,0 +1,5 @@
+"""The functions of PyTorch's `linalg` module."""
+
+from ._names import namespace as _namespace
+
+globals().update(_namespace("linalg"))

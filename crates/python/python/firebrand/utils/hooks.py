@@ -1,0 +1,3 @@
+"""Handles of hooks."""
+
+from .._firebrand import RemovableHandle

@@ -1,0 +1,430 @@
+//! Running backward, hooks of every kind, and the parts of autograd that take Python functions.
+//!
+//! The engine runs detached from the interpreter; a hook attaches for as long as it runs. A hook's exception stops the run and
+//! comes out of it as the same object.
+
+use crate::convert::{self, tensor_of};
+use crate::errors::{Raise, passed};
+use crate::held::Held;
+use crate::identity;
+use crate::node::{self, PyNode};
+use firebrand::autograd as core;
+use firebrand::autograd::{
+    BackwardOptions, CheckpointOptions, DeterminismCheck, GradOptions, GradcheckOptions, GradientEdge, Node,
+    RemovableHandle, SavedHooks, Target,
+};
+use firebrand::{Result, Tensor};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use std::ffi::CString;
+
+/// Shows warnings of core as Python's.
+pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
+    for text in warnings {
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+    }
+    Ok(())
+}
+
+/// Runs `f` detached; its warnings become Python's.
+fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    let (result, warnings) = py.detach(|| firebrand::collect_warnings(f));
+    // What a failed run warned of explains the failure.
+    let warned = warn(py, warnings);
+    let value = result.raise()?;
+    warned.map(|()| value)
+}
+
+/// Calls Python from core.
+pub(crate) fn attached<T>(f: impl for<'py> FnOnce(Python<'py>) -> PyResult<T>) -> Result<T> {
+    Python::attach(f).map_err(passed)
+}
+
+// ---- handles
+
+/// Removes a hook.
+#[pyclass(name = "RemovableHandle", module = "firebrand.utils.hooks", frozen, weakref)]
+pub(crate) struct Handle(Vec<RemovableHandle>);
+
+#[pymethods]
+impl Handle {
+    fn remove(&self, py: Python<'_>) {
+        // Dropping what the hook captured may run anything.
+        py.detach(|| self.0.iter().for_each(RemovableHandle::remove));
+    }
+
+    #[getter]
+    fn id(&self) -> u64 {
+        self.0.first().map_or(0, RemovableHandle::key)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, py: Python<'_>, _kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {
+        self.remove(py);
+    }
+}
+
+fn handle(h: RemovableHandle) -> Handle {
+    Handle(vec![h])
+}
+
+// ---- hooks
+
+fn named(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map(|n| n.to_string()).unwrap_or_default()
+}
+
+/// What a hook on one gradient returned.
+fn replacement(result: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    if result.is_none() {
+        return Ok(None);
+    }
+    let wrong = || PyTypeError::new_err(format!("expected Variable, but hook returned '{}'", named(result)));
+    tensor_of(result).cloned().map(Some).ok_or_else(wrong)
+}
+
+/// A list of gradients that Python gave.
+pub(crate) fn gradients(list: &[Bound<'_, PyAny>]) -> PyResult<Vec<Option<Tensor>>> {
+    let one = |g: &Bound<'_, PyAny>| {
+        if g.is_none() {
+            return Ok(None);
+        }
+        let wrong = || PyTypeError::new_err(format!("gradients can be either Tensors or None, but got {}", named(g)));
+        tensor_of(g).cloned().map(Some).ok_or_else(wrong)
+    };
+    list.iter().map(one).collect()
+}
+
+/// What a hook on several gradients returned: none, one tensor or a sequence.
+fn replacements(result: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Option<Tensor>>>> {
+    if result.is_none() {
+        return Ok(None);
+    }
+    match convert::items(result)? {
+        Some(list) => gradients(&list).map(Some),
+        None => gradients(std::slice::from_ref(result)).map(Some),
+    }
+}
+
+pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+    let held = Held::new(hook);
+    let run = move |g: &Tensor| attached(|py| replacement(&held.get(py).call1((identity::wrap(py, g.clone())?,))?));
+    t.try_register_hook(run).raise().map(handle)
+}
+
+pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+    let held = Held::new(hook);
+    let run = move |leaf: &Tensor| -> Result<()> {
+        attached(|py| {
+            let result = held.get(py).call1((identity::wrap(py, leaf.clone())?,))?;
+            if result.is_none() {
+                Ok(())
+            } else {
+                Err(PyRuntimeError::new_err("Tensor post accumulate grad hooks should return None."))
+            }
+        })
+    };
+    t.try_register_post_accumulate_grad_hook(run).raise().map(handle)
+}
+
+pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
+    let held = Held::new(hook);
+    handle(node.register_hook(move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
+        attached(|py| {
+            replacements(&held.get(py).call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?)
+        })
+    }))
+}
+
+pub(crate) fn register_node_prehook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
+    let held = Held::new(hook);
+    handle(node.register_prehook(move |incoming: &[Option<Tensor>]| {
+        attached(|py| replacements(&held.get(py).call1((convert::tuple(py, incoming)?,))?))
+    }))
+}
+
+/// Hooks of saved tensors made of two Python functions.
+pub(crate) fn saved_hooks(pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> SavedHooks {
+    let (pack, unpack) = (Held::new(pack), Held::new(unpack));
+    SavedHooks::new(
+        move |t: &Tensor| attached(|py| Ok(Held::new(&pack.get(py).call1((identity::wrap(py, t.clone())?,))?))),
+        move |packed: &Held| {
+            attached(|py| {
+                let result = unpack.get(py).call1((packed.get(py),))?;
+                let wrong = || {
+                    let text = "Output of saved tensor unpack_hook expected to be a Tensor but got result of type";
+                    PyTypeError::new_err(format!("{text} {}", named(&result)))
+                };
+                tensor_of(&result).cloned().ok_or_else(wrong)
+            })
+        },
+    )
+}
+
+/// Calls `hook` once per run: with all gradients that the run computes, or with the first that arrives.
+#[pyfunction]
+fn register_multi_grad_hook(tensors: &Bound<'_, PyAny>, hook: &Bound<'_, PyAny>, any: bool) -> PyResult<Multi> {
+    let tensors = need_tensors(tensors)?;
+    let refs: Vec<&Tensor> = tensors.iter().collect();
+    let held = Held::new(hook);
+    let registered = if any {
+        core::register_multi_grad_hook_any(&refs, move |g| {
+            attached(|py| held.get(py).call1((identity::wrap(py, g.clone())?,)).map(drop))
+        })
+    } else {
+        core::register_multi_grad_hook(&refs, move |grads| {
+            attached(|py| {
+                let list = grads.iter().map(|g| convert::optional(py, g.clone())).collect::<PyResult<Vec<_>>>()?;
+                held.get(py).call1((PyList::new(py, list)?,)).map(drop)
+            })
+        })
+    };
+    registered.raise().map(Multi)
+}
+
+/// Removes all hooks of one multi-grad hook.
+#[pyclass(module = "firebrand.autograd.graph", frozen)]
+struct Multi(core::MultiHandle);
+
+#[pymethods]
+impl Multi {
+    fn remove(&self, py: Python<'_>) {
+        py.detach(|| self.0.remove());
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, py: Python<'_>, _kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {
+        self.remove(py);
+    }
+}
+
+// ---- runs
+
+pub(crate) fn need_tensors(object: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    convert::tensors_of(object)?.ok_or_else(|| PyTypeError::new_err("expected a list or tuple of Tensors"))
+}
+
+/// Tensors and gradient edges.
+fn targets(object: &Bound<'_, PyAny>) -> PyResult<Vec<Target>> {
+    let list = convert::items(object)?.ok_or_else(|| PyTypeError::new_err("expected a list or tuple"))?;
+    list.iter().map(target).collect()
+}
+
+fn target(item: &Bound<'_, PyAny>) -> PyResult<Target> {
+    if let Some(t) = tensor_of(item) {
+        return Ok(Target::Tensor(t.clone()));
+    }
+    let edge = || -> PyResult<GradientEdge> {
+        let node = item.getattr("node")?.cast::<PyNode>()?.get().node()?;
+        Ok(GradientEdge { node, output_nr: item.getattr("output_nr")?.extract()?, ownership_token: None })
+    };
+    edge()
+        .map(Target::Edge)
+        .map_err(|_| PyTypeError::new_err(format!("expected a Tensor or a GradientEdge, found {}", named(item))))
+}
+
+/// Accumulates gradients into leaves, or into `inputs`.
+#[pyfunction]
+fn run_backward(
+    py: Python<'_>,
+    tensors: &Bound<'_, PyAny>,
+    grads: &Bound<'_, PyAny>,
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    inputs: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let tensors = targets(tensors)?;
+    let grad_tensors = gradients(&convert::items(grads)?.unwrap_or_default())?;
+    let inputs = inputs.map(targets).transpose()?;
+    let options = BackwardOptions { grad_tensors, retain_graph, create_graph, inputs };
+    detached(py, || core::backward(tensors, &options))
+}
+
+/// The gradients of `outputs` with respect to `inputs`.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn run_grad<'py>(
+    py: Python<'py>,
+    outputs: &Bound<'py, PyAny>,
+    inputs: &Bound<'py, PyAny>,
+    grads: &Bound<'py, PyAny>,
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    allow_unused: Option<bool>,
+    is_grads_batched: bool,
+    materialize_grads: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (outputs, inputs) = (targets(outputs)?, targets(inputs)?);
+    let grad_outputs = gradients(&convert::items(grads)?.unwrap_or_default())?;
+    let options =
+        GradOptions { grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads, is_grads_batched };
+    convert::tuple(py, &detached(py, || core::grad(outputs, inputs, &options))?)
+}
+
+/// The node that receives the gradient of a tensor, and at which of its inputs.
+#[pyfunction]
+fn gradient_edge<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, usize)> {
+    let t = tensor_of(tensor).ok_or_else(|| PyTypeError::new_err("get_gradient_edge needs a Tensor"))?;
+    let edge = core::get_gradient_edge(t).raise()?;
+    Ok((node::wrap(py, edge.node)?, edge.output_nr))
+}
+
+/// Calls `f` at the end of the run that is under way.
+#[pyfunction]
+fn queue_callback(f: &Bound<'_, PyAny>) -> PyResult<()> {
+    let held = Held::new(f);
+    core::queue_callback(move || attached(|py| held.get(py).call0().map(drop))).raise()
+}
+
+#[pyfunction]
+fn current_graph_task_id() -> i64 {
+    core::current_graph_task_id()
+}
+
+#[pyfunction]
+fn current_node(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    core::current_node().map(|n| node::wrap(py, n)).transpose()
+}
+
+#[pyfunction]
+fn will_engine_execute_node(node: &Bound<'_, PyNode>) -> PyResult<bool> {
+    core::will_engine_execute_node(&node.get().node()?).raise()
+}
+
+/// Counts a write that was made by other means.
+#[pyfunction]
+fn increment_version(tensors: &Bound<'_, PyAny>) -> PyResult<()> {
+    let tensors = need_tensors(tensors)?;
+    core::increment_version(&tensors.iter().collect::<Vec<_>>());
+    Ok(())
+}
+
+// ---- functions of tensors
+
+/// Calls a Python function of a list of tensors that returns one.
+pub(crate) fn call_flat(f: &Held, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    attached(|py| {
+        let list = convert::list(py, inputs.iter().cloned())?;
+        need_tensors(&f.get(py).call1((list,))?)
+    })
+}
+
+/// Runs a function of tensors without saving what its backward needs.
+#[pyfunction]
+fn run_checkpoint<'py>(
+    py: Python<'py>,
+    f: &Bound<'py, PyAny>,
+    inputs: &Bound<'py, PyAny>,
+    use_reentrant: Option<bool>,
+    preserve_rng_state: bool,
+    determinism_check: bool,
+    early_stop: bool,
+) -> PyResult<Bound<'py, PyList>> {
+    let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
+    let determinism_check = if determinism_check { DeterminismCheck::Default } else { DeterminismCheck::None };
+    let options = CheckpointOptions { use_reentrant, preserve_rng_state, determinism_check, early_stop };
+    let run =
+        move || core::checkpoint(move |t: &[Tensor]| call_flat(&held, t), &inputs.iter().collect::<Vec<_>>(), &options);
+    convert::list(py, detached(py, run)?)
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn run_gradcheck(
+    py: Python<'_>,
+    f: &Bound<'_, PyAny>,
+    inputs: &Bound<'_, PyAny>,
+    grad_outputs: Option<&Bound<'_, PyAny>>,
+    second: bool,
+    eps: f64,
+    atol: f64,
+    rtol: f64,
+    raise_exception: bool,
+    nondet_tol: f64,
+    flags: [bool; 6],
+) -> PyResult<bool> {
+    let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
+    let seeds = grad_outputs.map(need_tensors).transpose()?;
+    let [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode] =
+        flags;
+    let options = GradcheckOptions {
+        eps,
+        atol,
+        rtol,
+        raise_exception,
+        nondet_tol,
+        check_undefined_grad,
+        check_grad_dtypes,
+        check_batched_grad,
+        check_forward_ad,
+        check_backward_ad,
+        fast_mode,
+    };
+    detached(py, || {
+        let f = |t: &[Tensor]| call_flat(&held, t);
+        if second {
+            core::gradgradcheck(f, &inputs, seeds.as_deref(), &options)
+        } else {
+            core::gradcheck(f, &inputs, &options)
+        }
+    })
+}
+
+// ---- forward mode
+
+#[pyfunction]
+fn enter_dual_level() -> PyResult<u32> {
+    core::enter_dual_level().raise()
+}
+
+#[pyfunction]
+#[pyo3(signature = (level=None))]
+fn exit_dual_level(level: Option<u32>) -> PyResult<()> {
+    core::exit_dual_level(level).raise()
+}
+
+#[pyfunction]
+fn make_dual<'py>(
+    py: Python<'py>,
+    primal: &Bound<'py, PyAny>,
+    tangent: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let need =
+        |o: &Bound<'py, PyAny>| tensor_of(o).cloned().ok_or_else(|| PyTypeError::new_err("make_dual needs Tensors"));
+    let (primal, tangent) = (need(primal)?, need(tangent)?);
+    convert::optional(py, Some(py.detach(|| core::make_dual(&primal, &tangent)).raise()?))
+}
+
+#[pyfunction]
+fn unpack_dual<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let t = tensor_of(tensor).ok_or_else(|| PyTypeError::new_err("unpack_dual needs a Tensor"))?.clone();
+    let (primal, tangent) = py.detach(|| core::unpack_dual(&t)).raise()?;
+    Ok((convert::optional(py, Some(primal))?, convert::optional(py, tangent)?))
+}
+
+pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Multi>()?;
+    m.add_function(wrap_pyfunction!(register_multi_grad_hook, m)?)?;
+    m.add_function(wrap_pyfunction!(run_backward, m)?)?;
+    m.add_function(wrap_pyfunction!(run_grad, m)?)?;
+    m.add_function(wrap_pyfunction!(gradient_edge, m)?)?;
+    m.add_function(wrap_pyfunction!(queue_callback, m)?)?;
+    m.add_function(wrap_pyfunction!(current_graph_task_id, m)?)?;
+    m.add_function(wrap_pyfunction!(current_node, m)?)?;
+    m.add_function(wrap_pyfunction!(will_engine_execute_node, m)?)?;
+    m.add_function(wrap_pyfunction!(increment_version, m)?)?;
+    m.add_function(wrap_pyfunction!(run_checkpoint, m)?)?;
+    m.add_function(wrap_pyfunction!(run_gradcheck, m)?)?;
+    m.add_function(wrap_pyfunction!(enter_dual_level, m)?)?;
+    m.add_function(wrap_pyfunction!(exit_dual_level, m)?)?;
+    m.add_function(wrap_pyfunction!(make_dual, m)?)?;
+    m.add_function(wrap_pyfunction!(unpack_dual, m)?)
+}

@@ -1,0 +1,65 @@
+//! The Python package: tensors, autograd, function transforms and exported programs, on the boxed dispatch of core.
+//!
+//! Calls of ops go through one table (`overloads`, generated) and one binder (`bind`); there is no code per op. What users
+//! subclass or monkey-patch is Python (`python/firebrand`), what touches tensors, nodes and hooks is here.
+//! No lock of ours is held while Python runs, and kernels and backward passes run detached from the interpreter.
+//! Nothing here computes: it knows the façade and no kernels.
+#![allow(missing_docs)] // a Python module: its documentation is that of the package
+
+mod autograd;
+mod bind;
+mod convert;
+mod errors;
+mod func;
+mod function;
+mod held;
+mod identity;
+mod index;
+mod interop;
+mod literal;
+mod modes;
+mod node;
+mod ops;
+mod optim;
+mod overloads;
+mod program;
+mod table;
+mod tensor;
+
+use pyo3::prelude::*;
+
+/// The extension module; `python/firebrand` is what users import.
+#[pymodule]
+fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    m.add_class::<tensor::PyTensor>()?;
+    m.add_class::<node::PyNode>()?;
+    m.add_class::<convert::PyDType>()?;
+    m.add_class::<convert::PyDevice>()?;
+    m.add_class::<convert::PyMemoryFormat>()?;
+    m.add_class::<convert::PyLayout>()?;
+    m.add_class::<ops::OpFunction>()?;
+    m.add_class::<ops::OpMethod>()?;
+    m.add_class::<ops::OpOverload>()?;
+    m.add_class::<autograd::Handle>()?;
+    m.add_class::<modes::InferenceGuard>()?;
+    m.add_class::<modes::SavedHooksScope>()?;
+    m.add_class::<modes::DisabledHooksScope>()?;
+    m.add_class::<modes::MultithreadingGuard>()?;
+    m.add_class::<func::Pullback>()?;
+    m.add_class::<optim::PyOptimizer>()?;
+    m.add_class::<program::Program>()?;
+    m.add_class::<program::Runner>()?;
+    m.add("StopRecomputation", py.get_type::<errors::StopRecomputation>())?;
+    m.add("GradcheckError", py.get_type::<errors::GradcheckError>())?;
+    convert::add(m)?;
+    ops::add(m)?;
+    literal::add(m)?;
+    interop::add(m)?;
+    autograd::add(m)?;
+    modes::add(m)?;
+    func::add(m)?;
+    function::add(m)?;
+    program::add(m)?;
+    m.add("__version__", env!("CARGO_PKG_VERSION"))
+}

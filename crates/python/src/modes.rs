@@ -1,0 +1,132 @@
+//! Modes that Python's context managers switch: plain switches, and guards that belong to the thread that made them.
+
+use crate::autograd::{attached, saved_hooks};
+use crate::errors::Raise;
+use firebrand::autograd::{self as core, CreationHookGuard, DisabledGuard, InferenceMode, SavedHooksGuard};
+use firebrand::state::ModeGuard;
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    core::is_grad_enabled()
+}
+
+/// Turns recording on or off on this thread.
+#[pyfunction]
+fn set_grad_mode(on: bool) {
+    let _ = core::set_grad_enabled(on);
+}
+
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    core::is_inference_mode_enabled()
+}
+
+thread_local! {
+    static CHECK_NAN: Cell<bool> = const { Cell::new(true) };
+    /// While anomaly mode is on: nodes remember Python's stack instead of Rust's.
+    static TRACES: RefCell<Option<CreationHookGuard>> = const { RefCell::new(None) };
+}
+
+/// Keeps the lines of Python that made a node with it.
+fn remember(node: &core::Node) -> firebrand::Result<()> {
+    let stack = attached(|py| {
+        let lines: Vec<String> = py.import("traceback")?.call_method0("format_stack")?.extract()?;
+        Ok(lines.concat())
+    })?;
+    drop(node.insert_metadata("traceback_", Arc::new(stack)));
+    Ok(())
+}
+
+/// Turns anomaly mode on or off on this thread.
+#[pyfunction]
+fn set_anomaly_mode(on: bool, check_nan: bool) {
+    CHECK_NAN.set(check_nan);
+    std::mem::forget(core::set_detect_anomaly(on, check_nan));
+    let ended = TRACES.with_borrow_mut(|held| match (on, &held) {
+        (true, None) => held.replace(core::node_creation_hook(remember)),
+        (true, Some(_)) => None,
+        (false, _) => held.take(),
+    });
+    drop(ended);
+}
+
+/// Whether anomaly mode is on, and whether it looks for NaN.
+#[pyfunction]
+fn anomaly_mode() -> (bool, bool) {
+    (core::is_anomaly_enabled(), CHECK_NAN.get())
+}
+
+/// Inference mode until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct InferenceGuard(Option<InferenceMode>);
+
+#[pymethods]
+impl InferenceGuard {
+    #[new]
+    fn new(on: bool) -> InferenceGuard {
+        InferenceGuard(Some(InferenceMode::new(on)))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Hooks on all tensors that are saved until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct SavedHooksScope(Option<SavedHooksGuard>);
+
+#[pymethods]
+impl SavedHooksScope {
+    #[new]
+    fn new(pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<SavedHooksScope> {
+        Ok(SavedHooksScope(Some(core::push_saved_hooks(saved_hooks(pack, unpack)).raise()?)))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Forbids hooks on saved tensors until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct DisabledHooksScope(Option<DisabledGuard>);
+
+#[pymethods]
+impl DisabledHooksScope {
+    #[new]
+    fn new(message: &str) -> PyResult<DisabledHooksScope> {
+        Ok(DisabledHooksScope(Some(core::disable_saved_tensors_hooks(message).raise()?)))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Whether the engine uses several threads, until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct MultithreadingGuard(Option<ModeGuard>);
+
+#[pymethods]
+impl MultithreadingGuard {
+    #[new]
+    fn new(on: bool) -> MultithreadingGuard {
+        MultithreadingGuard(Some(core::set_multithreading_enabled(on)))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(set_grad_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(set_anomaly_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(anomaly_mode, m)?)
+}

@@ -1,0 +1,240 @@
+//! Nodes as Python objects: one per node, of a class named after the node, all of them `autograd.graph.Node`.
+//!
+//! The object of a recorded op owns its node. That of a custom function is its `ctx`: the node owns it, so it refers to
+//! the node weakly, and what asks for the graph after the node is gone is refused.
+
+use crate::autograd::{self, Handle};
+use crate::convert;
+use crate::errors::Raise;
+use crate::function::CallState;
+use crate::held::Held;
+use crate::identity::Registry;
+use firebrand::autograd::{Node, WeakNode};
+use firebrand_core as core;
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+enum Link {
+    /// Of a custom function that has not run yet, or was not recorded.
+    None,
+    Owned(Node),
+    Weak(WeakNode),
+}
+
+/// A recorded operation.
+#[pyclass(name = "Node", module = "firebrand.autograd.graph", frozen, dict, weakref, subclass)]
+pub(crate) struct PyNode {
+    link: Mutex<Link>,
+    object: AtomicPtr<ffi::PyObject>,
+}
+
+static NODES: Registry = Registry::new();
+
+thread_local! {
+    static PENDING: RefCell<Option<Node>> = const { RefCell::new(None) };
+}
+
+impl Drop for PyNode {
+    fn drop(&mut self) {
+        let object = self.object.load(Relaxed);
+        if let (false, Link::Owned(node)) = (object.is_null(), &*self.link()) {
+            NODES.remove(node.id(), object);
+        }
+    }
+}
+
+/// The object of a node.
+pub(crate) fn wrap(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
+    // The object of a custom function is its context.
+    if let Some(state) = node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>()) {
+        let ctx = state.ctx(py);
+        if let Ok(own) = ctx.cast::<PyNode>() {
+            own.get().refer_to(&node);
+            return Ok(ctx);
+        }
+    }
+    if let Some(object) = NODES.get(py, node.id()) {
+        return Ok(object);
+    }
+    let class = class_named(py, node.name())?;
+    let id = node.id();
+    PENDING.with_borrow_mut(|slot| *slot = Some(node));
+    let made = py.get_type::<PyNode>().call_method1("__new__", (class,));
+    drop(PENDING.with_borrow_mut(Option::take));
+    let made = made?;
+    made.cast::<PyNode>()?.get().object.store(made.as_ptr(), Relaxed);
+    NODES.put(id, &made);
+    Ok(made)
+}
+
+/// The class of nodes of this name.
+fn class_named<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let short = name.rsplit("::").next().unwrap_or(name);
+    if let Some(class) = classes.get_item(short)? {
+        return Ok(class);
+    }
+    let content = PyDict::new(py);
+    content.set_item("__module__", "firebrand.autograd")?;
+    let class = py.get_type::<PyType>().call1((short, (py.get_type::<PyNode>(),), content))?;
+    classes.set_item(short, &class)?;
+    Ok(class)
+}
+
+impl PyNode {
+    fn link(&self) -> std::sync::MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The node, if it is alive.
+    pub(crate) fn alive(&self) -> Option<Node> {
+        match &*self.link() {
+            Link::None => None,
+            Link::Owned(node) => Some(node.clone()),
+            Link::Weak(node) => node.upgrade(),
+        }
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> PyResult<Node> {
+        self.alive().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "Attribute is invalid for this instance of a custom function's context: it was not recorded, or its graph is gone",
+            )
+        })
+    }
+
+    /// Makes a context refer to its node.
+    pub(crate) fn refer_to(&self, node: &Node) {
+        let mut link = self.link();
+        if matches!(*link, Link::None) {
+            *link = Link::Weak(node.downgrade());
+        }
+    }
+}
+
+#[pymethods]
+impl PyNode {
+    #[new]
+    #[classmethod]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn make(
+        cls: &Bound<'_, PyType>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyNode> {
+        let link = match PENDING.with_borrow_mut(Option::take) {
+            Some(node) => Link::Owned(node),
+            None if cls.is(cls.py().get_type::<PyNode>()) => {
+                return Err(PyTypeError::new_err("nodes are made by recorded operations only"));
+            }
+            None => Link::None,
+        };
+        Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()) })
+    }
+
+    fn name(&self) -> PyResult<String> {
+        Ok(self.node()?.name().to_string())
+    }
+
+    #[getter]
+    fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let one = |e: &Option<core::autograd::Edge>| match e {
+            Some(e) => (wrap(py, e.node.clone())?, e.slot).into_pyobject(py),
+            None => (py.None().into_bound(py), 0u32).into_pyobject(py),
+        };
+        let edges = self.node()?.next_functions().iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, edges)
+    }
+
+    /// The dictionary that lives with the node.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let node = self.node()?;
+        if let Some(held) = node.metadata().get("python").and_then(|m| m.downcast_ref::<Held>()) {
+            return Ok(held.get(py));
+        }
+        let dict = PyDict::new(py).into_any();
+        drop(node.insert_metadata("python", Arc::new(Held::new(&dict))));
+        Ok(dict)
+    }
+
+    /// Shape, dtype and device of each gradient that arrives.
+    #[getter]
+    fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let one = |m: &core::autograd::InputMetadata| {
+            Ok((convert::size(py, &m.shape)?, convert::dtype(py, m.dtype)?.into_any()))
+        };
+        self.node()?.input_metadata().iter().map(one).collect()
+    }
+
+    #[getter]
+    fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.node()?.variable() {
+            Some(t) => convert::optional(py, Some(t.clone())),
+            None => Err(PyAttributeError::new_err("only accumulate nodes have a variable")),
+        }
+    }
+
+    fn _sequence_nr(&self) -> PyResult<u64> {
+        Ok(self.node()?.sequence_nr())
+    }
+
+    fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+        Ok(autograd::register_node_hook(&self.node()?, hook))
+    }
+
+    fn register_prehook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
+        Ok(autograd::register_node_prehook(&self.node()?, hook))
+    }
+
+    /// Runs the derivative on these gradients, without hooks.
+    #[pyo3(signature = (*grads))]
+    fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let node = self.node()?;
+        let grads = autograd::gradients(&grads.iter().collect::<Vec<_>>())?;
+        let found = py.detach(|| node.call(&grads)).raise()?;
+        match &found[..] {
+            [one] => convert::optional(py, one.clone()),
+            all => Ok(convert::tuple(py, all)?.into_any()),
+        }
+    }
+
+    /// Sets pack and unpack hooks on a tensor that the node saved.
+    fn _register_saved_hooks(&self, name: &str, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (node, hooks) = (self.node()?, autograd::saved_hooks(pack, unpack));
+        pack.py().detach(|| node.register_saved_hooks(name, hooks)).raise()
+    }
+
+    /// The names of what the node saved.
+    fn _saved_names(&self) -> PyResult<Vec<&'static str>> {
+        self.node()?.saved_names().raise()
+    }
+
+    /// What a custom function saved.
+    fn _function_saved<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(node) = self.alive() else { return Ok(None) };
+        let Some(context) = node.context() else { return Ok(None) };
+        let saved = py.detach(|| context.saved_tensors()).raise()?;
+        Ok(Some(convert::tuple(py, &saved)?))
+    }
+
+    /// `_saved_self`, `_saved_dim`: what the node saved.
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(saved) = name.strip_prefix("_saved_") {
+            let node = self.node()?;
+            if let Some(value) = py.detach(|| node.saved(saved)).raise()? {
+                return convert::saved(py, value);
+            }
+        }
+        let class = self.alive().map_or_else(|| "Node".to_string(), |n| n.name().to_string());
+        Err(PyAttributeError::new_err(format!("'{class}' object has no attribute '{name}'")))
+    }
+}

@@ -1,0 +1,38 @@
+//! The Python package gives PyTorch's results: builds the extension, puts it beside the package's Python files and runs the
+//! package's tests, which compare every case with PyTorch.
+
+use super::environment::{environment, must};
+use crate::Outcome;
+use std::path::Path;
+use std::process::Command;
+
+/// What Python imports.
+const EXTENSION: &str = "crates/python/python/firebrand/_firebrand.abi3.so";
+
+/// Where cargo leaves it, by system.
+fn library() -> String {
+    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    format!("target/debug/{prefix}_firebrand{suffix}")
+}
+
+/// Builds and tests; `venv` is an environment with PyTorch, numpy and pytest.
+pub(super) fn run(venv: Option<&str>) -> Outcome {
+    let root = crate::root();
+    must(Command::new(env!("CARGO")).current_dir(&root).args(["build", "--package", "firebrand-python"]))?;
+    copy(&root.join(library()), &root.join(EXTENSION))?;
+    let python = environment(venv, &["numpy", "pytest"])?.join("bin/python");
+    let package = root.join("crates/python");
+    must(
+        Command::new(python)
+            .current_dir(&package)
+            .env("PYTHONPATH", package.join("python"))
+            .args(["-m", "pytest", "-q"]),
+    )?;
+    Ok("the package's tests pass".to_string())
+}
+
+/// Replaces rather than overwrites: a process may have the old one mapped.
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let _ = std::fs::remove_file(to);
+    std::fs::copy(from, to).map(drop).map_err(|e| format!("{}: {e}", to.display()))
+}
