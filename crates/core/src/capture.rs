@@ -108,6 +108,8 @@ pub trait Tracer: Interpreter {
     fn in_transform(&self) -> bool;
     /// The layer that records what reaches the kernels.
     fn below_autograd(self: Arc<Self>) -> Arc<dyn Interpreter>;
+    /// `alias` is `of`, without its history.
+    fn same_value(&self, alias: &Tensor, of: &Tensor);
     /// What the captured function gets for a result of the outermost transform.
     fn result_of_transform(&self, t: &Tensor) -> Result<Tensor>;
     /// Something that keeps the nodes of a transform, to run them later: it holds what this returns.
@@ -313,6 +315,13 @@ pub fn is_recorded_outside() -> bool {
 /// What somebody holds who keeps nodes of a captured transform, to run them later.
 pub(crate) fn keeps_nodes() -> Option<Arc<dyn Any + Send + Sync>> {
     tracer().filter(|t| t.in_transform()).map(|tracer| tracer.keeps_nodes())
+}
+
+/// A transform has made an alias of `of`.
+pub(crate) fn same_value(alias: &Tensor, of: &Tensor) {
+    if let Some(tracer) = tracer() {
+        tracer.same_value(alias, of);
+    }
 }
 
 /// A leaf of a transform.

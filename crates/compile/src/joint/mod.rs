@@ -27,7 +27,7 @@ use firebrand_core::layout::Dims;
 use firebrand_core::state::ThreadState;
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
 use plan::Plan;
-use stages::{Piece, Staged};
+use stages::{Cut, Piece, Staged};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use trace::Input;
@@ -102,12 +102,13 @@ impl Backend for Aot {
             return self.options.inner.compile(graph, examples); // there is nothing to make pure or to differentiate
         }
         let recording = is_grad_enabled() && examples.iter().any(ExampleInput::requires_grad);
-        let pieces = stages::cut(graph);
-        let interpret = stages::writes_recorded(graph, pieces.is_some());
-        match pieces.filter(|_| !interpret) {
+        let cut = stages::cut(graph);
+        let interpret = stages::writes_recorded(graph, !matches!(cut, Cut::One));
+        match cut {
             _ if !recording => Ok(Arc::new(self.compile_graph(graph, examples)?)),
-            None if !interpret => Ok(Arc::new(self.compile_graph(graph, examples)?)),
-            pieces => Ok(Arc::new(self.in_stages(graph, examples, pieces))),
+            Cut::One if !interpret => Ok(Arc::new(self.compile_graph(graph, examples)?)),
+            Cut::Stages(pieces) if !interpret => Ok(Arc::new(self.in_stages(graph, examples, Some(pieces)))),
+            _ => Ok(Arc::new(self.in_stages(graph, examples, None))),
         }
     }
 

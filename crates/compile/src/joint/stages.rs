@@ -11,6 +11,7 @@ use crate::backend::{Call, Executable, Interpreted, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Kind, NodeId, Target, Val};
+use firebrand_graph::schema::Schema;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -70,14 +71,51 @@ fn cuts(graph: &GraphModule, visible: &[NodeId]) -> HashSet<NodeId> {
     values
 }
 
-/// For each node, which of the visible results are computed from it: those of one kind are reached by the same gradients.
-/// None where memory is written, since what depends on a write is not said by the graph, or where there are too many.
+/// How nodes of a graph share memory.
+struct Memory<'a> {
+    graph: &'a GraphModule,
+}
+
+impl Memory<'_> {
+    fn schema(&self, n: NodeId) -> Option<&'static Schema> {
+        self.graph.graph[n].target().and_then(Target::overload).and_then(|o| o.schema())
+    }
+
+    /// The value in whose memory this one lies.
+    fn root(&self, mut n: NodeId) -> NodeId {
+        let g = &self.graph.graph;
+        let passes = |n: NodeId| is_hook(self.graph, n) || self.schema(n).is_some_and(|s| s.mutates() || s.is_view());
+        while let Some(of) = g[n].args().first().and_then(Argument::node).filter(|_| passes(n)) {
+            n = of;
+        }
+        n
+    }
+
+    /// The memory that a node has to do with.
+    fn touched(&self, n: NodeId) -> Vec<NodeId> {
+        self.graph.graph.input_nodes(n).map(|of| self.root(of)).collect()
+    }
+
+    /// The memory that it writes.
+    fn written(&self, n: NodeId) -> Vec<NodeId> {
+        let Some(schema) = self.schema(n).filter(|s| s.mutates()) else { return Vec::new() };
+        let node = &self.graph.graph[n];
+        let mut found = Vec::new();
+        for (k, arg) in schema.args.iter().enumerate().filter(|(_, a)| a.written) {
+            let named = node.kwargs().iter().find(|(name, _)| &**name == arg.name).map(|(_, v)| v);
+            if let Some(given) = node.args().get(k).or(named) {
+                given.for_each_node(&mut |of| found.push(self.root(of)));
+            }
+        }
+        found
+    }
+}
+
+/// For each node, which of the visible results are computed from it, through memory too: those of one kind are reached by the same
+/// gradients. None where there are too many.
 fn reached_by(graph: &GraphModule, visible: &[NodeId]) -> Option<HashMap<NodeId, u64>> {
-    let g = &graph.graph;
-    let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(|o| o.schema());
-    // Random numbers are drawn in the order of the program.
-    let fixed = |n: NodeId| schema(n).is_some_and(|s| s.mutates()) || g[n].draws();
-    if visible.len() > 64 || g.nodes().any(fixed) {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    if visible.len() > 64 {
         return None;
     }
     let order: Vec<NodeId> = g.nodes().collect();
@@ -85,35 +123,58 @@ fn reached_by(graph: &GraphModule, visible: &[NodeId]) -> Option<HashMap<NodeId,
     for (k, &n) in visible.iter().enumerate() {
         *found.entry(n).or_default() |= 1 << k;
     }
+    // What is read later, by its memory.
+    let mut read: HashMap<NodeId, u64> = HashMap::new();
     for &n in order.iter().rev() {
-        let own = found.get(&n).copied().unwrap_or(0);
+        let later = memory.written(n).iter().filter_map(|r| read.get(r)).fold(0, |a, b| a | b);
+        let own = found.get(&n).copied().unwrap_or(0) | later;
+        found.insert(n, own);
         for of in g.input_nodes(n) {
             *found.entry(of).or_default() |= own;
+            *read.entry(memory.root(of)).or_default() |= own;
         }
     }
     Some(found)
+}
+
+/// Whether stages leave everything in its order that must be: random numbers, and what has to do with memory that is written.
+fn keeps_order(graph: &GraphModule, place: &HashMap<NodeId, usize>) -> bool {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    let mut last_draw = 0;
+    let mut last: HashMap<NodeId, usize> = HashMap::new();
+    let written: HashSet<NodeId> = g.nodes().flat_map(|n| memory.written(n)).collect();
+    for n in g.nodes() {
+        let Some(&at) = place.get(&n) else { continue };
+        if g[n].draws() {
+            if at < last_draw {
+                return false;
+            }
+            last_draw = at;
+        }
+        for root in memory.touched(n).into_iter().filter(|r| written.contains(r)) {
+            let before = last.entry(root).or_default();
+            if at < *before {
+                return false;
+            }
+            *before = at;
+        }
+    }
+    true
 }
 
 /// Whether the graph writes something that gradients flow through. The history that a write gives belongs to the caller's
 /// tensor, and to the tensor between two stages.
 pub(super) fn writes_recorded(graph: &GraphModule, everywhere: bool) -> bool {
     let g = &graph.graph;
-    let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(|o| o.schema());
+    let memory = Memory { graph };
     let writes = |module: &GraphModule| {
         let g = &module.graph;
         let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(|o| o.schema());
         g.nodes().any(|n| schema(n).is_some_and(|s| s.mutates()))
     };
-    let root = |mut n: NodeId| {
-        let passes = |n: NodeId| is_hook(graph, n) || schema(n).is_some_and(|s| s.mutates() || s.is_view());
-        while let Some(of) = g[n].args().first().and_then(Argument::node).filter(|_| passes(n)) {
-            n = of;
-        }
-        n
-    };
     g.nodes().any(|n| {
-        if schema(n).is_some_and(|s| s.mutates()) {
-            let of = root(n);
+        if memory.schema(n).is_some_and(|s| s.mutates()) {
+            let of = memory.root(n);
             return (everywhere || g[of].is_placeholder()) && (is_recorded(graph, n) || is_recorded(graph, of));
         }
         let region =
@@ -122,8 +183,18 @@ pub(super) fn writes_recorded(graph: &GraphModule, everywhere: bool) -> bool {
     })
 }
 
-/// The stages of a graph; none if it is one.
-pub(super) fn cut(graph: &GraphModule) -> Option<Vec<Piece>> {
+/// How a graph is run where something is recorded.
+pub(super) enum Cut {
+    /// As one node.
+    One,
+    /// As several.
+    Stages(Vec<Piece>),
+    /// Op by op: no stages are right.
+    Ops,
+}
+
+/// The stages of a graph.
+pub(super) fn cut(graph: &GraphModule) -> Cut {
     let g = &graph.graph;
     let visible = visible(graph);
     let cuts = cuts(graph, &visible);
@@ -131,7 +202,7 @@ pub(super) fn cut(graph: &GraphModule) -> Option<Vec<Piece>> {
     let whole = [Function::SetGradEnabled, Function::ApplyFunction];
     let whole = g.nodes().any(|n| g[n].target().is_some_and(|t| whole.iter().any(|f| t.is_function(f))));
     if cuts.is_empty() || whole {
-        return None;
+        return Cut::One;
     }
     let calls = |n: &NodeId| matches!(g[*n].kind(), Kind::CallFunction(_));
     let mut stage_of: HashMap<NodeId, usize> = HashMap::new();
@@ -143,7 +214,7 @@ pub(super) fn cut(graph: &GraphModule) -> Option<Vec<Piece>> {
             stage += 1;
         }
     }
-    let reached = reached_by(graph, &visible);
+    let Some(reached) = reached_by(graph, &visible) else { return Cut::Ops };
     // Parts of a result belong to what they are parts of: they have one node in an eager run too.
     let source = |mut n: NodeId| {
         while let Some(of) = part_of(graph, n) {
@@ -151,23 +222,34 @@ pub(super) fn cut(graph: &GraphModule) -> Option<Vec<Piece>> {
         }
         n
     };
-    // Of one stretch of the program, what more results are computed from comes first.
-    let kind = |n: &NodeId| {
-        let by = reached.as_ref().map_or(0, |r| r.get(&source(*n)).copied().unwrap_or(0));
-        (stage_of[n], std::cmp::Reverse(by.count_ones()), by)
-    };
-    let mut kinds: Vec<_> = stage_of.keys().map(kind).collect();
+    // Of one stretch of the program, what more results are computed from comes first. What leads to none comes with the last of
+    // them: no gradient reaches it.
+    let by = |n: &NodeId| reached.get(&source(*n)).copied().unwrap_or(0);
+    let kind = |n: &NodeId| (stage_of[n], std::cmp::Reverse(by(n).count_ones()), by(n));
+    let mut kinds: Vec<_> = stage_of.keys().filter(|n| by(n) != 0).map(kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    if kinds.len() < 2 {
-        return None;
+    if kinds.is_empty() {
+        return Cut::One;
     }
-    let place: HashMap<NodeId, usize> =
-        stage_of.keys().map(|n| (*n, kinds.binary_search(&kind(n)).unwrap_or_default())).collect();
-    Some((0..kinds.len()).map(|k| piece(graph, &place, k)).collect())
+    let place_of = |n: &NodeId| match by(n) {
+        0 => kinds.partition_point(|k| k.0 <= stage_of[n]).saturating_sub(1),
+        _ => kinds.binary_search(&kind(n)).unwrap_or_default(),
+    };
+    let place: HashMap<NodeId, usize> = stage_of.keys().map(|n| (*n, place_of(n))).collect();
+    match kinds.len() {
+        1 => Cut::One,
+        _ if !keeps_order(graph, &place) => Cut::Ops,
+        count => Cut::Stages((0..count).map(|k| piece(graph, &place, k, &by)).collect()),
+    }
 }
 
-fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize) -> Piece {
+fn piece(
+    module: &GraphModule,
+    stage_of: &HashMap<NodeId, usize>,
+    stage: usize,
+    reached: &dyn Fn(&NodeId) -> u64,
+) -> Piece {
     let g = &module.graph;
     let own: Vec<NodeId> = g.nodes().filter(|n| stage_of.get(n) == Some(&stage)).collect();
     let is_own: HashSet<NodeId> = own.iter().copied().collect();
@@ -197,10 +279,11 @@ fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize) 
     }
     let leaves = |n: NodeId| g.users(n).any(|u| !is_own.contains(&u));
     let outputs: Vec<NodeId> = own.into_iter().filter(|&n| leaves(n)).collect();
-    // What later stages use as a constant leaves this one as a constant: no gradient arrives for it.
+    // What later stages use as a constant, or for nothing that is returned, leaves this one as a constant: no gradient arrives for it.
     let constant = |n: NodeId| {
         let unrecorded = |u: NodeId| matches!(&g[u].meta().val, Some(Val::Tensor(meta)) if !meta.requires_grad);
-        is_recorded(module, n) && g.users(n).filter(|u| !is_own.contains(u)).all(|u| !g[u].is_output() && unrecorded(u))
+        let in_vain = |u: NodeId| !g[u].is_output() && (unrecorded(u) || reached(&u) == 0);
+        is_recorded(module, n) && g.users(n).filter(|u| !is_own.contains(u)).all(in_vain)
     };
     for &n in outputs.iter().filter(|&&n| constant(n)) {
         let detached = part.graph.call_function(Target::aten("detach.default"), [copies[&n].clone()]);

@@ -1,8 +1,10 @@
 //! Forward mode and function transforms, around and inside compiled functions.
 
 use crate::{Callable, Case, How, Log, check, leaf_of, ramp};
-use firebrand_compile::{Options, backends, compile_with};
-use firebrand_core::autograd::{Context, Function, GradOptions, dual_level, grad, make_dual, unpack_dual};
+use firebrand_compile::{Options, backends, compile_with, graph_break};
+use firebrand_core::autograd::{
+    Context, Function, GradOptions, dual_level, grad, make_dual, saved_tensors_hooks, unpack_dual,
+};
 use firebrand_core::{Result, Tensor, func};
 use std::sync::Arc;
 
@@ -329,6 +331,54 @@ fn batched_gradients_of_a_compiled_node(how: &How) {
     }
 }
 
+/// Transforms before and behind breaks, of values from before them.
+fn transforms_around_breaks(how: &How) {
+    type F = fn(&Tensor) -> Result<Tensor>;
+    let bodies: [(&str, F); 5] = [
+        ("a result of vmap held by grad", |x| {
+            let w = x.detach().sum();
+            let mapped = func::vmap(move |t: &Tensor| t.try_mul(&w)?.try_tanh()).call(x)?;
+            let held = mapped.clone();
+            let g = func::grad(move |t: &Tensor| t.try_mul(&held)?.try_sin()?.try_sum())(&x.detach())?;
+            graph_break();
+            Ok(g * mapped)
+        }),
+        ("a value held by grad", |x| {
+            let held = x.tanh();
+            let g = func::grad(move |t: &Tensor| t.try_mul(&held)?.try_sin()?.try_sum())(&x.detach())?;
+            graph_break();
+            Ok(g)
+        }),
+        ("vmap", |x| {
+            let w = x.detach().sum();
+            let mapped = func::vmap(move |t: &Tensor| t.try_mul(&w)?.try_tanh()).call(x)?;
+            graph_break();
+            Ok(mapped.sin())
+        }),
+        ("behind a break", |x| {
+            let held = x.tanh();
+            graph_break();
+            func::grad(move |t: &Tensor| t.try_mul(&held)?.try_sin()?.try_sum())(x)
+        }),
+        ("in a scope of saved-tensor hooks behind it", |x| {
+            let held = x.tanh();
+            let g = func::grad(move |t: &Tensor| t.try_mul(&held)?.try_sin()?.try_sum())(&x.detach())?;
+            let _scope = saved_tensors_hooks(|t: &Tensor| Ok(t.detach()), |t: &Tensor| Ok(t.clone()))?;
+            Ok(g.sin() * x)
+        }),
+    ];
+    for (name, body) in bodies {
+        let f = how.compile(move |x: &Tensor| -> Result<Tensor> { body(&(x * 0.5)) });
+        for k in 0..3 {
+            let x = leaf_of(k);
+            let y = f(&x).unwrap();
+            how.log.see(name, &y);
+            y.sum().backward();
+            how.log.grad("x", &x);
+        }
+    }
+}
+
 /// A transform in a compiled function is part of its graph.
 #[test]
 fn transforms_are_compiled() {
@@ -368,6 +418,7 @@ fn forward_mode_and_transforms() {
         ("X-97", both_outside),
         ("X-98", more_than_ops_in_a_transform),
         ("X-99", transforms_of_other_sizes),
+        ("X-101", transforms_around_breaks),
         ("X-100", batched_gradients_of_a_compiled_node),
     ];
     check(CASES);

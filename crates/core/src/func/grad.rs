@@ -18,6 +18,7 @@ const NO_HOOKS: &str =
 /// A new tensor of this level over the same data: no history here, tangents kept.
 fn stripped(t: &Tensor) -> Tensor {
     let out = if t.is_of_this_level() { t.alias_born_under(state::word()) } else { level::wrap(t.clone(), None) };
+    capture::same_value(&out, t);
     if let Some(tangent) = forward::tangent(t) {
         forward::attach(&out, tangent);
     }

@@ -288,6 +288,13 @@ impl Tracer for Session {
         Arc::new(super::transform::Below(self))
     }
 
+    fn same_value(&self, alias: &Tensor, of: &Tensor) {
+        let mut state = self.lock();
+        if let Some(node) = state.trace.known(of) {
+            state.trace.bind(alias, node);
+        }
+    }
+
     fn result_of_transform(&self, t: &Tensor) -> Result<Tensor> {
         self.transformed(t)
     }

@@ -10,6 +10,7 @@ use crate::interpret::{Call, NodeRunner, Outlined, Value, materialize};
 use crate::ir::*;
 use crate::program::Dialect;
 use crate::schema::Schema;
+use crate::trace::outline;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::{Device, Layout, Scalar, Spec, Tensor};
 use std::collections::HashMap;
@@ -350,7 +351,11 @@ impl Walk {
                 );
             }
         }
-        let (args, kwargs) = self.values(scope, node)?;
+        let (mut args, kwargs) = self.values(scope, node)?;
+        if let (Some(Target::Hop(Hop::WithData)), [_, Value::Tensor(value)]) = (node.target(), &mut args[..]) {
+            // Its result is a tensor of its own, whose memory is nobody else's here.
+            *value = outline(value)?;
+        }
         let before: Vec<(Tensor, u32)> = tensors(&args, &kwargs).map(|t| (t.clone(), version(t))).collect();
         let ran = Outlined.run_node(&Call { module, node: n, args, kwargs });
         let result = match ran {
