@@ -199,7 +199,7 @@ def floats(outputs):
 
 
 def is_random(program):
-    words = ("dropout", "bernoulli", "rand")
+    words = ("dropout", "bernoulli", "rand", "uniform_", "normal_")
     for module in program.graph_module.modules():
         for node in getattr(module, "graph", torch.fx.Graph()).nodes:
             if node.op == "call_function" and any(w in str(node.target) for w in words):

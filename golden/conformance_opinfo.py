@@ -47,11 +47,15 @@ def name_of(op):
 
 
 class Batch(torch.nn.Module):
-    """Several samples of one op as one module. Tensors are inputs, everything else is part of the program."""
+    """Several samples of one op as one module. Tensors are inputs, everything else is part of the program.
+
+    Where results are not unique (singular vectors), a sample says what of them is; that is part of the program too.
+    """
 
     def __init__(self, op, samples):
         super().__init__()
         self.op, self.specs, self.rest, self.tensors = op, [], [], []
+        self.process = [s.output_process_fn_grad for s in samples]
         for s in samples:
             leaves, spec = pytree.tree_flatten((s.input, tuple(s.args), dict(s.kwargs)))
             is_tensor = [isinstance(x, torch.Tensor) for x in leaves]
@@ -61,11 +65,12 @@ class Batch(torch.nn.Module):
 
     def forward(self, *tensors):
         tensors, results = list(tensors), []
-        for (spec, is_tensor), rest in zip(self.specs, self.rest):
+        for (spec, is_tensor), rest, process in zip(self.specs, self.rest, self.process):
             # A copy: an op may write its input.
             leaves = [tensors.pop(0).clone() if t else x for x, t in zip(rest, is_tensor)]
             input, args, kwargs = pytree.tree_unflatten(leaves, spec)
-            results.append([x for x in pytree.tree_leaves(self.op(input, *args, **kwargs)) if isinstance(x, torch.Tensor)])
+            made = process(self.op(input, *args, **kwargs))
+            results.append([x for x in pytree.tree_leaves(made) if isinstance(x, torch.Tensor)])
         return results
 
 

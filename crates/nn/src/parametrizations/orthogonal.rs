@@ -105,7 +105,7 @@ fn is_orthogonal(q: &Tensor) -> Result<bool> {
 
 impl Orthogonal {
     /// The parameter that gives this weight, and what the map is applied around.
-    fn start(weight: &Tensor, map: OrthogonalMap, trivialize: bool) -> Result<(Tensor, Option<Tensor>)> {
+    fn start(weight: &Tensor, trivialize: bool) -> Result<(Tensor, Option<Tensor>)> {
         let (rows, columns) = sizes(weight);
         let wide = rows < columns;
         let mut q = if wide { turned(weight)? } else { weight.clone() };
@@ -190,7 +190,7 @@ pub fn orthogonal<L: Module>(layer: L, name: &str, options: OrthogonalOptions) -
                 "{map:?} has no inverse to start from; set use_trivialization, or choose Householder"
             ));
         }
-        let (start, base) = no_grad(|| Orthogonal::start(weight, map, options.use_trivialization))?;
+        let (start, base) = no_grad(|| Orthogonal::start(weight, options.use_trivialization))?;
         let around = Around { base: base.map(Buffer::new), core: ModuleCore::new() };
         Ok(Orthogonal { original: Parameter::try_new(start)?, map, around, core: ModuleCore::new() })
     })
