@@ -20,6 +20,11 @@ pub fn record(inner: Arc<dyn Backend>) -> Arc<Recorder> {
 }
 
 impl Recorder {
+    fn keep(&self, graph: &GraphModule, examples: &[ExampleInput]) {
+        let kept = (graph.clone(), examples.to_vec());
+        self.graphs.lock().unwrap_or_else(|e| e.into_inner()).push(kept);
+    }
+
     /// The graphs so far, in order.
     pub fn graphs(&self) -> Vec<Recorded> {
         self.graphs.lock().unwrap_or_else(|e| e.into_inner()).clone()
@@ -32,8 +37,12 @@ impl Backend for Recorder {
     }
 
     fn compile(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
-        let kept = (graph.clone(), examples.to_vec());
-        self.graphs.lock().unwrap_or_else(|e| e.into_inner()).push(kept);
+        self.keep(graph, examples);
         self.inner.compile(graph, examples)
+    }
+
+    fn compile_transformed(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        self.keep(graph, examples);
+        self.inner.compile_transformed(graph, examples)
     }
 }

@@ -96,8 +96,17 @@ impl Memory<'_> {
         self.graph.graph.input_nodes(n).map(|of| self.root(of)).collect()
     }
 
-    /// The memory that it writes.
+    /// Whether it runs a sub-graph that writes.
+    fn is_writing_region(&self, n: NodeId) -> bool {
+        let g = &self.graph.graph;
+        g.input_nodes(n).any(|i| g[i].attr_path().and_then(|p| self.graph.subgraph(p)).is_some_and(|s| writes(s)))
+    }
+
+    /// The memory that it writes; a sub-graph may write all of its operands.
     fn written(&self, n: NodeId) -> Vec<NodeId> {
+        if self.is_writing_region(n) {
+            return self.touched(n);
+        }
         let Some(schema) = self.schema(n).filter(|s| s.mutates()) else { return Vec::new() };
         let node = &self.graph.graph[n];
         let mut found = Vec::new();
@@ -109,6 +118,12 @@ impl Memory<'_> {
         }
         found
     }
+}
+
+/// Whether a graph writes memory.
+fn writes(module: &GraphModule) -> bool {
+    let (g, memory) = (&module.graph, Memory { graph: module });
+    g.nodes().any(|n| memory.schema(n).is_some_and(|s| s.mutates())) || module.subgraphs().any(|(_, g)| writes(g))
 }
 
 /// For each node, which of the visible results are computed from it, through memory too: those of one kind are reached by the same
@@ -123,23 +138,35 @@ fn reached_by(graph: &GraphModule, visible: &[NodeId]) -> Option<HashMap<NodeId,
     for (k, &n) in visible.iter().enumerate() {
         *found.entry(n).or_default() |= 1 << k;
     }
-    // What is read later, by its memory.
-    let mut read: HashMap<NodeId, u64> = HashMap::new();
-    for &n in order.iter().rev() {
-        let later = memory.written(n).iter().filter_map(|r| read.get(r)).fold(0, |a, b| a | b);
-        let own = found.get(&n).copied().unwrap_or(0) | later;
-        found.insert(n, own);
-        for of in g.input_nodes(n) {
-            *found.entry(of).or_default() |= own;
-            *read.entry(memory.root(of)).or_default() |= own;
+    loop {
+        let before = found.clone();
+        // What is read later, by its memory.
+        let mut read: HashMap<NodeId, u64> = HashMap::new();
+        for &n in order.iter().rev() {
+            let later = memory.written(n).iter().filter_map(|r| read.get(r)).fold(0, |a, b| a | b);
+            // A hook is on the history of its value, wherever it was put in.
+            let hook = if is_hook(graph, n) { found.get(&hooked(graph, n)).copied().unwrap_or(0) } else { 0 };
+            let own = found.get(&n).copied().unwrap_or(0) | later | hook;
+            found.insert(n, own);
+            for of in g.input_nodes(n) {
+                *found.entry(of).or_default() |= own;
+                *read.entry(memory.root(of)).or_default() |= own;
+            }
+        }
+        if found == before {
+            return Some(found);
         }
     }
-    Some(found)
 }
 
 /// Whether stages leave everything in its order that must be: random numbers, and what has to do with memory that is written.
 fn keeps_order(graph: &GraphModule, place: &HashMap<NodeId, usize>) -> bool {
     let (g, memory) = (&graph.graph, Memory { graph });
+    let in_order: Vec<usize> = g.nodes().filter_map(|n| place.get(&n).copied()).collect();
+    // What a sub-graph writes may be known by other names too.
+    if g.nodes().any(|n| memory.is_writing_region(n)) && !in_order.is_sorted() {
+        return false;
+    }
     let mut last_draw = 0;
     let mut last: HashMap<NodeId, usize> = HashMap::new();
     let written: HashSet<NodeId> = g.nodes().flat_map(|n| memory.written(n)).collect();
@@ -167,19 +194,12 @@ fn keeps_order(graph: &GraphModule, place: &HashMap<NodeId, usize>) -> bool {
 pub(super) fn writes_recorded(graph: &GraphModule, everywhere: bool) -> bool {
     let g = &graph.graph;
     let memory = Memory { graph };
-    let writes = |module: &GraphModule| {
-        let g = &module.graph;
-        let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(|o| o.schema());
-        g.nodes().any(|n| schema(n).is_some_and(|s| s.mutates()))
-    };
     g.nodes().any(|n| {
         if memory.schema(n).is_some_and(|s| s.mutates()) {
             let of = memory.root(n);
             return (everywhere || g[of].is_placeholder()) && (is_recorded(graph, n) || is_recorded(graph, of));
         }
-        let region =
-            g.input_nodes(n).any(|i| g[i].attr_path().and_then(|p| graph.subgraph(p)).is_some_and(|s| writes(s)));
-        everywhere && region && g.input_nodes(n).any(|i| is_recorded(graph, i))
+        everywhere && memory.is_writing_region(n) && g.input_nodes(n).any(|i| is_recorded(graph, i))
     })
 }
 
@@ -222,23 +242,17 @@ pub(super) fn cut(graph: &GraphModule) -> Cut {
         }
         n
     };
-    // Of one stretch of the program, what more results are computed from comes first. What leads to none comes with the last of
-    // them: no gradient reaches it.
+    // Of one stretch of the program, what more results are computed from comes first, and what leads to none last: it is no part of
+    // a node that gradients reach.
     let by = |n: &NodeId| reached.get(&source(*n)).copied().unwrap_or(0);
     let kind = |n: &NodeId| (stage_of[n], std::cmp::Reverse(by(n).count_ones()), by(n));
-    let mut kinds: Vec<_> = stage_of.keys().filter(|n| by(n) != 0).map(kind).collect();
+    let mut kinds: Vec<_> = stage_of.keys().map(kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    if kinds.is_empty() {
-        return Cut::One;
-    }
-    let place_of = |n: &NodeId| match by(n) {
-        0 => kinds.partition_point(|k| k.0 <= stage_of[n]).saturating_sub(1),
-        _ => kinds.binary_search(&kind(n)).unwrap_or_default(),
-    };
-    let place: HashMap<NodeId, usize> = stage_of.keys().map(|n| (*n, place_of(n))).collect();
+    let place: HashMap<NodeId, usize> =
+        stage_of.keys().map(|n| (*n, kinds.binary_search(&kind(n)).unwrap_or_default())).collect();
     match kinds.len() {
-        1 => Cut::One,
+        0 | 1 => Cut::One,
         _ if !keeps_order(graph, &place) => Cut::Ops,
         count => Cut::Stages((0..count).map(|k| piece(graph, &place, k, &by)).collect()),
     }
@@ -274,8 +288,14 @@ fn piece(
                 copies.insert(a, part.graph.get_attr(path).into());
             }
         }
-        let copy = part.graph.node_copy(&g[n], |i| copies[&i].clone());
-        copies.insert(n, copy.into());
+        // A hook on what leads to no result is never called.
+        let idle = is_hook(module, n) && reached(&n) == 0;
+        let of = g[n].args().first().and_then(Argument::node).filter(|_| idle);
+        let copy = match of {
+            Some(of) => copies[&of].clone(),
+            None => part.graph.node_copy(&g[n], |i| copies[&i].clone()).into(),
+        };
+        copies.insert(n, copy);
     }
     let leaves = |n: NodeId| g.users(n).any(|u| !is_own.contains(&u));
     let outputs: Vec<NodeId> = own.into_iter().filter(|&n| leaves(n)).collect();

@@ -2,10 +2,13 @@
 
 use crate::common::*;
 use crate::compilers;
-use firebrand_compile::{Options, backend, compile_module};
+use firebrand_compile::backends::record;
+use firebrand_compile::backward::{CompiledBackward, Options as BackwardOptions};
+use firebrand_compile::{Options, backend, compile_module, compile_with};
 use firebrand_core::autograd::{Context, Function, no_grad};
 use firebrand_core::module::{Forward, Module, ModuleHooks};
 use firebrand_core::{DType, Result, Tensor};
+use firebrand_graph::ir;
 use firebrand_nn::layers::{Linear, LinearOptions, ReLU, Sequential};
 use std::sync::Arc;
 
@@ -106,6 +109,60 @@ fn custom_functions() {
             assert!(w.grad().is_none(), "{name}");
         }
         assert_eq!((compiler.captures(), counter.frames()), (1, 1), "{name}");
+    }
+}
+
+/// A cube that says of its backward that it only computes.
+struct Traceable {
+    scale: f64,
+}
+
+impl Function for Traceable {
+    fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        ctx.save_for_backward(&[Some(&inputs[0])]);
+        Ok(vec![&inputs[0] * &inputs[0] * &inputs[0] * self.scale])
+    }
+    fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        let x = ctx.saved_tensors()?.remove(0).expect("it was saved");
+        Ok(vec![grads[0].as_ref().map(|g| g * &x * &x * 3.0 * self.scale)])
+    }
+    fn traceable(&self) -> Option<u64> {
+        Some(self.scale.to_bits())
+    }
+}
+
+/// Backwards that only compute, and compiled forwards, are part of the graph: nothing is called.
+#[test]
+fn traceable_functions_are_inlined() {
+    for inner in ["eager", "aot_eager", "firebrand"] {
+        let recorder = record(backend(inner).expect("a known back end"));
+        let compiler = CompiledBackward::new(BackwardOptions::with_backend(recorder.clone()));
+        for forward in ["aot_eager", "firebrand"] {
+            let forward = Options::with_backend(backend(forward).expect("a known back end"));
+            let f = compile_with(|x: &Tensor| (x.sin() * x).tanh(), forward);
+            for (k, scale) in [1.0, 1.0, 2.0].into_iter().enumerate() {
+                let step = |x: &Tensor, h: &Tensor| {
+                    Traceable { scale }.apply(&[h]).expect("applies").remove(0).sum().backward();
+                    grad(x)
+                };
+                let values = [0.5 + k as f32, 2.0];
+                let plain = leaf(&values);
+                let expected = step(&plain, &(plain.sin() * &plain).tanh());
+                let _scope = compiler.enable();
+                let x = leaf(&values);
+                let found = step(&x, &f.call(&x));
+                assert!(
+                    found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5),
+                    "{inner}: {found:?} {expected:?}"
+                );
+            }
+        }
+        for (graph, _) in recorder.graphs() {
+            let g = &graph.graph;
+            let calls = g.nodes().filter(|&n| g[n].target().is_some_and(|t| t.is_function(&ir::Function::CallHost)));
+            assert_eq!(calls.count(), 1, "{inner}: the accumulation, and nothing else");
+        }
+        assert_eq!(recorder.graphs().len(), 4, "{inner}: two forwards, two scales");
     }
 }
 

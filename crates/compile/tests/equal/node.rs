@@ -3,6 +3,7 @@
 use crate::{Case, How, check, leaf_of};
 use firebrand_compile::graph_break;
 use firebrand_core::autograd::{BackwardOptions, GradOptions, grad, no_grad};
+use firebrand_core::ops::dropout;
 use firebrand_core::{Error, Tensor};
 
 /// The gradient of one result with respect to another.
@@ -166,6 +167,53 @@ fn errors_of_the_function(how: &How) {
     how.log.grad("x", &x);
 }
 
+/// What leads to no result that is differentiated does not reach a leaf: beside random numbers, and beside writes.
+fn leaves_out_of_reach(how: &How) {
+    type F = fn(&Tensor, &Tensor) -> Result<Vec<Tensor>, Error>;
+    let bodies: [(&str, F); 5] = [
+        ("random numbers nobody returns", |x, y| {
+            let t = (x * x).tanh();
+            let result = y * 0.5;
+            let _lost = dropout(&t.tanh(), 0.5, true)?;
+            Ok(vec![result])
+        }),
+        ("random numbers in another result", |x, y| Ok(vec![y * 0.5, dropout(&x.sin(), 0.5, true)?])),
+        ("random numbers in turn", |x, y| {
+            let a = dropout(&x.sin(), 0.5, true)?;
+            let b = dropout(&y.sin(), 0.5, true)?;
+            Ok(vec![dropout(&b, 0.5, true)?, dropout(&a, 0.5, true)?])
+        }),
+        ("a write nobody returns", |x, y| {
+            let t = x.sin();
+            let result = y * 0.5;
+            t.try_add_(&x.detach())?;
+            let _lost = t.tanh();
+            Ok(vec![result])
+        }),
+        ("a write of a leaf", |x, y| {
+            let result = y.tanh();
+            no_grad(|| x.try_mul_scalar_(1.25).map(drop))?;
+            Ok(vec![result])
+        }),
+    ];
+    for (name, body) in bodies {
+        let f = how.compile(move |(x, y): &(Tensor, Tensor)| body(x, y));
+        for k in 0..3 {
+            let leaves = [leaf_of(k), leaf_of(k + 1)];
+            for (i, leaf) in leaves.iter().enumerate() {
+                let log = how.log.clone();
+                leaf.register_post_accumulate_grad_hook(move |t: &Tensor| {
+                    log.see_opt(&format!("leaf {i}"), t.grad().as_ref());
+                });
+            }
+            let results = f(&(leaves[0].clone(), leaves[1].clone())).unwrap();
+            results.iter().for_each(|t| how.log.see(name, t));
+            results[0].sum().backward();
+            leaves.iter().for_each(|t| how.log.grad("leaf", t));
+        }
+    }
+}
+
 #[test]
 fn the_compiled_node() {
     const CASES: &[Case] = &[
@@ -175,6 +223,7 @@ fn the_compiled_node() {
         ("X-63", order_of_hooks_and_accumulation),
         ("X-64", order_of_accumulation),
         ("X-65", write_behind_a_break),
+        ("X-66", leaves_out_of_reach),
         ("X-70", error_of_a_hook),
         ("X-71", hook_with_another_size),
         ("X-72", errors_of_the_function),
