@@ -23,6 +23,7 @@ CASES = {
     "adapters, blocks again": ["--lora", "--rank", "8", "--recompute", "blocks"],
     "adapters, 8 bits": ["--lora", "--rank", "8", "--quantize", "8"],
     "adapters, 8 bits, saved in bf16": ["--lora", "--rank", "8", "--quantize", "8", "--saved", "bf16"],
+    "adapters, 8 bits, blocks again": ["--lora", "--rank", "8", "--quantize", "8", "--recompute", "blocks"],
     "adapters, 4 bits": ["--lora", "--rank", "8", "--quantize", "4"],
 }
 

@@ -64,8 +64,12 @@ pub(super) fn run() -> Outcome {
     }
     if let [_, (name, program, more)] = found[..] {
         // The library of the other launcher.
-        let wrong =
-            launcher(program, more).args(["-n", "2"]).arg(&example).env("FIREBRAND_MPI", "libmpi.so.40").output();
+        let wrong = launcher(program, more)
+            .args(["-n", "2"])
+            .arg(root().join("target/release/firebrand"))
+            .arg("dist-info")
+            .env("FIREBRAND_MPI", "libmpi.so.40")
+            .output();
         let wrong = wrong.map_err(|e| format!("{program}: {e}"))?;
         let text = String::from_utf8_lossy(&wrong.stderr);
         if wrong.status.success() || !text.contains("belong to different MPI installations") {
