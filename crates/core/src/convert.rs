@@ -1,7 +1,8 @@
 //! Reading tensors back: single values, vectors, the data without history.
 
 use crate::capture::{self, Caller, Read};
-use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, races, sparse};
+use crate::tensor::sparse;
+use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, races};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
 

@@ -38,7 +38,6 @@ pub mod record;
 mod scalar;
 pub mod schema;
 mod slot;
-mod sparse;
 pub mod state;
 mod storage;
 pub mod sym;

@@ -158,7 +158,7 @@ fn describe(t: &Tensor) -> String {
     };
     let default = crate::dtype::default_dtype();
     let common = dtype == default || dtype == default.to_complex() || matches!(dtype, DType::I64 | DType::Bool);
-    let body = if let Some((indices, values)) = crate::sparse::parts(t) {
+    let body = if let Some((indices, values)) = crate::tensor::sparse::parts(t) {
         let gap = format!(",\n{}", " ".repeat(PREFIX.len()));
         let nested = |name: &str, t: &Tensor| {
             format!("{name}={}", describe(t).replace('\n', &format!("\n{}", " ".repeat(PREFIX.len() + name.len() + 1))))

@@ -359,7 +359,7 @@ pub struct Flat<'a> {
 }
 
 impl Flat<'_> {
-    /// The address of the first element, for foreign code: see [`Flat::elements`]. What is done with it is under the contract
+    /// The address of the first element, for foreign code: the elements follow it. What is done with it is under the contract
     /// at the head.
     pub fn as_ptr(&self, dtype: DType) -> *mut u8 {
         self.elements(dtype)

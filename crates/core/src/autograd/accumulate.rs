@@ -7,9 +7,10 @@ use super::grad_slot::Sum;
 use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, WeakNode, boxed};
 use crate::capture;
 use crate::layout::Layout;
+use crate::tensor::sparse;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
 use crate::warnings::warn;
-use crate::{DType, ErrorKind, Result, Tensor, ops, sparse, state};
+use crate::{DType, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 
 struct AccumulateGrad {

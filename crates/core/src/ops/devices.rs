@@ -8,8 +8,9 @@
 
 use crate::dispatch::{Lent, Op, Outputs, Value, values};
 use crate::record::{Devices, OpInfo, Tags};
+use crate::tensor::sparse;
 use crate::tensor::{DEVICES, WRAPPED_NUMBER};
-use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races, sparse, state};
+use crate::{DType, Device, ErrorKind, Result, Spec, Tensor, races, state};
 
 /// The bits of both devices.
 pub(crate) const MIXED: u32 = DEVICES;

@@ -12,7 +12,7 @@ fn check(op: &'static str, t: &Tensor) -> Result<()> {
         return Err(Error::argument(op, "a tensor cannot get other memory inside vmap or a nested jvp"));
     }
     if t.is_sparse() {
-        return Err(crate::sparse::refused(op, "the tensor"));
+        return Err(crate::tensor::sparse::refused(op, "the tensor"));
     }
     if t.requires_grad() {
         return Err(Error::argument(op, "a tensor that requires grad cannot get other memory; detach() it first"));

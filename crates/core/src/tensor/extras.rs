@@ -9,7 +9,7 @@ use crate::autograd::hook_table::HookTable;
 use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode};
 use crate::autograd::view::ViewInfo;
-use crate::sparse::Coo;
+use crate::tensor::sparse::Coo;
 use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -10,6 +10,7 @@ mod description;
 mod extras;
 mod foreign;
 mod replaced;
+pub(crate) mod sparse;
 mod spec;
 mod versions;
 
@@ -20,8 +21,8 @@ pub use spec::Spec;
 
 use crate::autograd::node::{Edge, defer};
 use crate::layout::{Dims, Layout};
+use crate::state;
 use crate::{DType, Device, Error, ErrorKind, Result};
-use crate::{sparse, state};
 use firebrand_kernels::Storage;
 use firebrand_kernels::shared::{Arc, Weak};
 use std::sync::OnceLock;

@@ -2,7 +2,8 @@
 
 use crate::ops::arith::{add, mul};
 use crate::ops::formulas::{self, sym, zero_where};
-use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops, sparse};
+use crate::tensor::sparse;
+use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
 
 // ---- ranges
 

@@ -113,7 +113,7 @@ pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
         return Ok(false);
     }
     if t.is_sparse() {
-        return crate::sparse::has_nan(t);
+        return crate::tensor::sparse::has_nan(t);
     }
     let _plain = crate::autograd::NoGrad::new();
     ops::any(&ops::ne(t, t)?)?.try_item::<bool>()

@@ -4,7 +4,8 @@ use super::{sum_to_size, sym, zeros_of};
 use crate::ops::arith;
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
-use crate::{DType, Result, Scalar, Spec, Tensor, ops, sparse};
+use crate::tensor::sparse;
+use crate::{DType, Result, Scalar, Spec, Tensor, ops};
 
 const ZERO: Scalar = Scalar::Int(0);
 const ONE: Scalar = Scalar::Int(1);
