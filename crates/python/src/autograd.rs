@@ -330,7 +330,8 @@ fn run_checkpoint<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let determinism_check = if determinism_check { DeterminismCheck::Default } else { DeterminismCheck::None };
-    let options = CheckpointOptions { use_reentrant, preserve_rng_state, determinism_check, early_stop };
+    let options =
+        CheckpointOptions { use_reentrant, preserve_rng_state, determinism_check, early_stop, ..Default::default() };
     let run =
         move || core::checkpoint(move |t: &[Tensor]| call_flat(&held, t), &inputs.iter().collect::<Vec<_>>(), &options);
     convert::list(py, detached(py, run)?)
@@ -367,6 +368,7 @@ fn run_gradcheck(
         check_forward_ad,
         check_backward_ad,
         fast_mode,
+        ..Default::default()
     };
     detached(py, || {
         let f = |t: &[Tensor]| call_flat(&held, t);

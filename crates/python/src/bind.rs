@@ -299,7 +299,7 @@ fn convert_to(p: &Param, object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         Type::Str => object.cast::<PyString>().ok().map(|s| Value::Str(s.to_string())),
         Type::DType => dtype_of(object).map(Value::DType),
         Type::Device => device_of(object)?.map(Value::Device),
-        Type::Layout => object.cast::<convert::PyLayout>().ok().map(|_| Value::None),
+        Type::Layout => object.cast::<convert::PyLayout>().ok().filter(|l| !l.get().sparse).map(|_| Value::None),
         Type::MemoryFormat => object.cast::<convert::PyMemoryFormat>().ok().map(|m| Value::MemoryFormat(m.get().0)),
         Type::Other => None,
     })

@@ -116,14 +116,17 @@ impl PyMemoryFormat {
     }
 }
 
-/// The one layout of dense tensors.
-#[pyclass(name = "layout", module = "firebrand", frozen)]
-pub(crate) struct PyLayout;
+/// How a tensor keeps its elements: in memory at strides, or as coordinates and values.
+#[pyclass(name = "layout", module = "firebrand", frozen, eq)]
+#[derive(PartialEq)]
+pub(crate) struct PyLayout {
+    pub(crate) sparse: bool,
+}
 
 #[pymethods]
 impl PyLayout {
     fn __repr__(&self) -> &'static str {
-        "firebrand.strided"
+        if self.sparse { "firebrand.sparse_coo" } else { "firebrand.strided" }
     }
 }
 
@@ -321,7 +324,8 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("contiguous_format", PyMemoryFormat(MemoryFormat::Contiguous))?;
     m.add("channels_last", PyMemoryFormat(MemoryFormat::ChannelsLast))?;
     m.add("preserve_format", PyMemoryFormat(MemoryFormat::Preserve))?;
-    m.add("strided", PyLayout)?;
+    m.add("strided", PyLayout { sparse: false })?;
+    m.add("sparse_coo", PyLayout { sparse: true })?;
     m.add_function(wrap_pyfunction!(get_default_dtype, m)?)?;
     m.add_function(wrap_pyfunction!(set_default_dtype, m)?)?;
     m.add_function(wrap_pyfunction!(manual_seed, m)?)?;

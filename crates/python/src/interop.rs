@@ -57,10 +57,20 @@ impl ArrayView {
     }
 }
 
+/// Refuses a tensor that has no memory at strides.
+fn need_strided(t: &Tensor) -> PyResult<()> {
+    if t.is_sparse() {
+        Err(PyTypeError::new_err("a sparse tensor has no memory to share; call to_dense() first"))
+    } else {
+        Ok(())
+    }
+}
+
 /// What numpy makes an array of, without copying.
 #[pyfunction]
 fn array_view(tensor: &Bound<'_, PyTensor>) -> PyResult<ArrayView> {
     let t = &tensor.get().tensor;
+    need_strided(t)?;
     if t.requires_grad() {
         return Err(PyRuntimeError::new_err(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
@@ -269,6 +279,7 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
 #[pyfunction]
 fn to_dlpack<'py>(py: Python<'py>, tensor: &Bound<'py, PyTensor>, versioned: bool) -> PyResult<Bound<'py, PyAny>> {
     let t = &tensor.get().tensor;
+    need_strided(t)?;
     if t.requires_grad() {
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
@@ -379,6 +390,7 @@ fn shares_memory(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
 /// A copy of the values, row by row, as bytes.
 #[pyfunction]
 fn tensor_bytes<'py>(py: Python<'py>, tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>> {
+    need_strided(&tensor.get().tensor)?;
     let t = tensor.get().tensor.data();
     if t.is_meta() {
         return Err(PyTypeError::new_err("a tensor on the meta device has no values to store"));

@@ -209,7 +209,12 @@ impl PyTensor {
 
     #[getter]
     fn layout(&self) -> PyLayout {
-        PyLayout
+        PyLayout { sparse: self.tensor.is_sparse() }
+    }
+
+    #[getter]
+    fn is_sparse(&self) -> bool {
+        self.tensor.is_sparse()
     }
 
     #[getter]

@@ -24,6 +24,7 @@ from ._firebrand import (
     preserve_format,
     set_default_dtype,
     set_num_threads,
+    sparse_coo,
     strided,
     tensor,
 )
