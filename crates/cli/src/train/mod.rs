@@ -131,7 +131,7 @@ impl Begun {
         let module = prepared.subject.module();
         // All ranks know where the checkpoint is, and rank 0 writes it.
         let place = folder.as_ref().map_or(String::new(), |f| f.path().display().to_string());
-        let place = Some(ranks.from_main(&place)?).filter(|p| !p.is_empty());
+        let place = Some(ranks.text_of_main(&place)?).filter(|p| !p.is_empty());
         let shared = place.map(|p| RunFolder::at(Path::new(&p)));
         let watch = options.watch.clone().unwrap_or_else(|| "val_loss".into());
         let lower = ["loss", "mae", "rmse", "perplexity"].iter().any(|m| watch.ends_with(m));

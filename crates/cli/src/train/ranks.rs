@@ -89,7 +89,7 @@ impl Ranks {
     }
 
     /// The text of rank 0.
-    pub(super) fn from_main(&self, text: &str) -> Done<String> {
+    pub(super) fn text_of_main(&self, text: &str) -> Done<String> {
         let all = self.world.gather_text(text).map_err(|e| self.failed(Refusal::because(e)))?;
         Ok(all.into_iter().next().unwrap_or_default())
     }

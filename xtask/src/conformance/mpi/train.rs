@@ -109,9 +109,16 @@ impl Proof<'_> {
         if status.success() {
             return Err(format!("{name}: {what}, and the job ended well: {said}"));
         }
-        match processes(&self.program)?.len() {
-            0 => Ok((took, said)),
-            n => Err(format!("{name}: {what}, the job has ended and {n} ranks are left")),
+        // A rank that was told to end may still be on its way out.
+        let ended = Instant::now();
+        loop {
+            match processes(&self.program)?.len() {
+                0 => return Ok((took, said)),
+                n if ended.elapsed() > within => {
+                    return Err(format!("{name}: {what}, the job has ended and {n} ranks are left"));
+                }
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
         }
     }
 

@@ -61,10 +61,13 @@ enum Role {
     Labels,
 }
 
+/// What the inputs of a program are given, in order, and in which dtype.
+type Roles = Vec<(Role, DType)>;
+
 /// Texts as rows of tokens.
 pub(super) struct Texts {
     rows: TokenDataset,
-    inputs: Vec<(Role, DType)>,
+    inputs: Roles,
     tokenizer: Tokenizer,
 }
 
@@ -254,7 +257,7 @@ impl Reader<'_> {
 }
 
 /// What every input is given, and the one that takes tokens.
-fn roles(inputs: &[InputSpec]) -> std::result::Result<(Vec<(Role, DType)>, &InputSpec), String> {
+fn roles(inputs: &[InputSpec]) -> std::result::Result<(Roles, &InputSpec), String> {
     let mut tokens = None;
     let mut roles = Vec::new();
     for input in inputs {
