@@ -287,7 +287,7 @@ def summary(results, known):
         "|---|---|",
         *(f"| {text} | {totals[status]} |" for status, text in rows.items()),
         "",
-        f"{share:.2f} % of the samples that PyTorch can export are equal, refusals counted as failures; {len(results)} ops.",
+        f"{share:.2f} % of the samples that PyTorch can export are equal, refusals counted as failures; {len(results)} of {len(op_db)} ops.",
         "",
         "| op | samples | seen | why |",
         "|---|---|---|---|",
