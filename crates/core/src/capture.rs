@@ -8,7 +8,7 @@
 //! code that continues then holds stand-ins, and so do hooks of a captured function when they run: in a [`StandInScope`] they
 //! refer to the tensors of the call, in ops and in methods.
 //!
-//! A function transform in a captured function ([`transform`]) runs as it does plainly, on stand-ins; what is recorded is what it
+//! A function transform in a captured function (`transform`) runs as it does plainly, on stand-ins; what is recorded is what it
 //! makes of the function, as it reaches the kernels: plain ops, whatever transforms they came from.
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
