@@ -420,7 +420,7 @@ fn programs_of_a_fixed_seed() {
     check(0x5EED, count());
 }
 
-/// Of the seed that is asked for. About one program in several hundred still differs in the order of hook calls on `aot_eager`
+/// Of the seed that is asked for. About one program in several hundred still differs in its hook calls on `aot_eager`
 /// (seed 1794965868991933943, program 85), so new seeds are for campaigns.
 #[test]
 fn programs_of_another_seed() {
