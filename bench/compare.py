@@ -1,24 +1,27 @@
 """Runs firebrand and its peers on the same work, turn by turn, and prints the ratios.
 
     python bench/compare.py [BENCH...] [--peers torch,compile,jax] [--threads 1,2] [--rounds 2] [--json FILE]
-                            [--venv DIR] [--firebrand PATH]
+                            [--venv DIR] [--firebrand PATH] [--history FILE]
 
 The peers live in a virtual environment outside this tree (default ~/.cache/firebrand/bench-venv), made on first use. Within a round every side runs each bench once,
-one after the other, so that all meet the same machine; the best value of all rounds counts. Needs only Python's standard library.
+one after the other, so that all meet the same machine; the best value of all rounds counts. `share` is the part of the machine's limit that firebrand reaches: see
+`firebrand bench roofline`. Values taken while other programs used the machine are marked with `*`. Needs only Python's standard library.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import platform
 import subprocess
 import sys
+import time
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "linalg", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
+BENCHES = ["roofline", "ops", "pointwise", "softmax_layernorm", "matmul", "linalg", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
 BENCHES += ["compile_pointwise", "compile_softmax_layernorm", "compile_cold", "compile_mlp"]
-RATES = ("GFLOPS", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
+RATES = ("GFLOPS", "GB/s", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
 
 
 def environment(where, peers):
@@ -56,21 +59,47 @@ def measure(cmd, side):
 
 
 def better(unit, a, b):
-    return max(a, b) if unit in RATES else min(a, b)
+    """Whether value `a` beats `b`."""
+    return a > b if unit in RATES else a < b
+
+
+def busy():
+    """How many cores other programs keep busy right now; None where the system does not say."""
+
+    def used():
+        total = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
+        return sum(total) - total[3] - total[4]  # all but idle time
+
+    try:
+        before = used()
+        time.sleep(0.3)
+        return (used() - before) / os.sysconf("SC_CLK_TCK") / 0.3
+    except (OSError, ValueError):
+        return None
+
+
+def processor():
+    """The name of the CPU, as the system gives it."""
+    try:
+        names = [line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    except OSError:
+        names = []
+    return f"{names[0]}, {len(names)} cores" if names else platform.processor() or platform.machine()
 
 
 def table(results, peers):
-    """Markdown: one row a case and thread count, our value, each peer's value and how many times faster we are."""
-    lines = ["| bench | case | threads | unit | firebrand | " + " | ".join(f"{p} | vs {p}" for p in peers) + " |", "|" + "---|" * (5 + 2 * len(peers))]
+    """Markdown: one row a case and thread count, our value and its share of the limit, each peer's value and how many times faster we are."""
+    lines = ["| bench | case | threads | unit | firebrand | share | " + " | ".join(f"{p} | vs {p}" for p in peers) + " |", "|" + "---|" * (6 + 2 * len(peers))]
+    shown = lambda m: f"{m['value']:.4g}{'*' if (m['load'] or 0) > 0.2 else ''}" if m else "-"
     for bench, case, threads in dict.fromkeys(k[:3] for k in results):
         cell = lambda side: results.get((bench, case, threads, side))
-        unit = next(v[1] for k, v in results.items() if k[:3] == (bench, case, threads))
+        unit = next(m["unit"] for k, m in results.items() if k[:3] == (bench, case, threads))
         ours = cell("firebrand")
-        row = [bench, case, str(threads), unit, f"{ours[0]:.4g}" if ours else "-"]
+        share = f"{100 * ours['share']:.0f} %" if ours and "share" in ours else ""
+        row = [bench, case, str(threads), unit, shown(ours), share]
         for p in peers:
             theirs = cell(p)
-            row.append(f"{theirs[0]:.4g}" if theirs else "-")
-            row.append(f"{ratio(unit, ours[0], theirs[0]):.2f}" if ours and theirs else "-")
+            row += [shown(theirs), f"{ratio(unit, ours['value'], theirs['value']):.2f}" if ours and theirs else "-"]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 
@@ -82,6 +111,12 @@ def ratio(unit, ours, theirs):
     return ours / theirs if theirs else float("nan")
 
 
+def commit():
+    """The commit that is measured, if git knows."""
+    r = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True)
+    return r.stdout.strip() or None
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("benches", nargs="*", default=[])
@@ -91,6 +126,7 @@ def main():
     p.add_argument("--json", type=pathlib.Path, help="write every value and ratio here")
     p.add_argument("--venv", type=pathlib.Path, default=pathlib.Path.home() / ".cache/firebrand/bench-venv")
     p.add_argument("--firebrand", help="a built binary; default: cargo build --release")
+    p.add_argument("--history", type=pathlib.Path, help="append every value to this file, with date, processor and commit")
     a = p.parse_args()
     peers = [x for x in a.peers.split(",") if x]
     threads = [int(x) for x in a.threads.split(",")]
@@ -105,23 +141,30 @@ def main():
         for bench in benches:
             for n in threads:
                 for side in ["firebrand", *peers]:
-                    load = os.getloadavg()[0]
-                    print(f"round {number + 1}/{a.rounds} {bench} threads={n} {side} (load {load:.1f})", file=sys.stderr)
+                    load = busy()
+                    others = "" if load is None else f" (others use {load:.1f} cores)"
+                    print(f"round {number + 1}/{a.rounds} {bench} threads={n} {side}{others}", file=sys.stderr)
                     cmd = [ours, "bench", bench, "--json", "--threads", n] if side == "firebrand" else [python, HERE / "peers.py", bench, "--peer", side, "--threads", n]
                     for m in measure(cmd, side):
                         key = (m["bench"], m["case"], m["threads"], side)
                         old = results.get(key)
-                        results[key] = (m["value"] if old is None else better(m["unit"], m["value"], old[0]), m["unit"])
+                        if old is None or better(m["unit"], m["value"], old["value"]):
+                            results[key] = {**m, "load": load}
+    print(f"{processor()}\n")
     print(table(results, peers))
+    rows = []
+    for (bench, case, n, side), m in results.items():
+        row = {**m, "bench": bench, "case": case, "threads": n, "side": side}
+        mine = results.get((bench, case, n, "firebrand"))
+        if side != "firebrand" and mine:
+            row["firebrand_speedup"] = round(ratio(m["unit"], mine["value"], m["value"]), 4)
+        rows.append(row)
     if a.json:
-        rows = []
-        for (bench, case, n, side), (value, unit) in results.items():
-            row = {"bench": bench, "case": case, "threads": n, "side": side, "value": value, "unit": unit}
-            mine = results.get((bench, case, n, "firebrand"))
-            if side != "firebrand" and mine:
-                row["firebrand_speedup"] = round(ratio(unit, mine[0], value), 4)
-            rows.append(row)
         a.json.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    if a.history:
+        about = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "processor": processor(), "commit": commit()}
+        with a.history.open("a") as file:
+            file.writelines(json.dumps({**about, **r}) + "\n" for r in rows)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ pub(crate) fn run() -> Outcome {
     };
     let root = crate::root();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    must(Command::new(cargo).args(["build", "--quiet", "-p", "firebrand-capi"]).current_dir(&root))?;
+    // The whole workspace, as the tests select it: alone, the library would have its dependencies built anew with other features.
+    let build = ["build", "--quiet", "--workspace", "--lib", "--features", crate::check::DEV];
+    must(Command::new(cargo).args(build).current_dir(&root))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
     let (library, scratch) = (target.join("debug"), target.join("c-example"));
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;

@@ -9,7 +9,9 @@ use std::time::Instant;
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// What the program has for people who work on it, and what is off by default.
-const DEV: &str = "firebrand-cli/dev,firebrand-cli/parquet,firebrand-nn/parquet";
+pub(crate) const DEV: &str = "firebrand-cli/dev,firebrand-cli/parquet,firebrand-nn/parquet";
+/// The same without the program's part for developers.
+const USERS: &str = "firebrand-cli/parquet,firebrand-nn/parquet";
 
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -45,8 +47,8 @@ fn features() -> Outcome {
         pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
     }
     pass(cargo(&["check", "--quiet", "-p", "firebrand-cli", "--no-default-features"]))?;
-    // What the program is without `dev`.
-    pass(cargo(&["test", "--quiet", "-p", "firebrand-cli", "--test", "command_line"]))
+    // The program without `dev`; the workspace is selected as a whole, so that only the program is built again.
+    pass(cargo(&["test", "--quiet", "--workspace", "--features", USERS, "--test", "command_line"]))
 }
 
 /// The state machines that threads share, each in 10,000 random schedules.

@@ -61,6 +61,8 @@ enum Command {
     Grad(program::grad::Options),
     /// Show an exported program's signature, graph and ops, including unsupported ones
     Inspect(program::inspect::Options),
+    /// Show which kernels an exported program runs, how long they take and how fast they are
+    Profile(program::profile::Options),
     /// Draw an exported program as an HTML page with zoom, search and collapsible modules
     Viz(viz::Options),
     /// List all ops with their derivatives, transforms and (with --coverage) tests
@@ -155,6 +157,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> Done {
         Command::Run(options) => program::run::run(options),
         Command::Grad(options) => program::grad::run(options),
         Command::Inspect(options) => program::inspect::run(options),
+        Command::Profile(options) => program::profile::run(options),
         Command::Viz(options) => viz::run(options),
         Command::Ops(options) => ops::run(options),
         Command::Bench(options) => bench::run(options),

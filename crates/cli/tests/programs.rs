@@ -194,3 +194,31 @@ fn programs_are_fine_tuned() {
         refused(&firebrand(&all), reason);
     }
 }
+
+#[test]
+fn programs_are_profiled() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.json").to_str().unwrap().to_string();
+    let mlp = golden().join("mlp");
+    let at = |name: &str| mlp.join(name).to_str().unwrap().to_string();
+    let (model, inputs) = (at("model.pt2"), at("inputs.npz"));
+    let plain = ["profile", &model, "--inputs", &inputs];
+    let table = done(&firebrand(&plain));
+    assert!(table.contains("aten::addmm") && table.contains("forward") && !table.contains("backward"), "{table}");
+    for compile in [&[][..], &["--compile"]] {
+        let steps = ["--steps", "2", "--json", "--trace", &trace];
+        let summary: Value = serde_json::from_str(&done(&firebrand(&[&plain, &steps[..], compile].concat()))).unwrap();
+        assert_eq!((&summary["schema"], &summary["steps"]), (&"firebrand.profile/1".into(), &2.into()));
+        let products = summary["rows"].as_array().unwrap().iter().filter(|r| r["flops"].as_u64().unwrap() > 0);
+        assert!(
+            products.clone().all(|r| r["calls"].as_u64().unwrap() % 2 == 0),
+            "the warm-up is not counted: {summary}"
+        );
+        assert!(products.count() > 0, "{summary}");
+        let events: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+        let events = events["traceEvents"].as_array().unwrap().len();
+        let calls: u64 = summary["rows"].as_array().unwrap().iter().map(|r| r["calls"].as_u64().unwrap()).sum();
+        assert_eq!(events as u64, calls);
+    }
+    refused(&firebrand(&[&plain[..], &["--loss", "mse"]].concat()), "no labels: add an array `__target__`");
+}

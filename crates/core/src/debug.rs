@@ -25,6 +25,7 @@ firebrand_kernels::opaque_debug! {
     [] crate::autograd::function::Context => "Context";
     [] crate::autograd::ContextFn => "ContextFn";
     [] crate::autograd::node::WeakNode => "WeakNode";
+    [] crate::profiler::RecordFunction => "RecordFunction";
     [] crate::races::Use => "Use";
     [] crate::tensor::WeakTensor => "WeakTensor";
     [A, O] crate::func::Linear<A, O> => "Linear";

@@ -5,6 +5,7 @@
 
 use crate::dispatch::{Op, Tags, Value};
 use crate::layout::Layout;
+use crate::profiler::{self, Work};
 use crate::state::{self, ModeGuard};
 use crate::tensor::WRAPPED_NUMBER;
 use crate::{Device, Result, Scalar, Spec, Tensor, races};
@@ -138,7 +139,14 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) -> Res
         .collect();
     let written: SmallVec<[_; 4]> = outputs.iter().map(|p| p.tensor.write_part(p.layout)).collect::<Result<_>>()?;
     let targets: SmallVec<[_; 4]> = outputs.iter().zip(&written).map(|(p, a)| a.part_mut(p.layout)).collect();
-    firebrand_kernels::scratch::attempt(|| program.run(&operands, &targets))?;
+    profiler::kernel(
+        || program.summary(),
+        || {
+            let read = inputs.iter().filter_map(|i| if let Input::Part(p) = i { Some(*p) } else { None });
+            Work::moving(read.chain(outputs.iter().copied()).map(|p| (p.layout, p.tensor.dtype())))
+        },
+        || Ok(firebrand_kernels::scratch::attempt(|| program.run(&operands, &targets))?),
+    )?;
     outputs.iter().for_each(|p| p.tensor.bump_version());
     Ok(())
 }

@@ -32,6 +32,7 @@ mod number;
 mod operators;
 pub mod ops;
 mod print;
+pub mod profiler;
 pub mod races;
 pub mod random;
 pub mod record;
@@ -54,6 +55,7 @@ pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 #[doc(hidden)]
 pub use firebrand_kernels::opaque_debug;
 pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
+pub use firebrand_kernels::roofline;
 pub use firebrand_kernels::{
     Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
 };

@@ -55,6 +55,11 @@ pub(crate) const ENGINE_OFF: u32 = 1 << 13;
 /// A runner may execute the engine's runs (`autograd::runner`).
 pub(crate) const RUNNER: u32 = 1 << 14;
 
+/// Ops are timed (`profiler`).
+pub(crate) const PROFILE: u32 = 1 << 15;
+/// Below autograd, what makes an op leave its typed path.
+pub(crate) const APART: u32 = INNER | PROFILE;
+
 /// How many function transforms (`func`) are active. A tensor's flags keep the number it was born under, at the same bits.
 pub(crate) const DEPTH: u32 = 0xff << 16;
 pub(crate) const DEPTH_ONE: u32 = 1 << 16;

@@ -12,6 +12,9 @@ pub mod hooks {}
 #[doc = include_str!("guide/memory.md")]
 pub mod memory {}
 
+#[doc = include_str!("guide/where_does_the_time_go.md")]
+pub mod where_does_the_time_go {}
+
 #[doc = include_str!("guide/threads.md")]
 pub mod threads {}
 

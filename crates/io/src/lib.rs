@@ -16,6 +16,7 @@
 pub mod archive;
 mod atomic;
 mod budget;
+mod chrome_trace;
 mod elements;
 mod error;
 mod header;
@@ -31,6 +32,7 @@ mod weights;
 pub use archive::{Archive, ArchiveWriter, Memory, ReadOptions};
 pub use atomic::{Output, check_outputs, remove_unfinished, write_atomic, write_text};
 pub use budget::{Budget, FACTOR, SPARE};
+pub use chrome_trace::{chrome_trace, export_chrome_trace};
 pub use error::{Error, Result, plain};
 pub use input::{open_regular, read_regular, read_text};
 pub use npy::{read_npy, write_npy};

@@ -35,6 +35,7 @@ pub mod ranges;
 mod real;
 pub mod reduce;
 pub mod remap;
+pub mod roofline;
 pub mod scan;
 pub mod scratch;
 pub mod shared;

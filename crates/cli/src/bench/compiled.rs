@@ -52,19 +52,19 @@ pub(super) fn pointwise(bench: &Bench) -> Done {
     let (x, g) = (normal(&[POINTS])?, Tensor::ones([POINTS], DType::F32));
     let (forward, fx) =
         compiled(&format!("  %x = placeholder\n{TEN_OPS}{TEN_OPS_END}  return (%y,)"), std::slice::from_ref(&x))?;
-    bench.emit("forward", 1e3 * bench.clock.best(BUDGET, || run(&forward, &fx).map(drop))?, "ms")?;
+    bench.emit_ms("forward", bench.measure(BUDGET, || run(&forward, &fx).map(drop))?)?;
     let both = "  %x = placeholder\n  %g = placeholder\n";
     let (backward, bx) =
         compiled(&format!("{both}{TEN_OPS}{TEN_OPS_BACKWARD}  return (%gx,)"), &[x.clone(), g.clone()])?;
-    let seconds = bench.clock.best(BUDGET, || {
+    let both_ways = bench.measure(BUDGET, || {
         let y = run(&forward, &fx)?;
         drop(run(&backward, &bx)?);
         drop(y);
         Ok(())
     })?;
-    bench.emit("forward_backward", 1e3 * seconds, "ms")?;
+    bench.emit_ms("forward_backward", both_ways)?;
     let (joint, jx) = compiled(&format!("{both}{TEN_OPS}{TEN_OPS_END}{TEN_OPS_BACKWARD}  return (%y, %gx)"), &[x, g])?;
-    bench.emit("joint", 1e3 * bench.clock.best(BUDGET, || run(&joint, &jx).map(drop))?, "ms")
+    bench.emit_ms("joint", bench.measure(BUDGET, || run(&joint, &jx).map(drop))?)
 }
 
 /// Softmax and layer norm, one kernel each way.
@@ -86,7 +86,7 @@ pub(super) fn softmax_layernorm(bench: &Bench) -> Done {
     let (backward, mut bx) = compiled(backward, &given)?;
     drop(saved);
     drop(given);
-    let seconds = bench.clock.best(BUDGET, || {
+    let both_ways = bench.measure(BUDGET, || {
         let mut out = run(&forward, &fx)?.into_iter();
         let y = out.next();
         bx.splice(1..4, out);
@@ -94,7 +94,7 @@ pub(super) fn softmax_layernorm(bench: &Bench) -> Done {
         drop(y);
         Ok(())
     })?;
-    bench.emit("forward_backward", 1e3 * seconds, "ms")
+    bench.emit_ms("forward_backward", both_ways)
 }
 
 /// The forward and backward of a perceptron of these widths, as the joint stage writes them.
@@ -193,6 +193,5 @@ pub(super) fn cold(bench: &Bench) -> Done {
 pub(super) fn mlp(bench: &Bench) -> Done {
     const WIDTHS: [usize; 4] = [784, 512, 512, 10];
     let (graph, values) = compiled(&perceptron(&WIDTHS), &perceptron_inputs(&WIDTHS, 128)?)?;
-    let seconds = bench.clock.best(2.0, || run(&graph, &values).map(drop))?;
-    bench.emit("forward_backward", 1e3 * seconds, "ms")
+    bench.emit_ms("forward_backward", bench.measure(2.0, || run(&graph, &values).map(drop))?)
 }

@@ -6,6 +6,7 @@ mod compiled_backward;
 mod linalg;
 mod models;
 mod program;
+mod roofline;
 mod training;
 mod transforms;
 mod workloads;
@@ -13,9 +14,14 @@ mod workloads;
 use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, say};
 use clap::ValueEnum;
-use clock::Clock;
+use clock::{Clock, Times};
+use firebrand::Result;
+use firebrand::profiler::profile;
+use roofline::Limits;
 use serde::Serialize;
+use std::cell::OnceCell;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Arguments of `firebrand bench`.
 #[derive(clap::Args)]
@@ -42,6 +48,8 @@ pub(crate) struct Options {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 enum Name {
+    /// Peaks of the machine: multiply-adds, and memory bandwidth by size
+    Roofline,
     /// Overhead of a small op, of its backward node, of a hook
     Ops,
     /// Ten pointwise ops on 2²⁴ elements
@@ -86,6 +94,20 @@ struct Line<'a> {
     value: f64,
     unit: &'a str,
     threads: usize,
+    #[serde(flatten)]
+    measured: Option<Measured>,
+}
+
+/// What a call took, beside the value that a line is about.
+#[derive(Clone, Copy, Serialize)]
+struct Measured {
+    /// By the clock that counts.
+    #[serde(skip)]
+    seconds: f64,
+    wall_ms: f64,
+    cpu_ms: f64,
+    /// The part of the machine's limit that was reached (`roofline`).
+    share: f64,
 }
 
 /// Measures and prints.
@@ -94,34 +116,64 @@ struct Bench {
     clock: Clock,
     threads: usize,
     json: bool,
+    limits: Rc<OnceCell<Limits>>,
 }
 
 impl Bench {
+    fn new(name: Name, json: bool) -> Bench {
+        let threads = firebrand::num_threads();
+        Bench { name, clock: Clock::for_threads(threads), threads, json, limits: Rc::default() }
+    }
+
+    /// The fastest call within a budget of seconds, and which part of the machine's limit it reaches.
+    fn measure(&self, budget: f64, mut f: impl FnMut() -> Result<()>) -> Result<Measured> {
+        let Times { seconds, wall, cpu } = self.clock.times(budget, &mut f)?;
+        let (result, profile) = profile(f);
+        result?;
+        let limit = self.limits.get_or_init(|| Limits::measure(self.threads)).of(&profile);
+        Ok(Measured { seconds, wall_ms: 1e3 * wall, cpu_ms: 1e3 * cpu, share: limit / seconds })
+    }
+
     fn emit(&self, case: &str, value: f64, unit: &str) -> Done {
-        let line = Line { bench: self.name, case, value, unit, threads: self.threads };
+        self.line(case, value, unit, None)
+    }
+
+    /// A line about a call that was measured.
+    fn emit_measured(&self, case: &str, value: f64, unit: &str, measured: Measured) -> Done {
+        self.line(case, value, unit, Some(measured))
+    }
+
+    /// A line about the milliseconds of a call.
+    fn emit_ms(&self, case: &str, measured: Measured) -> Done {
+        self.emit_measured(case, 1e3 * measured.seconds, "ms", measured)
+    }
+
+    fn line(&self, case: &str, value: f64, unit: &str, measured: Option<Measured>) -> Done {
+        let line = Line { bench: self.name, case, value, unit, threads: self.threads, measured };
         let text = serde_json::to_string(&line).map_err(crate::refusal::Refusal::because)?;
         if self.json {
             return Ok(say!("{text}")?);
         }
         let name = self.name.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
-        Ok(say!("{name:<18} {case:<22} {value:>10.3} {unit}")?)
+        let share = measured.map_or(String::new(), |m| format!("{:>4.0} % of the limit", 100.0 * m.share));
+        Ok(say!("{name:<18} {case:<22} {value:>10.3} {unit:<9} {share}")?)
     }
 }
 
 /// Runs the named workloads, or all.
 pub(crate) fn run(options: &Options) -> Done {
     if let (Some(model), Some(inputs)) = (&options.program, &options.inputs) {
-        let threads = firebrand::num_threads();
-        let bench = Bench { name: Name::Program, clock: Clock::for_threads(threads), threads, json: options.json };
+        let bench = Bench::new(Name::Program, options.json);
         return program::run(&bench, model, inputs, options.loss);
     }
     let names = if options.names.is_empty() { Name::value_variants() } else { &options.names };
-    let threads = firebrand::num_threads();
+    let limits = Rc::default();
     for &name in names {
         firebrand::random::manual_seed(0);
-        let bench = Bench { name, clock: Clock::for_threads(threads), threads, json: options.json };
+        let bench = Bench { limits: Rc::clone(&limits), ..Bench::new(name, options.json) };
         match name {
             Name::Program => unreachable!("no argument names it, --program does"),
+            Name::Roofline => roofline::roofline(&bench)?,
             Name::Ops => workloads::ops(&bench)?,
             Name::Pointwise => workloads::pointwise(&bench)?,
             Name::SoftmaxLayernorm => workloads::softmax_layernorm(&bench)?,

@@ -21,20 +21,20 @@ pub(super) fn run(bench: &Bench, model: &Path, inputs: &Path, loss: Option<Train
     let refused = |e: Refusal| Error::from(e);
     let Some(loss) = loss else {
         module.eval();
-        let seconds = no_grad(|| bench.clock.best(SECONDS, || call(&module, &inputs).map(drop).map_err(refused)))?;
-        return bench.emit(&format!("{case}.inference"), 1e3 * seconds, "ms");
+        let run = no_grad(|| bench.measure(SECONDS, || call(&module, &inputs).map(drop).map_err(refused)))?;
+        return bench.emit_ms(&format!("{case}.inference"), run);
     };
     let target = inputs.get(TARGET).ok_or_else(|| Refusal::because(format!("no labels: add an array `{TARGET}`")))?;
     module.train();
     let wanted: Vec<Tensor> =
         module.parameters().iter().map(|p| p.tensor().clone()).filter(Tensor::requires_grad).collect();
     let mut optimizer = AdamW::new(&wanted, AdamWOptions { lr: LR, ..Default::default() })?;
-    let seconds = bench.clock.best(SECONDS, || {
+    let step = bench.measure(SECONDS, || {
         optimizer.zero_grad();
         let outputs = call(&module, &inputs).map_err(refused)?;
         let loss = loss.of(&float_outputs(&outputs), target).map_err(refused)?;
         loss.try_backward(&BackwardOptions::default())?;
         optimizer.step()
     })?;
-    bench.emit(&format!("{case}.training_step"), 1e3 * seconds, "ms")
+    bench.emit_ms(&format!("{case}.training_step"), step)
 }

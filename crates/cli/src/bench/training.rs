@@ -1,7 +1,7 @@
 //! The training benches: whole steps of a perceptron, a transformer and a residual net, with the fused optimizer.
 
 use super::models::{ConvNet, Gpt};
-use super::{Bench, workloads::normal};
+use super::{Bench, Measured, workloads::normal};
 use crate::refusal::{Done, Refusal};
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::NamedTensor;
@@ -52,7 +52,8 @@ impl<O: Optimizer> Training<'_, O> {
 
     /// Measures whole steps, each counting as this many units.
     pub(super) fn speed(&mut self, bench: &Bench, case: &str, worth: f64, unit: &str) -> Done {
-        bench.emit(case, worth / bench.clock.best(SECONDS, || self.step())?, unit)
+        let step = bench.measure(SECONDS, || self.step())?;
+        bench.emit_measured(case, worth / step.seconds, unit, step)
     }
 
     /// Measures whole steps, each counting as this many units, and their peak of memory.
@@ -63,13 +64,13 @@ impl<O: Optimizer> Training<'_, O> {
 }
 
 /// Measures whole steps with forward and backward compiled, and their peak of memory. The model is captured with its loss;
-/// its parameters are copies. Gives seconds and megabytes.
+/// its parameters are copies. Gives the step and megabytes.
 fn compiled_step<O: Optimizer>(
     bench: &Bench,
     model: &dyn Forward<Tensor, Output = Tensor>,
     optimizer: impl FnOnce(Vec<Parameter>) -> Result<O>,
     (x, y): &(Tensor, Tensor),
-) -> Done<(f64, f64)> {
+) -> Done<(Measured, f64)> {
     let mut state = Vec::new();
     for (name, p) in model.named_parameters() {
         state.push(NamedTensor { name, tensor: p.tensor().clone(), is_parameter: true });
@@ -93,7 +94,7 @@ fn compiled_step<O: Optimizer>(
         optimizer.zero_grad();
         Ok(())
     };
-    Ok((bench.clock.best(SECONDS, &mut step)?, peak(step)?))
+    Ok((bench.measure(SECONDS, &mut step)?, peak(step)?))
 }
 
 /// The perceptron and a batch.
@@ -110,9 +111,9 @@ pub(super) fn adam(parameters: Vec<Parameter>) -> Result<Adam> {
 
 pub(super) fn mlp(bench: &Bench) -> Done {
     let (model, batch) = perceptron()?;
-    let (seconds, compiled_peak) = compiled_step(bench, &model, adam, &batch)?;
+    let (step, compiled_peak) = compiled_step(bench, &model, adam, &batch)?;
     Training { model: &model, optimizer: adam(model.parameters())?, batch }.measure(bench, "adam", 1.0, "steps/s")?;
-    bench.emit("adam_compiled", 1.0 / seconds, "steps/s")?;
+    bench.emit_measured("adam_compiled", 1.0 / step.seconds, "steps/s", step)?;
     bench.emit("adam_compiled.peak", compiled_peak, "MB")
 }
 
@@ -120,10 +121,10 @@ pub(super) fn gpt(bench: &Bench) -> Done {
     let model = Gpt::new()?;
     let adamw = |p: Vec<Parameter>| AdamW::new(p, AdamWOptions { lr: LR, ..Default::default() });
     let batch = (classes(1000, &[8, 128])?, classes(1000, &[8, 128])?);
-    let (seconds, compiled_peak) = compiled_step(bench, &model, adamw, &batch)?;
+    let (step, compiled_peak) = compiled_step(bench, &model, adamw, &batch)?;
     Training { model: &model, optimizer: adamw(model.parameters())?, batch }
         .measure(bench, "adamw", 1024.0, "tokens/s")?;
-    bench.emit("adamw_compiled", 1024.0 / seconds, "tokens/s")?;
+    bench.emit_measured("adamw_compiled", 1024.0 / step.seconds, "tokens/s", step)?;
     bench.emit("adamw_compiled.peak", compiled_peak, "MB")
 }
 
@@ -131,9 +132,9 @@ pub(super) fn convnet(bench: &Bench) -> Done {
     let model = ConvNet::new()?;
     let adam = |p: Vec<Parameter>| Adam::new(p, AdamOptions { lr: LR, ..Default::default() });
     let batch = (normal(&[64, 3, 32, 32])?, classes(10, &[64])?);
-    let (seconds, compiled_peak) = compiled_step(bench, &model, adam, &batch)?;
+    let (step, compiled_peak) = compiled_step(bench, &model, adam, &batch)?;
     Training { model: &model, optimizer: adam(model.parameters())?, batch }.measure(bench, "adam", 64.0, "images/s")?;
-    bench.emit("adam_compiled", 64.0 / seconds, "images/s")?;
+    bench.emit_measured("adam_compiled", 64.0 / step.seconds, "images/s", step)?;
     bench.emit("adam_compiled.peak", compiled_peak, "MB")
 }
 

@@ -32,13 +32,11 @@ pub(super) fn transforms(bench: &Bench) -> Done {
             criterion.loss(&scores, &ops::unsqueeze(y, 0)?)
         })(&weights)
     });
-    let seconds = bench.clock.best(SECONDS, || per_sample.call(&batch).map(drop))?;
-    bench.emit("per_sample_gradients", seconds * 1e3, "ms")?;
+    bench.emit_ms("per_sample_gradients", bench.measure(SECONDS, || per_sample.call(&batch).map(drop))?)?;
 
     let (mixing, x) = (normal(&[50, 50])?, normal(&[50])?);
     let bowl = |x: &Tensor| ops::sum(&ops::sin(&ops::mv(&mixing, &ops::mul(x, x)?)?)?, None);
-    let seconds = bench.clock.best(SECONDS, || hessian(bowl)(&x).map(drop))?;
-    bench.emit("hessian_50", seconds * 1e3, "ms")?;
+    bench.emit_ms("hessian_50", bench.measure(SECONDS, || hessian(bowl)(&x).map(drop))?)?;
 
     let gpt = Gpt::new()?;
     let weights = parameters(&gpt);
@@ -46,6 +44,5 @@ pub(super) fn transforms(bench: &Bench) -> Done {
         weights.iter().map(|(n, p)| Ok((n.clone(), ops::randn_like(p, None, None, None)?))).collect::<Result<_>>()?;
     let (ids, target) = (classes(1000, &[8, 128])?, classes(1000, &[8 * 128])?);
     let loss = |p: &Parameters| criterion.loss(&ops::flatten(&functional_call(&gpt, p, &ids)?, 0, -2)?, &target);
-    let seconds = bench.clock.best(SECONDS, || jvp(grad(loss), &weights, &direction).map(drop))?;
-    bench.emit("hvp_gpt", seconds * 1e3, "ms")
+    bench.emit_ms("hvp_gpt", bench.measure(SECONDS, || jvp(grad(loss), &weights, &direction).map(drop))?)
 }

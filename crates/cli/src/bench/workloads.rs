@@ -104,11 +104,9 @@ fn ten_ops(x: &Tensor) -> Result<Tensor> {
 
 pub(super) fn pointwise(bench: &Bench) -> Done {
     let x = normal(&[POINTS])?.requires_grad_();
-    let seconds = no_grad(|| bench.clock.best(BUDGET, || ten_ops(&x).map(drop)))?;
-    bench.emit("forward", 1e3 * seconds, "ms")?;
+    bench.emit_ms("forward", no_grad(|| bench.measure(BUDGET, || ten_ops(&x).map(drop)))?)?;
     let gradient = Tensor::ones([POINTS], DType::F32);
-    let seconds = bench.clock.best(BUDGET, || backward_and_drop(&ten_ops(&x)?, &gradient, &[&x]))?;
-    bench.emit("forward_backward", 1e3 * seconds, "ms")
+    bench.emit_ms("forward_backward", bench.measure(BUDGET, || backward_and_drop(&ten_ops(&x)?, &gradient, &[&x]))?)
 }
 
 pub(super) fn softmax_layernorm(bench: &Bench) -> Done {
@@ -121,19 +119,20 @@ pub(super) fn softmax_layernorm(bench: &Bench) -> Done {
         let y = ops::layer_norm(&ops::softmax(&x, -1, None)?, &[1024.into()], Some(&w), Some(&b), 1e-5, false)?;
         backward_and_drop(&y, &gradient, &[&x, &w, &b])
     };
-    bench.emit("forward_backward", 1e3 * bench.clock.best(BUDGET, run)?, "ms")
+    bench.emit_ms("forward_backward", bench.measure(BUDGET, run)?)
 }
 
 pub(super) fn matmul(bench: &Bench) -> Done {
     const SECONDS: f64 = 0.6;
     for n in [64usize, 256, 512, 1024, 2048] {
         let (a, b, out) = (normal(&[n, n])?, normal(&[n, n])?, Tensor::zeros([n, n], DType::F32));
-        let seconds = bench.clock.best(SECONDS, || ops::mm_out(&a, &b, &out).map(drop))?;
-        bench.emit(&n.to_string(), 2e-9 * (n * n * n) as f64 / seconds, "GFLOPS")?;
+        let product = bench.measure(SECONDS, || ops::mm_out(&a, &b, &out).map(drop))?;
+        bench.emit_measured(&n.to_string(), 2e-9 * (n * n * n) as f64 / product.seconds, "GFLOPS", product)?;
     }
     let (a, b, out) = (normal(&[32, 128, 64])?, normal(&[32, 64, 128])?, Tensor::zeros([32, 128, 128], DType::F32));
-    let seconds = bench.clock.best(SECONDS, || ops::bmm_out(&a, &b, &out).map(drop))?;
-    bench.emit("batch32x128x64x128", 2e-9 * (32 * 128 * 64 * 128) as f64 / seconds, "GFLOPS")
+    let product = bench.measure(SECONDS, || ops::bmm_out(&a, &b, &out).map(drop))?;
+    let rate = 2e-9 * (32 * 128 * 64 * 128) as f64 / product.seconds;
+    bench.emit_measured("batch32x128x64x128", rate, "GFLOPS", product)
 }
 
 /// A 2-D convolution of the net.
@@ -181,9 +180,9 @@ pub(super) fn conv(bench: &Bench) -> Done {
             ops::convolution_backward(&gradient, &x, &w, None, &stride, &padding, &[ONE; 2], false, &none, ONE, mask)
         };
         let mut cell = |way: &str, f: &dyn Fn() -> Result<()>| -> Done {
-            let seconds = bench.clock.best(SECONDS, f)?;
-            total += l.times * seconds;
-            bench.emit(&format!("{}.{way}", l.name), 1e3 * seconds, "ms")
+            let call = bench.measure(SECONDS, f)?;
+            total += l.times * call.seconds;
+            bench.emit_ms(&format!("{}.{way}", l.name), call)
         };
         cell("forward", &|| forward().map(drop))?;
         cell("grad_input", &|| backward([true, false, false]).map(drop))?;

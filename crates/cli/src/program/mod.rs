@@ -1,9 +1,10 @@
-//! Commands on exported programs: `run`, `eval`, `grad`, `inspect`.
+//! Commands on exported programs: `run`, `eval`, `grad`, `inspect`, `profile`.
 
 pub(crate) mod eval;
 pub(crate) mod grad;
 pub(crate) mod inspect;
 pub(crate) mod loss;
+pub(crate) mod profile;
 pub(crate) mod run;
 
 use crate::refusal::{Done, Refusal};

@@ -407,8 +407,8 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     let ret = if back { "()".to_owned() } else { plan.return_type() };
     // Every call that is not plain leaves here: to the layers, or to where operands on different devices are refused.
     let (apart, door) = match plan.mixed_devices() {
-        Some(mixed) => (format!("word & state::INNER != 0 || {mixed}"), "apart(word, "),
-        None => ("word & state::INNER != 0".to_owned(), "inner("),
+        Some(mixed) => (format!("word & state::APART != 0 || {mixed}"), "apart(word, "),
+        None => ("word & state::APART != 0".to_owned(), "inner("),
     };
     let inner = format!("return dispatch::{door}Op::{}, &[{}]);", op.constant(), plan.lent_arguments());
     let parameters = plan.parameters().replace("&'a ", "&");

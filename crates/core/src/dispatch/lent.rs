@@ -6,7 +6,7 @@
 use super::{MemoryFormat, Op, Outputs, Value, call_inner, call_layers};
 use crate::ops::devices;
 use crate::sym::SymInt;
-use crate::{DType, Device, Error, Result, Scalar, Tensor, state};
+use crate::{DType, Device, Error, Result, Scalar, Tensor, profiler, state};
 use smallvec::SmallVec;
 
 /// An argument of a typed call, borrowed from the caller.
@@ -170,19 +170,25 @@ pub(crate) fn layers<R: Returned>(op: Op, args: &[Lent<'_>]) -> Result<R> {
     R::returned(call_layers(op, &values(args))?)
 }
 
-/// Runs a typed call through the layers below autograd.
+/// Runs a typed call through the layers below autograd, or under the profiler.
 #[cold]
 #[inline(never)]
 pub(crate) fn inner<R: Returned>(op: Op, args: &[Lent<'_>]) -> Result<R> {
-    R::returned(call_inner(op, &values(args))?)
+    let args = values(args);
+    R::returned(if state::is(state::INNER) { call_inner(op, &args) } else { profiler::call(op, &args) }?)
 }
 
-/// Below autograd, for a call that is not plain: to the layers, or to the rules for operands on different devices.
+/// Below autograd, for a call that is not plain: to the layers, to the profiler, or to the rules for operands on different
+/// devices.
 #[cold]
 #[inline(never)]
 pub(crate) fn apart<R: Returned>(word: u32, op: Op, args: &[Lent<'_>]) -> Result<R> {
     let args = values(args);
-    R::returned(if word & state::INNER != 0 { call_inner(op, &args) } else { devices::settle(op, &args) }?)
+    R::returned(match word & state::APART {
+        0 => devices::settle(op, &args),
+        state::PROFILE => profiler::call(op, &args),
+        _ => call_inner(op, &args),
+    }?)
 }
 
 /// The one tensor of a boxed call's results.

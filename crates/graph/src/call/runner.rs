@@ -3,9 +3,10 @@
 
 use crate::error::Result;
 use crate::interpret::{Call, NodeRunner, Value, autocast_options, run_call};
-use crate::ir::{Function, Hop, Kind, Target};
+use crate::ir::{Function, Hop, Kind, ModuleStack, Target};
 use firebrand_core::Device;
 use firebrand_core::autograd::AutocastGuard;
+use firebrand_core::profiler::{RecordFunction, is_profiling, record_function};
 
 /// Executes nodes; tracks the open autocast regions.
 #[derive(Default)]
@@ -15,6 +16,7 @@ pub(crate) struct Runner {
     device: Option<Device>,
     /// Handles conditionals whose predicate is a meta tensor.
     conditional: Option<Conditional>,
+    labels: Labels,
 }
 
 /// Regions between markers, which end in reverse order also when a node fails. Those of other devices are none.
@@ -24,6 +26,34 @@ struct Regions(Vec<Option<AutocastGuard>>);
 impl Drop for Regions {
     fn drop(&mut self) {
         while self.0.pop().is_some() {}
+    }
+}
+
+/// For a profile: the modules that the current node is part of, outermost first, each with its label.
+#[derive(Default)]
+struct Labels(Vec<(String, RecordFunction)>);
+
+impl Labels {
+    /// Leaves the modules that this node is not part of, and enters those it is.
+    #[cold]
+    fn follow(&mut self, stack: Option<&ModuleStack>) {
+        let paths = || stack.into_iter().flat_map(|s| s.values()).map(|(path, _)| path).filter(|p| !p.is_empty());
+        let shared = self.0.iter().zip(paths()).take_while(|((open, _), path)| open == *path).count();
+        self.leave(shared);
+        self.0.extend(paths().skip(shared).map(|path| (path.clone(), record_function(path))));
+    }
+
+    /// Closes the innermost ones first.
+    fn leave(&mut self, kept: usize) {
+        while self.0.len() > kept {
+            self.0.pop();
+        }
+    }
+}
+
+impl Drop for Labels {
+    fn drop(&mut self) {
+        self.leave(0)
     }
 }
 
@@ -48,6 +78,9 @@ impl NodeRunner for Runner {
     }
 
     fn run_node(&mut self, call: &Call<'_>) -> Result<Value> {
+        if is_profiling() {
+            self.labels.follow(call.module.graph[call.node].meta().nn_module_stack.as_deref());
+        }
         let Kind::CallFunction(target) = call.module.graph[call.node].kind() else { return run_call(self, call) };
         match (target, &call.args[..]) {
             (Target::Hop(Hop::Cond), [Value::Tensor(pred), ..]) if pred.is_meta() => match &self.conditional {

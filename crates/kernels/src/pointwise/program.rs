@@ -44,6 +44,20 @@ pub(super) enum Action {
     Pair(First, Then),
 }
 
+impl Action {
+    /// Its name in a summary.
+    fn word(&self) -> String {
+        match self {
+            Action::Op(op) => format!("{op:?}"),
+            Action::Cast(dtype) => format!("to {dtype:?}"),
+            Action::Fold(fold) => format!("{fold:?}"),
+            Action::Sum(_) => "sum".to_string(),
+            Action::Row(row) => format!("{row:?}"),
+            Action::Pair(first, then) => format!("{first:?}+{then:?}"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instr {
     pub(super) action: Action,
@@ -74,6 +88,15 @@ pub struct Program {
 }
 
 impl Program {
+    /// What it does in a few words: its first instructions, and how many there are.
+    pub fn summary(&self) -> String {
+        const SHOWN: usize = 4;
+        let shown: Vec<String> = self.code.iter().take(SHOWN).map(|i| i.action.word().to_lowercase()).collect();
+        let more =
+            if self.code.len() > SHOWN { format!("… {} instructions", self.code.len()) } else { String::new() };
+        format!("fused({}{more})", shown.join(", "))
+    }
+
     /// Runs over views that all have the sizes of the outputs (expanded with stride 0 where they repeat); an output that is
     /// not [`Sink::Elements`] has as many elements as its sink stores.
     ///

@@ -14,7 +14,7 @@ pub(crate) fn add(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -37,7 +37,7 @@ pub(crate) fn add_(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -64,7 +64,7 @@ pub(crate) fn add_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -90,7 +90,7 @@ pub(crate) fn add_scalar(
     other: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ADD_SCALAR,
             &[self_.into(), other.into(), alpha.into()],
@@ -112,7 +112,7 @@ pub(crate) fn add_scalar_(
     other: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ADD__SCALAR,
             &[self_.into(), other.into(), alpha.into()],
@@ -135,7 +135,7 @@ pub(crate) fn sub(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -158,7 +158,7 @@ pub(crate) fn sub_(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -185,7 +185,7 @@ pub(crate) fn sub_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -211,7 +211,7 @@ pub(crate) fn sub_scalar(
     other: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SUB_SCALAR,
             &[self_.into(), other.into(), alpha.into()],
@@ -231,7 +231,7 @@ pub(crate) fn sub_scalar_(
     other: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SUB__SCALAR,
             &[self_.into(), other.into(), alpha.into()],
@@ -254,7 +254,7 @@ pub(crate) fn rsub(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -277,7 +277,7 @@ pub(crate) fn rsub_scalar(
     other: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RSUB_SCALAR,
             &[self_.into(), other.into(), alpha.into()],
@@ -292,7 +292,7 @@ pub(crate) fn rsub_scalar(
 }
 
 pub(crate) fn mul(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::MUL_TENSOR, &[self_.into(), other.into()]);
@@ -306,7 +306,7 @@ pub(crate) fn mul(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn mul_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::MUL__TENSOR, &[self_.into(), other.into()]);
@@ -328,7 +328,7 @@ pub(crate) fn mul_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -349,7 +349,7 @@ pub(crate) fn mul_out(
 }
 
 pub(crate) fn mul_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MUL_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("mul", self_);
@@ -361,7 +361,7 @@ pub(crate) fn mul_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Ten
 }
 
 pub(crate) fn mul_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MUL__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("mul_", self_);
@@ -376,7 +376,7 @@ pub(crate) fn mul_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()
 }
 
 pub(crate) fn div(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::DIV_TENSOR, &[self_.into(), other.into()]);
@@ -390,7 +390,7 @@ pub(crate) fn div(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn div_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::DIV__TENSOR, &[self_.into(), other.into()]);
@@ -412,7 +412,7 @@ pub(crate) fn div_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -433,7 +433,7 @@ pub(crate) fn div_out(
 }
 
 pub(crate) fn div_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::DIV_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("div", self_);
@@ -445,7 +445,7 @@ pub(crate) fn div_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Ten
 }
 
 pub(crate) fn div_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::DIV__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("div_", self_);
@@ -465,7 +465,7 @@ pub(crate) fn div_mode(
     other: &Tensor,
     rounding_mode: Option<&str>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -491,7 +491,7 @@ pub(crate) fn div_mode_(
     other: &Tensor,
     rounding_mode: Option<&str>,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -518,7 +518,7 @@ pub(crate) fn div_scalar_mode(
     other: Scalar,
     rounding_mode: Option<&str>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::DIV_SCALAR_MODE,
             &[self_.into(), other.into(), rounding_mode.into()],
@@ -542,7 +542,7 @@ pub(crate) fn div_scalar_mode_(
     other: Scalar,
     rounding_mode: Option<&str>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::DIV__SCALAR_MODE,
             &[self_.into(), other.into(), rounding_mode.into()],
@@ -562,7 +562,7 @@ pub(crate) fn div_scalar_mode_(
 }
 
 pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::FLOOR_DIVIDE, &[self_.into(), other.into()]);
@@ -579,7 +579,7 @@ pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -605,7 +605,7 @@ pub(crate) fn floor_divide_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FLOOR_DIVIDE_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("floor_divide", &[self_])?;
@@ -625,7 +625,7 @@ pub(crate) fn floor_divide_scalar_(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FLOOR_DIVIDE__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("floor_divide_", &[self_])?;
@@ -642,7 +642,7 @@ pub(crate) fn floor_divide_scalar_(
 }
 
 pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -661,7 +661,7 @@ pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
 }
 
 pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -687,7 +687,7 @@ pub(crate) fn remainder_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REMAINDER_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("remainder", &[self_])?;
@@ -703,7 +703,7 @@ pub(crate) fn remainder_scalar(
 }
 
 pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REMAINDER__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("remainder_", &[self_])?;
@@ -724,7 +724,7 @@ pub(crate) fn scalar_remainder(
     self_: Scalar,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::REMAINDER_SCALAR_TENSOR,
             &[self_.into(), other.into()],
@@ -741,7 +741,7 @@ pub(crate) fn scalar_remainder(
 }
 
 pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::FMOD_TENSOR, &[self_.into(), other.into()]);
@@ -756,7 +756,7 @@ pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
 }
 
 pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::FMOD__TENSOR, &[self_.into(), other.into()]);
@@ -774,7 +774,7 @@ pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FMOD_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("fmod", &[self_])?;
@@ -788,7 +788,7 @@ pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Te
 }
 
 pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FMOD__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("fmod_", &[self_])?;
@@ -805,7 +805,7 @@ pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<(
 }
 
 pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(exponent) == devices::MIXED
     {
         return dispatch::apart(
@@ -823,7 +823,7 @@ pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor
 }
 
 pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(exponent) == devices::MIXED
     {
         return dispatch::apart(word, Op::POW__TENSOR, &[self_.into(), exponent.into()]);
@@ -840,7 +840,7 @@ pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::POW_TENSOR_SCALAR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow", self_);
@@ -852,7 +852,7 @@ pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<
 }
 
 pub(crate) fn pow_scalar_(word: u32, self_: &Tensor, exponent: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::POW__SCALAR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow_", self_);
@@ -867,7 +867,7 @@ pub(crate) fn pow_scalar_(word: u32, self_: &Tensor, exponent: Scalar) -> Result
 }
 
 pub(crate) fn scalar_pow(word: u32, self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::POW_SCALAR, &[self_.into(), exponent.into()]);
     }
     races::op!("pow", exponent);
@@ -885,7 +885,7 @@ pub(crate) fn addcmul(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
@@ -912,7 +912,7 @@ pub(crate) fn addcmul_(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
@@ -940,7 +940,7 @@ pub(crate) fn addcdiv(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
@@ -967,7 +967,7 @@ pub(crate) fn addcdiv_(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
             == devices::MIXED
     {
@@ -994,7 +994,7 @@ pub(crate) fn lerp_scalar(
     end: &Tensor,
     weight: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(end) == devices::MIXED
     {
         return dispatch::apart(
@@ -1019,7 +1019,7 @@ pub(crate) fn lerp_scalar_(
     end: &Tensor,
     weight: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(end) == devices::MIXED
     {
         return dispatch::apart(
@@ -1047,7 +1047,7 @@ pub(crate) fn lerp(
     end: &Tensor,
     weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(end) | devices::of(weight) == devices::MIXED
     {
         return dispatch::apart(
@@ -1071,7 +1071,7 @@ pub(crate) fn lerp_(
     end: &Tensor,
     weight: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(end) | devices::of(weight) == devices::MIXED
     {
         return dispatch::apart(
@@ -1093,7 +1093,7 @@ pub(crate) fn lerp_(
 }
 
 pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LDEXP_TENSOR, &[self_.into(), other.into()]);
@@ -1108,7 +1108,7 @@ pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn maximum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::MAXIMUM, &[self_.into(), other.into()]);
@@ -1128,7 +1128,7 @@ pub(crate) fn maximum_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -1150,7 +1150,7 @@ pub(crate) fn maximum_out(
 }
 
 pub(crate) fn minimum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::MINIMUM, &[self_.into(), other.into()]);
@@ -1170,7 +1170,7 @@ pub(crate) fn minimum_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -1192,7 +1192,7 @@ pub(crate) fn minimum_out(
 }
 
 pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::FMAX, &[self_.into(), other.into()]);
@@ -1207,7 +1207,7 @@ pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
 }
 
 pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::FMIN, &[self_.into(), other.into()]);
@@ -1222,7 +1222,7 @@ pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
 }
 
 pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::HYPOT, &[self_.into(), other.into()]);
@@ -1237,7 +1237,7 @@ pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::HYPOT_, &[self_.into(), other.into()]);
@@ -1255,7 +1255,7 @@ pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGADDEXP, &[self_.into(), other.into()]);
@@ -1270,7 +1270,7 @@ pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
 }
 
 pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGADDEXP2, &[self_.into(), other.into()]);
@@ -1285,7 +1285,7 @@ pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
 }
 
 pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::ATAN2, &[self_.into(), other.into()]);
@@ -1300,7 +1300,7 @@ pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::ATAN2_, &[self_.into(), other.into()]);
@@ -1318,7 +1318,7 @@ pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::COPYSIGN_TENSOR, &[self_.into(), other.into()]);
@@ -1333,7 +1333,7 @@ pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tens
 }
 
 pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -1359,7 +1359,7 @@ pub(crate) fn copysign_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COPYSIGN_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("copysign", &[self_])?;
@@ -1373,7 +1373,7 @@ pub(crate) fn copysign_scalar(
 }
 
 pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COPYSIGN__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("copysign_", &[self_])?;
@@ -1390,7 +1390,7 @@ pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Resu
 }
 
 pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::XLOGY_TENSOR, &[self_.into(), other.into()]);
@@ -1405,7 +1405,7 @@ pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::XLOGY__TENSOR, &[self_.into(), other.into()]);
@@ -1423,7 +1423,7 @@ pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::XLOGY_SCALAR_OTHER, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy", &[self_])?;
@@ -1437,7 +1437,7 @@ pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<T
 }
 
 pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::XLOGY__SCALAR_OTHER, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy_", &[self_])?;
@@ -1454,7 +1454,7 @@ pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<
 }
 
 pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::XLOGY_SCALAR_SELF, &[self_.into(), other.into()]);
     }
     shape::need_real("xlogy", &[other])?;
@@ -1468,7 +1468,7 @@ pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(values) == devices::MIXED
     {
         return dispatch::apart(word, Op::HEAVISIDE, &[self_.into(), values.into()]);
@@ -1483,7 +1483,7 @@ pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Te
 }
 
 pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(values) == devices::MIXED
     {
         return dispatch::apart(word, Op::HEAVISIDE_, &[self_.into(), values.into()]);
@@ -1501,7 +1501,7 @@ pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<(
 }
 
 pub(crate) fn neg(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NEG, &[self_.into()]);
     }
     races::op!("neg", self_);
@@ -1513,7 +1513,7 @@ pub(crate) fn neg(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn neg_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NEG_, &[self_.into()]);
     }
     races::op!("neg_", self_);
@@ -1528,7 +1528,7 @@ pub(crate) fn neg_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::NEG_OUT, &[self_.into(), out.into()]);
@@ -1545,7 +1545,7 @@ pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ABS, &[self_.into()]);
     }
     races::op!("abs", self_);
@@ -1557,7 +1557,7 @@ pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ABS_, &[self_.into()]);
     }
     races::op!("abs_", self_);
@@ -1572,7 +1572,7 @@ pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::ABS_OUT, &[self_.into(), out.into()]);
@@ -1589,7 +1589,7 @@ pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FLOOR, &[self_.into()]);
     }
     shape::need_real("floor", &[self_])?;
@@ -1602,7 +1602,7 @@ pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FLOOR_, &[self_.into()]);
     }
     shape::need_real("floor_", &[self_])?;
@@ -1618,7 +1618,7 @@ pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CEIL, &[self_.into()]);
     }
     shape::need_real("ceil", &[self_])?;
@@ -1631,7 +1631,7 @@ pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CEIL_, &[self_.into()]);
     }
     shape::need_real("ceil_", &[self_])?;
@@ -1647,7 +1647,7 @@ pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ROUND, &[self_.into()]);
     }
     shape::need_real("round", &[self_])?;
@@ -1660,7 +1660,7 @@ pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ROUND_, &[self_.into()]);
     }
     shape::need_real("round_", &[self_])?;
@@ -1676,7 +1676,7 @@ pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRUNC, &[self_.into()]);
     }
     shape::need_real("trunc", &[self_])?;
@@ -1689,7 +1689,7 @@ pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn trunc_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRUNC_, &[self_.into()]);
     }
     shape::need_real("trunc_", &[self_])?;
@@ -1709,7 +1709,7 @@ pub(crate) fn round_decimals(
     self_: &Tensor,
     decimals: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ROUND_DECIMALS, &[self_.into(), decimals.into()]);
     }
     shape::need_real("round", &[self_])?;
@@ -1722,7 +1722,7 @@ pub(crate) fn round_decimals(
 }
 
 pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ROUND__DECIMALS, &[self_.into(), decimals.into()]);
     }
     shape::need_real("round_", &[self_])?;
@@ -1738,7 +1738,7 @@ pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Resul
 }
 
 pub(crate) fn sgn(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SGN, &[self_.into()]);
     }
     races::op!("sgn", self_);
@@ -1750,7 +1750,7 @@ pub(crate) fn sgn(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sgn_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SGN_, &[self_.into()]);
     }
     races::op!("sgn_", self_);
@@ -1765,7 +1765,7 @@ pub(crate) fn sgn_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIGN, &[self_.into()]);
     }
     shape::need_real("sign", &[self_])?;
@@ -1778,7 +1778,7 @@ pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIGN_, &[self_.into()]);
     }
     shape::need_real("sign_", &[self_])?;
@@ -1794,7 +1794,7 @@ pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FRAC, &[self_.into()]);
     }
     shape::need_real("frac", &[self_])?;
@@ -1807,7 +1807,7 @@ pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FRAC_, &[self_.into()]);
     }
     shape::need_real("frac_", &[self_])?;
@@ -1823,7 +1823,7 @@ pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn conj_physical(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CONJ_PHYSICAL, &[self_.into()]);
     }
     races::op!("conj_physical", self_);
@@ -1835,7 +1835,7 @@ pub(crate) fn conj_physical(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn conj_physical_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CONJ_PHYSICAL_, &[self_.into()]);
     }
     races::op!("conj_physical_", self_);
@@ -1850,7 +1850,7 @@ pub(crate) fn conj_physical_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::CONJ_PHYSICAL_OUT, &[self_.into(), out.into()]);
@@ -1867,7 +1867,7 @@ pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Resu
 }
 
 pub(crate) fn angle(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ANGLE, &[self_.into()]);
     }
     races::op!("angle", self_);
@@ -1879,7 +1879,7 @@ pub(crate) fn angle(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::ANGLE_OUT, &[self_.into(), out.into()]);
@@ -1896,7 +1896,7 @@ pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn complex(word: u32, real: &Tensor, imag: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(real) | devices::of(imag) == devices::MIXED
     {
         return dispatch::apart(word, Op::COMPLEX, &[real.into(), imag.into()]);
@@ -1916,7 +1916,7 @@ pub(crate) fn complex_out(
     imag: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(real) | devices::of(imag) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -1938,7 +1938,7 @@ pub(crate) fn complex_out(
 }
 
 pub(crate) fn view_as_real(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::VIEW_AS_REAL, &[self_.into()]);
     }
     let layout = shape::view::view_as_real(self_)?;
@@ -1946,7 +1946,7 @@ pub(crate) fn view_as_real(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn view_as_complex(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::VIEW_AS_COMPLEX, &[self_.into()]);
     }
     let layout = shape::view::view_as_complex(self_)?;
@@ -1954,7 +1954,7 @@ pub(crate) fn view_as_complex(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RECIPROCAL, &[self_.into()]);
     }
     races::op!("reciprocal", self_);
@@ -1966,7 +1966,7 @@ pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn reciprocal_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RECIPROCAL_, &[self_.into()]);
     }
     races::op!("reciprocal_", self_);
@@ -1981,7 +1981,7 @@ pub(crate) fn reciprocal_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn reciprocal_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::RECIPROCAL_OUT, &[self_.into(), out.into()]);
@@ -1998,7 +1998,7 @@ pub(crate) fn reciprocal_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<
 }
 
 pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SQRT, &[self_.into()]);
     }
     races::op!("sqrt", self_);
@@ -2010,7 +2010,7 @@ pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SQRT_, &[self_.into()]);
     }
     races::op!("sqrt_", self_);
@@ -2025,7 +2025,7 @@ pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::SQRT_OUT, &[self_.into(), out.into()]);
@@ -2042,7 +2042,7 @@ pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn rsqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RSQRT, &[self_.into()]);
     }
     races::op!("rsqrt", self_);
@@ -2054,7 +2054,7 @@ pub(crate) fn rsqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn rsqrt_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RSQRT_, &[self_.into()]);
     }
     races::op!("rsqrt_", self_);
@@ -2069,7 +2069,7 @@ pub(crate) fn rsqrt_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn exp(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EXP, &[self_.into()]);
     }
     races::op!("exp", self_);
@@ -2081,7 +2081,7 @@ pub(crate) fn exp(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn exp_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EXP_, &[self_.into()]);
     }
     races::op!("exp_", self_);
@@ -2096,7 +2096,7 @@ pub(crate) fn exp_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn exp_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::EXP_OUT, &[self_.into(), out.into()]);
@@ -2113,7 +2113,7 @@ pub(crate) fn exp_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn exp2(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EXP2, &[self_.into()]);
     }
     races::op!("exp2", self_);
@@ -2125,7 +2125,7 @@ pub(crate) fn exp2(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn exp2_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EXP2_, &[self_.into()]);
     }
     races::op!("exp2_", self_);
@@ -2140,7 +2140,7 @@ pub(crate) fn exp2_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn expm1(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EXPM1, &[self_.into()]);
     }
     races::op!("expm1", self_);
@@ -2152,7 +2152,7 @@ pub(crate) fn expm1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn expm1_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EXPM1_, &[self_.into()]);
     }
     races::op!("expm1_", self_);
@@ -2167,7 +2167,7 @@ pub(crate) fn expm1_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn log(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG, &[self_.into()]);
     }
     races::op!("log", self_);
@@ -2179,7 +2179,7 @@ pub(crate) fn log(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn log_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG_, &[self_.into()]);
     }
     races::op!("log_", self_);
@@ -2194,7 +2194,7 @@ pub(crate) fn log_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn log_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOG_OUT, &[self_.into(), out.into()]);
@@ -2211,7 +2211,7 @@ pub(crate) fn log_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn log2(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG2, &[self_.into()]);
     }
     races::op!("log2", self_);
@@ -2223,7 +2223,7 @@ pub(crate) fn log2(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn log2_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG2_, &[self_.into()]);
     }
     races::op!("log2_", self_);
@@ -2238,7 +2238,7 @@ pub(crate) fn log2_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn log10(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG10, &[self_.into()]);
     }
     races::op!("log10", self_);
@@ -2250,7 +2250,7 @@ pub(crate) fn log10(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn log10_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG10_, &[self_.into()]);
     }
     races::op!("log10_", self_);
@@ -2265,7 +2265,7 @@ pub(crate) fn log10_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn log1p(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG1P, &[self_.into()]);
     }
     races::op!("log1p", self_);
@@ -2277,7 +2277,7 @@ pub(crate) fn log1p(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn log1p_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG1P_, &[self_.into()]);
     }
     races::op!("log1p_", self_);
@@ -2292,7 +2292,7 @@ pub(crate) fn log1p_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sin(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIN, &[self_.into()]);
     }
     races::op!("sin", self_);
@@ -2304,7 +2304,7 @@ pub(crate) fn sin(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sin_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIN_, &[self_.into()]);
     }
     races::op!("sin_", self_);
@@ -2319,7 +2319,7 @@ pub(crate) fn sin_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sin_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::SIN_OUT, &[self_.into(), out.into()]);
@@ -2336,7 +2336,7 @@ pub(crate) fn sin_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn cos(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COS, &[self_.into()]);
     }
     races::op!("cos", self_);
@@ -2348,7 +2348,7 @@ pub(crate) fn cos(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn cos_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COS_, &[self_.into()]);
     }
     races::op!("cos_", self_);
@@ -2363,7 +2363,7 @@ pub(crate) fn cos_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn cos_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::COS_OUT, &[self_.into(), out.into()]);
@@ -2380,7 +2380,7 @@ pub(crate) fn cos_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn tan(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TAN, &[self_.into()]);
     }
     races::op!("tan", self_);
@@ -2392,7 +2392,7 @@ pub(crate) fn tan(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn tan_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TAN_, &[self_.into()]);
     }
     races::op!("tan_", self_);
@@ -2407,7 +2407,7 @@ pub(crate) fn tan_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn asin(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ASIN, &[self_.into()]);
     }
     races::op!("asin", self_);
@@ -2419,7 +2419,7 @@ pub(crate) fn asin(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn asin_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ASIN_, &[self_.into()]);
     }
     races::op!("asin_", self_);
@@ -2434,7 +2434,7 @@ pub(crate) fn asin_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn acos(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ACOS, &[self_.into()]);
     }
     races::op!("acos", self_);
@@ -2446,7 +2446,7 @@ pub(crate) fn acos(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn acos_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ACOS_, &[self_.into()]);
     }
     races::op!("acos_", self_);
@@ -2461,7 +2461,7 @@ pub(crate) fn acos_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn atan(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ATAN, &[self_.into()]);
     }
     races::op!("atan", self_);
@@ -2473,7 +2473,7 @@ pub(crate) fn atan(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn atan_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ATAN_, &[self_.into()]);
     }
     races::op!("atan_", self_);
@@ -2488,7 +2488,7 @@ pub(crate) fn atan_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sinh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SINH, &[self_.into()]);
     }
     races::op!("sinh", self_);
@@ -2500,7 +2500,7 @@ pub(crate) fn sinh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sinh_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SINH_, &[self_.into()]);
     }
     races::op!("sinh_", self_);
@@ -2515,7 +2515,7 @@ pub(crate) fn sinh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn cosh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COSH, &[self_.into()]);
     }
     races::op!("cosh", self_);
@@ -2527,7 +2527,7 @@ pub(crate) fn cosh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn cosh_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COSH_, &[self_.into()]);
     }
     races::op!("cosh_", self_);
@@ -2542,7 +2542,7 @@ pub(crate) fn cosh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn tanh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TANH, &[self_.into()]);
     }
     races::op!("tanh", self_);
@@ -2554,7 +2554,7 @@ pub(crate) fn tanh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn tanh_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TANH_, &[self_.into()]);
     }
     races::op!("tanh_", self_);
@@ -2569,7 +2569,7 @@ pub(crate) fn tanh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn tanh_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::TANH_OUT, &[self_.into(), out.into()]);
@@ -2586,7 +2586,7 @@ pub(crate) fn tanh_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn asinh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ASINH, &[self_.into()]);
     }
     races::op!("asinh", self_);
@@ -2598,7 +2598,7 @@ pub(crate) fn asinh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn asinh_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ASINH_, &[self_.into()]);
     }
     races::op!("asinh_", self_);
@@ -2613,7 +2613,7 @@ pub(crate) fn asinh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn acosh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ACOSH, &[self_.into()]);
     }
     races::op!("acosh", self_);
@@ -2625,7 +2625,7 @@ pub(crate) fn acosh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn acosh_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ACOSH_, &[self_.into()]);
     }
     races::op!("acosh_", self_);
@@ -2640,7 +2640,7 @@ pub(crate) fn acosh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn atanh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ATANH, &[self_.into()]);
     }
     races::op!("atanh", self_);
@@ -2652,7 +2652,7 @@ pub(crate) fn atanh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn atanh_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ATANH_, &[self_.into()]);
     }
     races::op!("atanh_", self_);
@@ -2667,7 +2667,7 @@ pub(crate) fn atanh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIGMOID, &[self_.into()]);
     }
     races::op!("sigmoid", self_);
@@ -2679,7 +2679,7 @@ pub(crate) fn sigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sigmoid_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIGMOID_, &[self_.into()]);
     }
     races::op!("sigmoid_", self_);
@@ -2694,7 +2694,7 @@ pub(crate) fn sigmoid_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sigmoid_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(word, Op::SIGMOID_OUT, &[self_.into(), out.into()]);
@@ -2711,7 +2711,7 @@ pub(crate) fn sigmoid_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()>
 }
 
 pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ERF, &[self_.into()]);
     }
     shape::need_real("erf", &[self_])?;
@@ -2724,7 +2724,7 @@ pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn erf_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ERF_, &[self_.into()]);
     }
     shape::need_real("erf_", &[self_])?;
@@ -2740,7 +2740,7 @@ pub(crate) fn erf_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ERFC, &[self_.into()]);
     }
     shape::need_real("erfc", &[self_])?;
@@ -2753,7 +2753,7 @@ pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ERFC_, &[self_.into()]);
     }
     shape::need_real("erfc_", &[self_])?;
@@ -2769,7 +2769,7 @@ pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ERFINV, &[self_.into()]);
     }
     shape::need_real("erfinv", &[self_])?;
@@ -2782,7 +2782,7 @@ pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ERFINV_, &[self_.into()]);
     }
     shape::need_real("erfinv_", &[self_])?;
@@ -2798,7 +2798,7 @@ pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LGAMMA, &[self_.into()]);
     }
     shape::need_real("lgamma", &[self_])?;
@@ -2811,7 +2811,7 @@ pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LGAMMA_, &[self_.into()]);
     }
     shape::need_real("lgamma_", &[self_])?;
@@ -2827,7 +2827,7 @@ pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::DIGAMMA, &[self_.into()]);
     }
     shape::need_real("digamma", &[self_])?;
@@ -2840,7 +2840,7 @@ pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::DIGAMMA_, &[self_.into()]);
     }
     shape::need_real("digamma_", &[self_])?;
@@ -2856,7 +2856,7 @@ pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SINC, &[self_.into()]);
     }
     shape::need_real("sinc", &[self_])?;
@@ -2869,7 +2869,7 @@ pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SINC_, &[self_.into()]);
     }
     shape::need_real("sinc_", &[self_])?;
@@ -2885,7 +2885,7 @@ pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::DEG2RAD, &[self_.into()]);
     }
     shape::need_real("deg2rad", &[self_])?;
@@ -2898,7 +2898,7 @@ pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::DEG2RAD_, &[self_.into()]);
     }
     shape::need_real("deg2rad_", &[self_])?;
@@ -2914,7 +2914,7 @@ pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RAD2DEG, &[self_.into()]);
     }
     shape::need_real("rad2deg", &[self_])?;
@@ -2927,7 +2927,7 @@ pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RAD2DEG_, &[self_.into()]);
     }
     shape::need_real("rad2deg_", &[self_])?;
@@ -2943,7 +2943,7 @@ pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::POLYGAMMA, &[n.into(), self_.into()]);
     }
     shape::need_real("polygamma", &[self_])?;
@@ -2956,7 +2956,7 @@ pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOGIT, &[self_.into(), eps.into()]);
     }
     shape::need_real("logit", &[self_])?;
@@ -2969,7 +2969,7 @@ pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tenso
 }
 
 pub(crate) fn logit_(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOGIT_, &[self_.into(), eps.into()]);
     }
     shape::need_real("logit_", &[self_])?;
@@ -2991,7 +2991,7 @@ pub(crate) fn nan_to_num(
     posinf: Option<f64>,
     neginf: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NAN_TO_NUM,
             &[self_.into(), nan.into(), posinf.into(), neginf.into()],
@@ -3015,7 +3015,7 @@ pub(crate) fn nan_to_num_(
     posinf: Option<f64>,
     neginf: Option<f64>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NAN_TO_NUM_,
             &[self_.into(), nan.into(), posinf.into(), neginf.into()],
@@ -3034,7 +3034,7 @@ pub(crate) fn nan_to_num_(
 }
 
 pub(crate) fn i0(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::I0, &[self_.into()]);
     }
     shape::need_real("i0", &[self_])?;
@@ -3047,7 +3047,7 @@ pub(crate) fn i0(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn i0_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::I0_, &[self_.into()]);
     }
     shape::need_real("i0_", &[self_])?;
@@ -3063,7 +3063,7 @@ pub(crate) fn i0_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn special_i0e(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_I0E, &[self_.into()]);
     }
     shape::need_real("special_i0e", &[self_])?;
@@ -3076,7 +3076,7 @@ pub(crate) fn special_i0e(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_I1, &[self_.into()]);
     }
     shape::need_real("special_i1", &[self_])?;
@@ -3089,7 +3089,7 @@ pub(crate) fn special_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_i1e(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_I1E, &[self_.into()]);
     }
     shape::need_real("special_i1e", &[self_])?;
@@ -3102,7 +3102,7 @@ pub(crate) fn special_i1e(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_erfcx(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_ERFCX, &[self_.into()]);
     }
     shape::need_real("special_erfcx", &[self_])?;
@@ -3115,7 +3115,7 @@ pub(crate) fn special_erfcx(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_ndtri(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_NDTRI, &[self_.into()]);
     }
     shape::need_real("special_ndtri", &[self_])?;
@@ -3128,7 +3128,7 @@ pub(crate) fn special_ndtri(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_log_ndtr(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_LOG_NDTR, &[self_.into()]);
     }
     shape::need_real("special_log_ndtr", &[self_])?;
@@ -3141,7 +3141,7 @@ pub(crate) fn special_log_ndtr(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_airy_ai(word: u32, x: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_AIRY_AI, &[x.into()]);
     }
     shape::need_real("special_airy_ai", &[x])?;
@@ -3154,7 +3154,7 @@ pub(crate) fn special_airy_ai(word: u32, x: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_j0(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_J0, &[self_.into()]);
     }
     shape::need_real("special_bessel_j0", &[self_])?;
@@ -3167,7 +3167,7 @@ pub(crate) fn special_bessel_j0(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_j1(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_J1, &[self_.into()]);
     }
     shape::need_real("special_bessel_j1", &[self_])?;
@@ -3180,7 +3180,7 @@ pub(crate) fn special_bessel_j1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_y0(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_Y0, &[self_.into()]);
     }
     shape::need_real("special_bessel_y0", &[self_])?;
@@ -3193,7 +3193,7 @@ pub(crate) fn special_bessel_y0(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_y1(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_Y1, &[self_.into()]);
     }
     shape::need_real("special_bessel_y1", &[self_])?;
@@ -3206,7 +3206,7 @@ pub(crate) fn special_bessel_y1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_modified_bessel_i0(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_I0, &[self_.into()]);
     }
     shape::need_real("special_modified_bessel_i0", &[self_])?;
@@ -3221,7 +3221,7 @@ pub(crate) fn special_modified_bessel_i0(word: u32, self_: &Tensor) -> Result<Te
 }
 
 pub(crate) fn special_modified_bessel_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_I1, &[self_.into()]);
     }
     shape::need_real("special_modified_bessel_i1", &[self_])?;
@@ -3236,7 +3236,7 @@ pub(crate) fn special_modified_bessel_i1(word: u32, self_: &Tensor) -> Result<Te
 }
 
 pub(crate) fn special_modified_bessel_k0(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_K0, &[self_.into()]);
     }
     shape::need_real("special_modified_bessel_k0", &[self_])?;
@@ -3251,7 +3251,7 @@ pub(crate) fn special_modified_bessel_k0(word: u32, self_: &Tensor) -> Result<Te
 }
 
 pub(crate) fn special_modified_bessel_k1(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_K1, &[self_.into()]);
     }
     shape::need_real("special_modified_bessel_k1", &[self_])?;
@@ -3269,7 +3269,7 @@ pub(crate) fn special_scaled_modified_bessel_k0(
     word: u32,
     x: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K0, &[x.into()]);
     }
     shape::need_real("special_scaled_modified_bessel_k0", &[x])?;
@@ -3287,7 +3287,7 @@ pub(crate) fn special_scaled_modified_bessel_k1(
     word: u32,
     x: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K1, &[x.into()]);
     }
     shape::need_real("special_scaled_modified_bessel_k1", &[x])?;
@@ -3302,7 +3302,7 @@ pub(crate) fn special_scaled_modified_bessel_k1(
 }
 
 pub(crate) fn special_spherical_bessel_j0(word: u32, x: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_SPHERICAL_BESSEL_J0, &[x.into()]);
     }
     shape::need_real("special_spherical_bessel_j0", &[x])?;
@@ -3321,7 +3321,7 @@ pub(crate) fn special_xlog1py(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::SPECIAL_XLOG1PY, &[self_.into(), other.into()]);
@@ -3338,7 +3338,7 @@ pub(crate) fn special_xlog1py(
 }
 
 pub(crate) fn special_zeta(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::SPECIAL_ZETA, &[self_.into(), other.into()]);
@@ -3353,7 +3353,7 @@ pub(crate) fn special_zeta(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn igamma(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::IGAMMA, &[self_.into(), other.into()]);
@@ -3368,7 +3368,7 @@ pub(crate) fn igamma(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor
 }
 
 pub(crate) fn igamma_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::IGAMMA_, &[self_.into(), other.into()]);
@@ -3386,7 +3386,7 @@ pub(crate) fn igamma_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn igammac(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::IGAMMAC, &[self_.into(), other.into()]);
@@ -3401,7 +3401,7 @@ pub(crate) fn igammac(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
 }
 
 pub(crate) fn igammac_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::IGAMMAC_, &[self_.into(), other.into()]);
@@ -3423,7 +3423,7 @@ pub(crate) fn special_chebyshev_polynomial_t(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_T,
@@ -3446,7 +3446,7 @@ pub(crate) fn special_chebyshev_polynomial_u(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_U,
@@ -3469,7 +3469,7 @@ pub(crate) fn special_chebyshev_polynomial_v(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_V,
@@ -3492,7 +3492,7 @@ pub(crate) fn special_chebyshev_polynomial_w(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_CHEBYSHEV_POLYNOMIAL_W,
@@ -3515,7 +3515,7 @@ pub(crate) fn special_shifted_chebyshev_polynomial_t(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_T,
@@ -3538,7 +3538,7 @@ pub(crate) fn special_shifted_chebyshev_polynomial_u(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_U,
@@ -3561,7 +3561,7 @@ pub(crate) fn special_shifted_chebyshev_polynomial_v(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_V,
@@ -3584,7 +3584,7 @@ pub(crate) fn special_shifted_chebyshev_polynomial_w(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_SHIFTED_CHEBYSHEV_POLYNOMIAL_W,
@@ -3607,7 +3607,7 @@ pub(crate) fn special_hermite_polynomial_h(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_HERMITE_POLYNOMIAL_H,
@@ -3630,7 +3630,7 @@ pub(crate) fn special_hermite_polynomial_he(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_HERMITE_POLYNOMIAL_HE,
@@ -3653,7 +3653,7 @@ pub(crate) fn special_laguerre_polynomial_l(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_LAGUERRE_POLYNOMIAL_L,
@@ -3676,7 +3676,7 @@ pub(crate) fn special_legendre_polynomial_p(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::SPECIAL_LEGENDRE_POLYNOMIAL_P,
@@ -3695,7 +3695,7 @@ pub(crate) fn special_legendre_polynomial_p(
 }
 
 pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ISNAN, &[self_.into()]);
     }
     races::op!("isnan", self_);
@@ -3707,7 +3707,7 @@ pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn isinf(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ISINF, &[self_.into()]);
     }
     races::op!("isinf", self_);
@@ -3719,7 +3719,7 @@ pub(crate) fn isinf(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ISPOSINF, &[self_.into()]);
     }
     shape::need_real("isposinf", &[self_])?;
@@ -3732,7 +3732,7 @@ pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ISNEGINF, &[self_.into()]);
     }
     shape::need_real("isneginf", &[self_])?;
@@ -3745,7 +3745,7 @@ pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SIGNBIT, &[self_.into()]);
     }
     shape::need_real("signbit", &[self_])?;
@@ -3758,7 +3758,7 @@ pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn isfinite(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ISFINITE, &[self_.into()]);
     }
     races::op!("isfinite", self_);
@@ -3770,7 +3770,7 @@ pub(crate) fn isfinite(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn logical_not(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOGICAL_NOT, &[self_.into()]);
     }
     races::op!("logical_not", self_);
@@ -3782,7 +3782,7 @@ pub(crate) fn logical_not(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn logical_not_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOGICAL_NOT_, &[self_.into()]);
     }
     races::op!("logical_not_", self_);
@@ -3797,7 +3797,7 @@ pub(crate) fn logical_not_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::EQ_TENSOR, &[self_.into(), other.into()]);
@@ -3811,7 +3811,7 @@ pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn eq_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::EQ__TENSOR, &[self_.into(), other.into()]);
@@ -3828,7 +3828,7 @@ pub(crate) fn eq_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EQ_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("eq", self_);
@@ -3840,7 +3840,7 @@ pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 }
 
 pub(crate) fn eq_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::EQ__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("eq_", self_);
@@ -3855,7 +3855,7 @@ pub(crate) fn eq_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::NE_TENSOR, &[self_.into(), other.into()]);
@@ -3869,7 +3869,7 @@ pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn ne_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::NE__TENSOR, &[self_.into(), other.into()]);
@@ -3886,7 +3886,7 @@ pub(crate) fn ne_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NE_SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("ne", self_);
@@ -3898,7 +3898,7 @@ pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 }
 
 pub(crate) fn ne_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NE__SCALAR, &[self_.into(), other.into()]);
     }
     races::op!("ne_", self_);
@@ -3913,7 +3913,7 @@ pub(crate) fn ne_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LT_TENSOR, &[self_.into(), other.into()]);
@@ -3928,7 +3928,7 @@ pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LT__TENSOR, &[self_.into(), other.into()]);
@@ -3946,7 +3946,7 @@ pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LT_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("lt", &[self_])?;
@@ -3960,7 +3960,7 @@ pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 }
 
 pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LT__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("lt_", &[self_])?;
@@ -3977,7 +3977,7 @@ pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LE_TENSOR, &[self_.into(), other.into()]);
@@ -3992,7 +3992,7 @@ pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LE__TENSOR, &[self_.into(), other.into()]);
@@ -4010,7 +4010,7 @@ pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LE_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("le", &[self_])?;
@@ -4024,7 +4024,7 @@ pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 }
 
 pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LE__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("le_", &[self_])?;
@@ -4041,7 +4041,7 @@ pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::GT_TENSOR, &[self_.into(), other.into()]);
@@ -4056,7 +4056,7 @@ pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::GT__TENSOR, &[self_.into(), other.into()]);
@@ -4074,7 +4074,7 @@ pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GT_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("gt", &[self_])?;
@@ -4088,7 +4088,7 @@ pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 }
 
 pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GT__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("gt_", &[self_])?;
@@ -4105,7 +4105,7 @@ pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::GE_TENSOR, &[self_.into(), other.into()]);
@@ -4120,7 +4120,7 @@ pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::GE__TENSOR, &[self_.into(), other.into()]);
@@ -4138,7 +4138,7 @@ pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GE_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("ge", &[self_])?;
@@ -4152,7 +4152,7 @@ pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
 }
 
 pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GE__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("ge_", &[self_])?;
@@ -4169,7 +4169,7 @@ pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGICAL_AND, &[self_.into(), other.into()]);
@@ -4183,7 +4183,7 @@ pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGICAL_AND_, &[self_.into(), other.into()]);
@@ -4200,7 +4200,7 @@ pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGICAL_OR, &[self_.into(), other.into()]);
@@ -4214,7 +4214,7 @@ pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
 }
 
 pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGICAL_OR_, &[self_.into(), other.into()]);
@@ -4231,7 +4231,7 @@ pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
 }
 
 pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGICAL_XOR, &[self_.into(), other.into()]);
@@ -4245,7 +4245,7 @@ pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn logical_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LOGICAL_XOR_, &[self_.into(), other.into()]);
@@ -4262,7 +4262,7 @@ pub(crate) fn logical_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_NOT, &[self_.into()]);
     }
     shape::need_real("bitwise_not", &[self_])?;
@@ -4275,7 +4275,7 @@ pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_NOT_, &[self_.into()]);
     }
     shape::need_real("bitwise_not_", &[self_])?;
@@ -4291,7 +4291,7 @@ pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4310,7 +4310,7 @@ pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4336,7 +4336,7 @@ pub(crate) fn bitwise_and_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_AND_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_and", &[self_])?;
@@ -4354,7 +4354,7 @@ pub(crate) fn bitwise_and_scalar_(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_AND__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_and_", &[self_])?;
@@ -4371,7 +4371,7 @@ pub(crate) fn bitwise_and_scalar_(
 }
 
 pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4390,7 +4390,7 @@ pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
 }
 
 pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4416,7 +4416,7 @@ pub(crate) fn bitwise_or_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_OR_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_or", &[self_])?;
@@ -4434,7 +4434,7 @@ pub(crate) fn bitwise_or_scalar_(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_OR__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_or_", &[self_])?;
@@ -4451,7 +4451,7 @@ pub(crate) fn bitwise_or_scalar_(
 }
 
 pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4470,7 +4470,7 @@ pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4496,7 +4496,7 @@ pub(crate) fn bitwise_xor_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_XOR_SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_xor", &[self_])?;
@@ -4514,7 +4514,7 @@ pub(crate) fn bitwise_xor_scalar_(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BITWISE_XOR__SCALAR, &[self_.into(), other.into()]);
     }
     shape::need_real("bitwise_xor_", &[self_])?;
@@ -4535,7 +4535,7 @@ pub(crate) fn bitwise_left_shift(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4558,7 +4558,7 @@ pub(crate) fn bitwise_left_shift_(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4584,7 +4584,7 @@ pub(crate) fn bitwise_left_shift_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR,
             &[self_.into(), other.into()],
@@ -4607,7 +4607,7 @@ pub(crate) fn bitwise_left_shift_scalar_(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR,
             &[self_.into(), other.into()],
@@ -4631,7 +4631,7 @@ pub(crate) fn bitwise_right_shift(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4654,7 +4654,7 @@ pub(crate) fn bitwise_right_shift_(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(
@@ -4680,7 +4680,7 @@ pub(crate) fn bitwise_right_shift_scalar(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR,
             &[self_.into(), other.into()],
@@ -4703,7 +4703,7 @@ pub(crate) fn bitwise_right_shift_scalar_(
     self_: &Tensor,
     other: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR,
             &[self_.into(), other.into()],
@@ -4728,7 +4728,7 @@ pub(crate) fn where_self(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(condition) | devices::of(self_) | devices::of(other)
             == devices::MIXED
     {
@@ -4755,7 +4755,7 @@ pub(crate) fn where_self_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(condition) | devices::of(self_) | devices::of(other)
             | devices::of(out) == devices::MIXED
     {
@@ -4782,7 +4782,7 @@ pub(crate) fn clamp(
     min: Option<Scalar>,
     max: Option<Scalar>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLAMP, &[self_.into(), min.into(), max.into()]);
     }
     shape::need_real("clamp", &[self_])?;
@@ -4806,7 +4806,7 @@ pub(crate) fn clamp_(
     min: Option<Scalar>,
     max: Option<Scalar>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLAMP_, &[self_.into(), min.into(), max.into()]);
     }
     shape::need_real("clamp_", &[self_])?;
@@ -4833,7 +4833,7 @@ pub(crate) fn clamp_tensor(
     min: Option<&Tensor>,
     max: Option<&Tensor>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
             == devices::MIXED
     {
@@ -4865,7 +4865,7 @@ pub(crate) fn clamp_tensor_(
     min: Option<&Tensor>,
     max: Option<&Tensor>,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
             == devices::MIXED
     {
@@ -4899,7 +4899,7 @@ pub(crate) fn clamp_tensor_(
 }
 
 pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLAMP_MIN, &[self_.into(), min.into()]);
     }
     shape::need_real("clamp_min", &[self_])?;
@@ -4915,7 +4915,7 @@ pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor
 }
 
 pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLAMP_MIN_, &[self_.into(), min.into()]);
     }
     shape::need_real("clamp_min_", &[self_])?;
@@ -4932,7 +4932,7 @@ pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
 }
 
 pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLAMP_MAX, &[self_.into(), max.into()]);
     }
     shape::need_real("clamp_max", &[self_])?;
@@ -4948,7 +4948,7 @@ pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor
 }
 
 pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLAMP_MAX_, &[self_.into(), max.into()]);
     }
     shape::need_real("clamp_max_", &[self_])?;
@@ -4969,7 +4969,7 @@ pub(crate) fn clamp_min_tensor(
     self_: &Tensor,
     min: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(min) == devices::MIXED
     {
         return dispatch::apart(word, Op::CLAMP_MIN_TENSOR, &[self_.into(), min.into()]);
@@ -4984,7 +4984,7 @@ pub(crate) fn clamp_min_tensor(
 }
 
 pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(min) == devices::MIXED
     {
         return dispatch::apart(word, Op::CLAMP_MIN__TENSOR, &[self_.into(), min.into()]);
@@ -5006,7 +5006,7 @@ pub(crate) fn clamp_max_tensor(
     self_: &Tensor,
     max: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(max) == devices::MIXED
     {
         return dispatch::apart(word, Op::CLAMP_MAX_TENSOR, &[self_.into(), max.into()]);
@@ -5021,7 +5021,7 @@ pub(crate) fn clamp_max_tensor(
 }
 
 pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(max) == devices::MIXED
     {
         return dispatch::apart(word, Op::CLAMP_MAX__TENSOR, &[self_.into(), max.into()]);
@@ -5039,7 +5039,7 @@ pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Resu
 }
 
 pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RELU, &[self_.into()]);
     }
     shape::need_real("relu", &[self_])?;
@@ -5052,7 +5052,7 @@ pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::RELU_, &[self_.into()]);
     }
     shape::need_real("relu_", &[self_])?;
@@ -5068,7 +5068,7 @@ pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SILU, &[self_.into()]);
     }
     shape::need_real("silu", &[self_])?;
@@ -5081,7 +5081,7 @@ pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SILU_, &[self_.into()]);
     }
     shape::need_real("silu_", &[self_])?;
@@ -5097,7 +5097,7 @@ pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MISH, &[self_.into()]);
     }
     shape::need_real("mish", &[self_])?;
@@ -5110,7 +5110,7 @@ pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MISH_, &[self_.into()]);
     }
     shape::need_real("mish_", &[self_])?;
@@ -5126,7 +5126,7 @@ pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::HARDSIGMOID, &[self_.into()]);
     }
     shape::need_real("hardsigmoid", &[self_])?;
@@ -5139,7 +5139,7 @@ pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::HARDSIGMOID_, &[self_.into()]);
     }
     shape::need_real("hardsigmoid_", &[self_])?;
@@ -5155,7 +5155,7 @@ pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::HARDSWISH, &[self_.into()]);
     }
     shape::need_real("hardswish", &[self_])?;
@@ -5168,7 +5168,7 @@ pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::HARDSWISH_, &[self_.into()]);
     }
     shape::need_real("hardswish_", &[self_])?;
@@ -5184,7 +5184,7 @@ pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GELU, &[self_.into(), approximate.into()]);
     }
     shape::need_real("gelu", &[self_])?;
@@ -5197,7 +5197,7 @@ pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tenso
 }
 
 pub(crate) fn gelu_(word: u32, self_: &Tensor, approximate: &str) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GELU_, &[self_.into(), approximate.into()]);
     }
     shape::need_real("gelu_", &[self_])?;
@@ -5216,7 +5216,7 @@ pub(crate) fn log_sigmoid_forward(
     word: u32,
     self_: &Tensor,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOG_SIGMOID_FORWARD, &[self_.into()]);
     }
     shape::need_real("log_sigmoid_forward", &[self_])?;
@@ -5236,7 +5236,7 @@ pub(crate) fn softplus(
     beta: Scalar,
     threshold: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SOFTPLUS,
             &[self_.into(), beta.into(), threshold.into()],
@@ -5262,7 +5262,7 @@ pub(crate) fn elu(
     scale: Scalar,
     input_scale: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ELU,
             &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
@@ -5289,7 +5289,7 @@ pub(crate) fn elu_(
     scale: Scalar,
     input_scale: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ELU_,
             &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
@@ -5311,7 +5311,7 @@ pub(crate) fn elu_(
 }
 
 pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CELU, &[self_.into(), alpha.into()]);
     }
     shape::need_real("celu", &[self_])?;
@@ -5325,7 +5325,7 @@ pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
 }
 
 pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CELU_, &[self_.into(), alpha.into()]);
     }
     shape::need_real("celu_", &[self_])?;
@@ -5346,7 +5346,7 @@ pub(crate) fn leaky_relu(
     self_: &Tensor,
     negative_slope: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LEAKY_RELU, &[self_.into(), negative_slope.into()]);
     }
     shape::need_real("leaky_relu", &[self_])?;
@@ -5366,7 +5366,7 @@ pub(crate) fn leaky_relu_(
     self_: &Tensor,
     negative_slope: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LEAKY_RELU_, &[self_.into(), negative_slope.into()]);
     }
     shape::need_real("leaky_relu_", &[self_])?;
@@ -5388,7 +5388,7 @@ pub(crate) fn hardtanh(
     min_val: Scalar,
     max_val: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HARDTANH,
             &[self_.into(), min_val.into(), max_val.into()],
@@ -5413,7 +5413,7 @@ pub(crate) fn hardtanh_(
     min_val: Scalar,
     max_val: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HARDTANH_,
             &[self_.into(), min_val.into(), max_val.into()],
@@ -5434,7 +5434,7 @@ pub(crate) fn hardtanh_(
 }
 
 pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::HARDSHRINK, &[self_.into(), lambd.into()]);
     }
     shape::need_real("hardshrink", &[self_])?;
@@ -5448,7 +5448,7 @@ pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
 }
 
 pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SOFTSHRINK, &[self_.into(), lambd.into()]);
     }
     shape::need_real("softshrink", &[self_])?;
@@ -5467,7 +5467,7 @@ pub(crate) fn threshold(
     threshold: Scalar,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::THRESHOLD,
             &[self_.into(), threshold.into(), value.into()],
@@ -5492,7 +5492,7 @@ pub(crate) fn threshold_(
     threshold: Scalar,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::THRESHOLD_,
             &[self_.into(), threshold.into(), value.into()],
@@ -5517,7 +5517,7 @@ pub(crate) fn prelu_kernel(
     self_: &Tensor,
     weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(weight) == devices::MIXED
     {
         return dispatch::apart(word, Op::_PRELU_KERNEL, &[self_.into(), weight.into()]);
@@ -5534,7 +5534,7 @@ pub(crate) fn prelu_kernel(
 }
 
 pub(crate) fn glu(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GLU, &[self_.into(), dim.into()]);
     }
     shape::need_real("glu", &[self_])?;
@@ -5552,7 +5552,7 @@ pub(crate) fn threshold_backward(
     self_: &Tensor,
     threshold: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5578,7 +5578,7 @@ pub(crate) fn tanh_backward(
     grad_output: &Tensor,
     output: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
         return dispatch::apart(
@@ -5602,7 +5602,7 @@ pub(crate) fn sigmoid_backward(
     grad_output: &Tensor,
     output: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
         return dispatch::apart(
@@ -5626,7 +5626,7 @@ pub(crate) fn silu_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5651,7 +5651,7 @@ pub(crate) fn mish_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5676,7 +5676,7 @@ pub(crate) fn hardswish_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5701,7 +5701,7 @@ pub(crate) fn hardsigmoid_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5727,7 +5727,7 @@ pub(crate) fn gelu_backward(
     self_: &Tensor,
     approximate: &str,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5756,7 +5756,7 @@ pub(crate) fn elu_backward(
     is_result: bool,
     self_or_result: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_or_result) == devices::MIXED
     {
         return dispatch::apart(
@@ -5809,7 +5809,7 @@ pub(crate) fn leaky_relu_backward(
     negative_slope: Scalar,
     self_is_result: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5854,7 +5854,7 @@ pub(crate) fn hardtanh_backward(
     min_val: Scalar,
     max_val: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5889,7 +5889,7 @@ pub(crate) fn softplus_backward(
     beta: Scalar,
     threshold: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5923,7 +5923,7 @@ pub(crate) fn hardshrink_backward(
     self_: &Tensor,
     lambd: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_out) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5950,7 +5950,7 @@ pub(crate) fn softshrink_backward(
     self_: &Tensor,
     lambd: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -5977,7 +5977,7 @@ pub(crate) fn log_sigmoid_backward(
     self_: &Tensor,
     buffer: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(buffer)
             == devices::MIXED
     {
@@ -6004,7 +6004,7 @@ pub(crate) fn glu_backward(
     self_: &Tensor,
     dim: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -6025,7 +6025,7 @@ pub(crate) fn glu_backward(
 }
 
 pub(crate) fn sum(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SUM, &[self_.into(), dtype.into()]);
     }
     races::op!("sum", self_);
@@ -6043,7 +6043,7 @@ pub(crate) fn sum_dim(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SUM_DIM_INTLIST,
             &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
@@ -6065,7 +6065,7 @@ pub(crate) fn sum_dim_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6086,7 +6086,7 @@ pub(crate) fn sum_dim_out(
 }
 
 pub(crate) fn mean(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MEAN, &[self_.into(), dtype.into()]);
     }
     races::op!("mean", self_);
@@ -6104,7 +6104,7 @@ pub(crate) fn mean_dim(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::MEAN_DIM,
             &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
@@ -6128,7 +6128,7 @@ pub(crate) fn mean_dim_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6149,7 +6149,7 @@ pub(crate) fn mean_dim_out(
 }
 
 pub(crate) fn prod(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::PROD, &[self_.into(), dtype.into()]);
     }
     races::op!("prod", self_);
@@ -6167,7 +6167,7 @@ pub(crate) fn prod_dim(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::PROD_DIM_INT,
             &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
@@ -6191,7 +6191,7 @@ pub(crate) fn prod_dim_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6218,7 +6218,7 @@ pub(crate) fn nansum(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NANSUM,
             &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
@@ -6237,7 +6237,7 @@ pub(crate) fn nansum(
 }
 
 pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MAX, &[self_.into()]);
     }
     shape::need_real("max", &[self_])?;
@@ -6250,7 +6250,7 @@ pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MIN, &[self_.into()]);
     }
     shape::need_real("min", &[self_])?;
@@ -6268,7 +6268,7 @@ pub(crate) fn max_dim(
     dim: i64,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MAX_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("max", &[self_])?;
@@ -6288,7 +6288,7 @@ pub(crate) fn min_dim(
     dim: i64,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MIN_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("min", &[self_])?;
@@ -6308,7 +6308,7 @@ pub(crate) fn amax(
     dim: &[i64],
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::AMAX, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("amax", &[self_])?;
@@ -6327,7 +6327,7 @@ pub(crate) fn amax_out(
     keepdim: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6354,7 +6354,7 @@ pub(crate) fn amin(
     dim: &[i64],
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::AMIN, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("amin", &[self_])?;
@@ -6373,7 +6373,7 @@ pub(crate) fn amin_out(
     keepdim: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6400,7 +6400,7 @@ pub(crate) fn aminmax(
     dim: Option<i64>,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::AMINMAX, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("aminmax", &[self_])?;
@@ -6420,7 +6420,7 @@ pub(crate) fn argmax(
     dim: Option<i64>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ARGMAX, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("argmax", &[self_])?;
@@ -6438,7 +6438,7 @@ pub(crate) fn argmin(
     dim: Option<i64>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ARGMIN, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("argmin", &[self_])?;
@@ -6451,7 +6451,7 @@ pub(crate) fn argmin(
 }
 
 pub(crate) fn any(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ANY, &[self_.into()]);
     }
     races::op!("any", self_);
@@ -6468,7 +6468,7 @@ pub(crate) fn any_dim(
     dim: i64,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ANY_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     races::op!("any", self_);
@@ -6485,7 +6485,7 @@ pub(crate) fn any_dims(
     dim: Option<&[i64]>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ANY_DIMS,
             &[self_.into(), dim.into(), keepdim.into()],
@@ -6502,7 +6502,7 @@ pub(crate) fn any_dims(
 }
 
 pub(crate) fn all(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ALL, &[self_.into()]);
     }
     races::op!("all", self_);
@@ -6519,7 +6519,7 @@ pub(crate) fn all_dim(
     dim: i64,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ALL_DIM, &[self_.into(), dim.into(), keepdim.into()]);
     }
     races::op!("all", self_);
@@ -6536,7 +6536,7 @@ pub(crate) fn all_dims(
     dim: Option<&[i64]>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ALL_DIMS,
             &[self_.into(), dim.into(), keepdim.into()],
@@ -6557,7 +6557,7 @@ pub(crate) fn count_nonzero(
     self_: &Tensor,
     dim: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::COUNT_NONZERO, &[self_.into(), dim.into()]);
     }
     races::op!("count_nonzero", self_);
@@ -6573,7 +6573,7 @@ pub(crate) fn count_nonzero_dims(
     self_: &Tensor,
     dim: &[i64],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::COUNT_NONZERO_DIM_INTLIST,
             &[self_.into(), dim.into()],
@@ -6596,7 +6596,7 @@ pub(crate) fn var_correction(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::VAR_CORRECTION,
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
@@ -6619,7 +6619,7 @@ pub(crate) fn std_correction(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::STD_CORRECTION,
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
@@ -6642,7 +6642,7 @@ pub(crate) fn var_mean_correction(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::VAR_MEAN_CORRECTION,
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
@@ -6678,7 +6678,7 @@ pub(crate) fn std_mean_correction(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::STD_MEAN_CORRECTION,
             &[self_.into(), dim.into(), correction.into(), keepdim.into()],
@@ -6708,7 +6708,7 @@ pub(crate) fn std_mean_correction(
 }
 
 pub(crate) fn norm(word: u32, self_: &Tensor, p: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NORM_SCALAR, &[self_.into(), p.into()]);
     }
     races::op!("norm", self_);
@@ -6726,7 +6726,7 @@ pub(crate) fn norm_dim(
     dim: &[i64],
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NORM_SCALAROPT_DIM,
             &[self_.into(), p.into(), dim.into(), keepdim.into()],
@@ -6748,7 +6748,7 @@ pub(crate) fn linalg_vector_norm(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_VECTOR_NORM,
             &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
@@ -6770,7 +6770,7 @@ pub(crate) fn logsumexp(
     dim: &[i64],
     keepdim: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LOGSUMEXP,
             &[self_.into(), dim.into(), keepdim.into()],
@@ -6791,7 +6791,7 @@ pub(crate) fn cumsum(
     dim: i64,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CUMSUM, &[self_.into(), dim.into(), dtype.into()]);
     }
     races::op!("cumsum", self_);
@@ -6809,7 +6809,7 @@ pub(crate) fn cumsum_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6835,7 +6835,7 @@ pub(crate) fn cumprod(
     dim: i64,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CUMPROD, &[self_.into(), dim.into(), dtype.into()]);
     }
     races::op!("cumprod", self_);
@@ -6853,7 +6853,7 @@ pub(crate) fn cumprod_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -6874,7 +6874,7 @@ pub(crate) fn cumprod_out(
 }
 
 pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CUMMAX, &[self_.into(), dim.into()]);
     }
     shape::need_real("cummax", &[self_])?;
@@ -6889,7 +6889,7 @@ pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
 }
 
 pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CUMMIN, &[self_.into(), dim.into()]);
     }
     shape::need_real("cummin", &[self_])?;
@@ -6904,7 +6904,7 @@ pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
 }
 
 pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()]);
     }
     shape::need_real("logcumsumexp", &[self_])?;
@@ -6917,7 +6917,7 @@ pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor
 }
 
 pub(crate) fn trace(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRACE, &[self_.into()]);
     }
     races::op!("trace", self_);
@@ -6935,7 +6935,7 @@ pub(crate) fn histc(
     min: Scalar,
     max: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HISTC,
             &[self_.into(), bins.into(), min.into(), max.into()],
@@ -6958,7 +6958,7 @@ pub(crate) fn bincount(
     weights: Option<&Tensor>,
     minlength: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opt(weights) == devices::MIXED
     {
         return dispatch::apart(
@@ -6976,7 +6976,7 @@ pub(crate) fn bincount(
 }
 
 pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::EQUAL, &[self_.into(), other.into()]);
@@ -6991,7 +6991,7 @@ pub(crate) fn _softmax(
     dim: i64,
     half_to_float: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_SOFTMAX,
             &[self_.into(), dim.into(), half_to_float.into()],
@@ -7015,7 +7015,7 @@ pub(crate) fn _softmax_out(
     half_to_float: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -7042,7 +7042,7 @@ pub(crate) fn _log_softmax(
     dim: i64,
     half_to_float: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_LOG_SOFTMAX,
             &[self_.into(), dim.into(), half_to_float.into()],
@@ -7066,7 +7066,7 @@ pub(crate) fn _log_softmax_out(
     half_to_float: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -7094,7 +7094,7 @@ pub(crate) fn _softmax_backward_data(
     dim: i64,
     input_dtype: DType,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
         return dispatch::apart(
@@ -7134,7 +7134,7 @@ pub(crate) fn _log_softmax_backward_data(
     dim: i64,
     input_dtype: DType,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(output) == devices::MIXED
     {
         return dispatch::apart(
@@ -7173,7 +7173,7 @@ pub(crate) fn _safe_softmax(
     dim: i64,
     dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_SAFE_SOFTMAX,
             &[self_.into(), dim.into(), dtype.into()],
@@ -7199,7 +7199,7 @@ pub(crate) fn native_layer_norm(
     bias: Option<&Tensor>,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
@@ -7261,7 +7261,7 @@ pub(crate) fn native_layer_norm_backward(
     bias: Option<&Tensor>,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_out) | devices::of(input) | devices::of(mean)
             | devices::of(rstd) | devices::of_opt(weight) | devices::of_opt(bias)
             == devices::MIXED
@@ -7336,7 +7336,7 @@ pub(crate) fn native_group_norm(
     group: i64,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
@@ -7409,7 +7409,7 @@ pub(crate) fn native_group_norm_backward(
     group: i64,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_out) | devices::of(input) | devices::of(mean)
             | devices::of(rstd) | devices::of_opt(weight) == devices::MIXED
     {
@@ -7488,7 +7488,7 @@ pub(crate) fn native_batch_norm(
     momentum: f64,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
             | devices::of_opt(running_mean) | devices::of_opt(running_var)
             == devices::MIXED
@@ -7564,7 +7564,7 @@ pub(crate) fn native_batch_norm_backward(
     eps: f64,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_out) | devices::of(input) | devices::of_opt(weight)
             | devices::of_opt(running_mean) | devices::of_opt(running_var)
             | devices::of_opt(save_mean) | devices::of_opt(save_invstd) == devices::MIXED
@@ -7644,7 +7644,7 @@ pub(crate) fn mse_loss(
     target: &Tensor,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) == devices::MIXED
     {
         return dispatch::apart(
@@ -7671,7 +7671,7 @@ pub(crate) fn mse_loss_backward(
     target: &Tensor,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             == devices::MIXED
     {
@@ -7711,7 +7711,7 @@ pub(crate) fn smooth_l1_loss(
     reduction: i64,
     beta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) == devices::MIXED
     {
         return dispatch::apart(
@@ -7739,7 +7739,7 @@ pub(crate) fn smooth_l1_loss_backward(
     reduction: i64,
     beta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             == devices::MIXED
     {
@@ -7787,7 +7787,7 @@ pub(crate) fn huber_loss(
     reduction: i64,
     delta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) == devices::MIXED
     {
         return dispatch::apart(
@@ -7815,7 +7815,7 @@ pub(crate) fn huber_loss_backward(
     reduction: i64,
     delta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             == devices::MIXED
     {
@@ -7863,7 +7863,7 @@ pub(crate) fn binary_cross_entropy(
     weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             == devices::MIXED
     {
@@ -7911,7 +7911,7 @@ pub(crate) fn binary_cross_entropy_backward(
     weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             | devices::of_opt(weight) == devices::MIXED
     {
@@ -7968,7 +7968,7 @@ pub(crate) fn binary_cross_entropy_with_logits(
     pos_weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             | devices::of_opt(pos_weight) == devices::MIXED
     {
@@ -8025,7 +8025,7 @@ pub(crate) fn nll_loss_forward(
     reduction: i64,
     ignore_index: SymInt,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             == devices::MIXED
     {
@@ -8084,7 +8084,7 @@ pub(crate) fn nll_loss_backward(
     ignore_index: SymInt,
     total_weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             | devices::of_opt(weight) | devices::of(total_weight) == devices::MIXED
     {
@@ -8148,7 +8148,7 @@ pub(crate) fn nll_loss2d_forward(
     reduction: i64,
     ignore_index: SymInt,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
             == devices::MIXED
     {
@@ -8207,7 +8207,7 @@ pub(crate) fn nll_loss2d_backward(
     ignore_index: SymInt,
     total_weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(target)
             | devices::of_opt(weight) | devices::of(total_weight) == devices::MIXED
     {
@@ -8264,7 +8264,7 @@ pub(crate) fn nll_loss2d_backward(
 }
 
 pub(crate) fn mm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat2) == devices::MIXED
     {
         return dispatch::apart(word, Op::MM, &[self_.into(), mat2.into()]);
@@ -8283,7 +8283,7 @@ pub(crate) fn mm_out(
     mat2: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat2) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -8304,7 +8304,7 @@ pub(crate) fn mm_out(
 }
 
 pub(crate) fn bmm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat2) == devices::MIXED
     {
         return dispatch::apart(word, Op::BMM, &[self_.into(), mat2.into()]);
@@ -8323,7 +8323,7 @@ pub(crate) fn bmm_out(
     mat2: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat2) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -8344,7 +8344,7 @@ pub(crate) fn bmm_out(
 }
 
 pub(crate) fn mv(word: u32, self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(vec) == devices::MIXED
     {
         return dispatch::apart(word, Op::MV, &[self_.into(), vec.into()]);
@@ -8363,7 +8363,7 @@ pub(crate) fn mv_out(
     vec: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(vec) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -8384,7 +8384,7 @@ pub(crate) fn mv_out(
 }
 
 pub(crate) fn dot(word: u32, self_: &Tensor, tensor: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(tensor) == devices::MIXED
     {
         return dispatch::apart(word, Op::DOT, &[self_.into(), tensor.into()]);
@@ -8403,7 +8403,7 @@ pub(crate) fn dot_out(
     tensor: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(tensor) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -8431,7 +8431,7 @@ pub(crate) fn addmm(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat1) | devices::of(mat2) == devices::MIXED
     {
         return dispatch::apart(
@@ -8458,7 +8458,7 @@ pub(crate) fn addmm_(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat1) | devices::of(mat2) == devices::MIXED
     {
         return dispatch::apart(
@@ -8487,7 +8487,7 @@ pub(crate) fn addmm_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat1) | devices::of(mat2) | devices::of(out)
             == devices::MIXED
     {
@@ -8523,7 +8523,7 @@ pub(crate) fn addmv(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat) | devices::of(vec) == devices::MIXED
     {
         return dispatch::apart(
@@ -8550,7 +8550,7 @@ pub(crate) fn addmv_(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat) | devices::of(vec) == devices::MIXED
     {
         return dispatch::apart(
@@ -8579,7 +8579,7 @@ pub(crate) fn addmv_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat) | devices::of(vec) | devices::of(out)
             == devices::MIXED
     {
@@ -8615,7 +8615,7 @@ pub(crate) fn baddbmm(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
             == devices::MIXED
     {
@@ -8643,7 +8643,7 @@ pub(crate) fn baddbmm_(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
             == devices::MIXED
     {
@@ -8673,7 +8673,7 @@ pub(crate) fn baddbmm_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
             | devices::of(out) == devices::MIXED
     {
@@ -8708,7 +8708,7 @@ pub(crate) fn fft_c2c(
     normalization: i64,
     forward: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_FFT_C2C,
             &[self_.into(), dim.into(), normalization.into(), forward.into()],
@@ -8731,7 +8731,7 @@ pub(crate) fn fft_r2c(
     normalization: i64,
     onesided: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_FFT_R2C,
             &[self_.into(), dim.into(), normalization.into(), onesided.into()],
@@ -8755,7 +8755,7 @@ pub(crate) fn fft_c2r(
     normalization: i64,
     last_dim_size: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_FFT_C2R,
             &[self_.into(), dim.into(), normalization.into(), last_dim_size.into()],
@@ -8778,7 +8778,7 @@ pub(crate) fn fft_fftfreq(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::FFT_FFTFREQ,
             &[n.into(), d.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -8794,7 +8794,7 @@ pub(crate) fn fft_rfftfreq(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::FFT_RFFTFREQ,
             &[n.into(), d.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -8808,7 +8808,7 @@ pub(crate) fn linalg_inv_ex(
     A: &Tensor,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_INV_EX, &[A.into(), check_errors.into()]);
     }
     races::op!("linalg_inv_ex", A);
@@ -8828,7 +8828,7 @@ pub(crate) fn _linalg_solve_ex(
     left: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 || devices::of(A) | devices::of(B) == devices::MIXED {
+    if word & state::APART != 0 || devices::of(A) | devices::of(B) == devices::MIXED {
         return dispatch::apart(
             word,
             Op::_LINALG_SOLVE_EX,
@@ -8863,7 +8863,7 @@ pub(crate) fn _linalg_solve_ex(
 }
 
 pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_LINALG_DET, &[A.into()]);
     }
     races::op!("_linalg_det", A);
@@ -8881,7 +8881,7 @@ pub(crate) fn _linalg_slogdet(
     word: u32,
     A: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_LINALG_SLOGDET, &[A.into()]);
     }
     races::op!("_linalg_slogdet", A);
@@ -8902,7 +8902,7 @@ pub(crate) fn linalg_cholesky_ex(
     upper: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_CHOLESKY_EX,
             &[self_.into(), upper.into(), check_errors.into()],
@@ -8924,7 +8924,7 @@ pub(crate) fn linalg_cholesky_ex(
 }
 
 pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_QR, &[A.into(), mode.into()]);
     }
     races::op!("linalg_qr", A);
@@ -8943,7 +8943,7 @@ pub(crate) fn _linalg_eigh(
     UPLO: &str,
     compute_v: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_LINALG_EIGH,
             &[A.into(), UPLO.into(), compute_v.into()],
@@ -8966,7 +8966,7 @@ pub(crate) fn _linalg_svd(
     compute_uv: bool,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_LINALG_SVD,
             &[A.into(), full_matrices.into(), compute_uv.into(), driver.into()],
@@ -9005,7 +9005,7 @@ pub(crate) fn linalg_solve_triangular(
     left: bool,
     unitriangular: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of(self_) | devices::of(B) == devices::MIXED
+    if word & state::APART != 0 || devices::of(self_) | devices::of(B) == devices::MIXED
     {
         return dispatch::apart(
             word,
@@ -9043,7 +9043,7 @@ pub(crate) fn linalg_lu_factor_ex(
     pivot: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_LU_FACTOR_EX,
             &[A.into(), pivot.into(), check_errors.into()],
@@ -9077,7 +9077,7 @@ pub(crate) fn linalg_lu(
     A: &Tensor,
     pivot: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_LU, &[A.into(), pivot.into()]);
     }
     races::op!("linalg_lu", A);
@@ -9098,7 +9098,7 @@ pub(crate) fn lu_unpack(
     unpack_data: bool,
     unpack_pivots: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(LU_data) | devices::of(LU_pivots) == devices::MIXED
     {
         return dispatch::apart(
@@ -9140,7 +9140,7 @@ pub(crate) fn linalg_lu_solve(
     left: bool,
     adjoint: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(LU) | devices::of(pivots) | devices::of(B) == devices::MIXED
     {
         return dispatch::apart(
@@ -9165,7 +9165,7 @@ pub(crate) fn linalg_ldl_factor_ex(
     hermitian: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_LDL_FACTOR_EX,
             &[self_.into(), hermitian.into(), check_errors.into()],
@@ -9201,7 +9201,7 @@ pub(crate) fn linalg_ldl_solve(
     B: &Tensor,
     hermitian: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(LD) | devices::of(pivots) | devices::of(B) == devices::MIXED
     {
         return dispatch::apart(
@@ -9221,7 +9221,7 @@ pub(crate) fn linalg_ldl_solve(
 }
 
 pub(crate) fn linalg_eig(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_EIG, &[self_.into()]);
     }
     races::op!("linalg_eig", self_);
@@ -9235,7 +9235,7 @@ pub(crate) fn linalg_eig(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> 
 }
 
 pub(crate) fn _linalg_eigvals(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_LINALG_EIGVALS, &[self_.into()]);
     }
     races::op!("_linalg_eigvals", self_);
@@ -9247,7 +9247,7 @@ pub(crate) fn _linalg_eigvals(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn linalg_matrix_exp(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_MATRIX_EXP, &[self_.into()]);
     }
     races::op!("linalg_matrix_exp", self_);
@@ -9261,7 +9261,7 @@ pub(crate) fn linalg_matrix_exp(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn geqrf(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::GEQRF, &[self_.into()]);
     }
     races::op!("geqrf", self_);
@@ -9279,7 +9279,7 @@ pub(crate) fn linalg_householder_product(
     input: &Tensor,
     tau: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(tau) == devices::MIXED
     {
         return dispatch::apart(
@@ -9306,7 +9306,7 @@ pub(crate) fn ormqr(
     left: bool,
     transpose: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(input2) | devices::of(input3)
             == devices::MIXED
     {
@@ -9340,7 +9340,7 @@ pub(crate) fn linalg_lstsq(
     rcond: Option<f64>,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 || devices::of(self_) | devices::of(b) == devices::MIXED
+    if word & state::APART != 0 || devices::of(self_) | devices::of(b) == devices::MIXED
     {
         return dispatch::apart(
             word,
@@ -9359,7 +9359,7 @@ pub(crate) fn linalg_pinv_atol_rtol_tensor(
     rtol: Option<&Tensor>,
     hermitian: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opt(atol) | devices::of_opt(rtol)
             == devices::MIXED
     {
@@ -9387,7 +9387,7 @@ pub(crate) fn _attention(
     scale: f64,
     is_causal: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(query) | devices::of(key) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(
@@ -9423,7 +9423,7 @@ pub(crate) fn _attention_backward(
     scale: f64,
     is_causal: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad) | devices::of(query) | devices::of(key) | devices::of(value)
             == devices::MIXED
     {
@@ -9458,7 +9458,7 @@ pub(crate) fn _dequantize_groups(
     scale: &Tensor,
     bits: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(weight) | devices::of(scale) == devices::MIXED
     {
         return dispatch::apart(
@@ -9486,7 +9486,7 @@ pub(crate) fn _linear_quantized(
     bias: Option<&Tensor>,
     bits: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(weight) | devices::of(scale)
             | devices::of_opt(bias) == devices::MIXED
     {
@@ -9527,7 +9527,7 @@ pub(crate) fn convolution(
     output_padding: &[SymInt],
     groups: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(weight) | devices::of_opt(bias)
             == devices::MIXED
     {
@@ -9600,7 +9600,7 @@ pub(crate) fn convolution_out(
     groups: SymInt,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(weight) | devices::of_opt(bias)
             | devices::of(out) == devices::MIXED
     {
@@ -9680,7 +9680,7 @@ pub(crate) fn convolution_backward(
     groups: SymInt,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(input) | devices::of(weight)
             == devices::MIXED
     {
@@ -9750,7 +9750,7 @@ pub(crate) fn im2col(
     padding: &[i64],
     stride: &[i64],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::IM2COL,
             &[
@@ -9788,7 +9788,7 @@ pub(crate) fn col2im(
     padding: &[i64],
     stride: &[i64],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::COL2IM,
             &[
@@ -9836,7 +9836,7 @@ pub(crate) fn max_pool2d_with_indices(
     dilation: &[i64],
     ceil_mode: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::MAX_POOL2D_WITH_INDICES,
             &[
@@ -9888,7 +9888,7 @@ pub(crate) fn max_pool2d_with_indices_backward(
     ceil_mode: bool,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
@@ -9950,7 +9950,7 @@ pub(crate) fn max_pool3d_with_indices(
     dilation: &[i64],
     ceil_mode: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::MAX_POOL3D_WITH_INDICES,
             &[
@@ -10002,7 +10002,7 @@ pub(crate) fn max_pool3d_with_indices_backward(
     ceil_mode: bool,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
@@ -10061,7 +10061,7 @@ pub(crate) fn max_unpool2d(
     indices: &Tensor,
     output_size: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(indices) == devices::MIXED
     {
         return dispatch::apart(
@@ -10091,7 +10091,7 @@ pub(crate) fn avg_pool2d(
     count_include_pad: bool,
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::AVG_POOL2D,
             &[
@@ -10145,7 +10145,7 @@ pub(crate) fn avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -10204,7 +10204,7 @@ pub(crate) fn avg_pool3d(
     count_include_pad: bool,
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::AVG_POOL3D,
             &[
@@ -10258,7 +10258,7 @@ pub(crate) fn avg_pool3d_backward(
     count_include_pad: bool,
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -10312,7 +10312,7 @@ pub(crate) fn _adaptive_avg_pool2d(
     self_: &Tensor,
     output_size: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_ADAPTIVE_AVG_POOL2D,
             &[self_.into(), output_size.into()],
@@ -10334,7 +10334,7 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -10367,7 +10367,7 @@ pub(crate) fn adaptive_max_pool2d(
     self_: &Tensor,
     output_size: &[i64],
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ADAPTIVE_MAX_POOL2D,
             &[self_.into(), output_size.into()],
@@ -10399,7 +10399,7 @@ pub(crate) fn adaptive_max_pool2d_backward(
     self_: &Tensor,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
@@ -10435,7 +10435,7 @@ pub(crate) fn _adaptive_avg_pool3d(
     self_: &Tensor,
     output_size: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_ADAPTIVE_AVG_POOL3D,
             &[self_.into(), output_size.into()],
@@ -10457,7 +10457,7 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -10490,7 +10490,7 @@ pub(crate) fn adaptive_max_pool3d(
     self_: &Tensor,
     output_size: &[i64],
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ADAPTIVE_MAX_POOL3D,
             &[self_.into(), output_size.into()],
@@ -10522,7 +10522,7 @@ pub(crate) fn adaptive_max_pool3d_backward(
     self_: &Tensor,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
             == devices::MIXED
     {
@@ -10559,7 +10559,7 @@ pub(crate) fn upsample_nearest1d(
     output_size: &[SymInt],
     scales: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_NEAREST1D,
             &[self_.into(), output_size.into(), scales.into()],
@@ -10583,7 +10583,7 @@ pub(crate) fn upsample_nearest1d_backward(
     input_size: &[SymInt],
     scales: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_NEAREST1D_BACKWARD,
             &[grad_output.into(), output_size.into(), input_size.into(), scales.into()],
@@ -10619,7 +10619,7 @@ pub(crate) fn upsample_nearest2d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_NEAREST2D,
             &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
@@ -10656,7 +10656,7 @@ pub(crate) fn upsample_nearest2d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_NEAREST2D_BACKWARD,
             &[
@@ -10701,7 +10701,7 @@ pub(crate) fn upsample_nearest3d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_NEAREST3D,
             &[
@@ -10747,7 +10747,7 @@ pub(crate) fn upsample_nearest3d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_NEAREST3D_BACKWARD,
             &[
@@ -10793,7 +10793,7 @@ pub(crate) fn _upsample_nearest_exact1d(
     output_size: &[SymInt],
     scales: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UPSAMPLE_NEAREST_EXACT1D,
             &[self_.into(), output_size.into(), scales.into()],
@@ -10827,7 +10827,7 @@ pub(crate) fn _upsample_nearest_exact1d_backward(
     input_size: &[SymInt],
     scales: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UPSAMPLE_NEAREST_EXACT1D_BACKWARD,
             &[grad_output.into(), output_size.into(), input_size.into(), scales.into()],
@@ -10863,7 +10863,7 @@ pub(crate) fn _upsample_nearest_exact2d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UPSAMPLE_NEAREST_EXACT2D,
             &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
@@ -10900,7 +10900,7 @@ pub(crate) fn _upsample_nearest_exact2d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UPSAMPLE_NEAREST_EXACT2D_BACKWARD,
             &[
@@ -10945,7 +10945,7 @@ pub(crate) fn _upsample_nearest_exact3d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UPSAMPLE_NEAREST_EXACT3D,
             &[
@@ -10991,7 +10991,7 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UPSAMPLE_NEAREST_EXACT3D_BACKWARD,
             &[
@@ -11038,7 +11038,7 @@ pub(crate) fn upsample_linear1d(
     align_corners: bool,
     scales: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_LINEAR1D,
             &[self_.into(), output_size.into(), align_corners.into(), scales.into()],
@@ -11075,7 +11075,7 @@ pub(crate) fn upsample_linear1d_backward(
     align_corners: bool,
     scales: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_LINEAR1D_BACKWARD,
             &[
@@ -11120,7 +11120,7 @@ pub(crate) fn upsample_bilinear2d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_BILINEAR2D,
             &[
@@ -11166,7 +11166,7 @@ pub(crate) fn upsample_bilinear2d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_BILINEAR2D_BACKWARD,
             &[
@@ -11214,7 +11214,7 @@ pub(crate) fn upsample_bicubic2d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_BICUBIC2D,
             &[
@@ -11260,7 +11260,7 @@ pub(crate) fn upsample_bicubic2d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_BICUBIC2D_BACKWARD,
             &[
@@ -11309,7 +11309,7 @@ pub(crate) fn upsample_trilinear3d(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_TRILINEAR3D,
             &[
@@ -11359,7 +11359,7 @@ pub(crate) fn upsample_trilinear3d_backward(
     scales_h: Option<f64>,
     scales_w: Option<f64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UPSAMPLE_TRILINEAR3D_BACKWARD,
             &[
@@ -11410,7 +11410,7 @@ pub(crate) fn grid_sampler_2d(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(grid) == devices::MIXED
     {
         return dispatch::apart(
@@ -11460,7 +11460,7 @@ pub(crate) fn grid_sampler_2d_backward(
     align_corners: bool,
     output_mask: [bool; 2],
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(input) | devices::of(grid)
             == devices::MIXED
     {
@@ -11516,7 +11516,7 @@ pub(crate) fn grid_sampler_3d(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(grid) == devices::MIXED
     {
         return dispatch::apart(
@@ -11566,7 +11566,7 @@ pub(crate) fn grid_sampler_3d_backward(
     align_corners: bool,
     output_mask: [bool; 2],
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(input) | devices::of(grid)
             == devices::MIXED
     {
@@ -11623,7 +11623,7 @@ pub(crate) fn _grid_sampler_derivative(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(input) | devices::of(grid) == devices::MIXED
     {
         return dispatch::apart(
@@ -11676,7 +11676,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(grid) == devices::MIXED
     {
         return dispatch::apart(
@@ -11723,7 +11723,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
 }
 
 pub(crate) fn alias(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ALIAS, &[self_.into()]);
     }
     let layout = shape::view::alias(self_)?;
@@ -11731,7 +11731,7 @@ pub(crate) fn alias(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::VIEW, &[self_.into(), size.into()]);
     }
     let layout = shape::view::view(self_, size)?;
@@ -11739,7 +11739,7 @@ pub(crate) fn view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor>
 }
 
 pub(crate) fn t(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::T, &[self_.into()]);
     }
     let layout = shape::view::t(self_)?;
@@ -11752,7 +11752,7 @@ pub(crate) fn transpose(
     dim0: i64,
     dim1: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::TRANSPOSE_INT,
             &[self_.into(), dim0.into(), dim1.into()],
@@ -11763,7 +11763,7 @@ pub(crate) fn transpose(
 }
 
 pub(crate) fn permute(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::PERMUTE, &[self_.into(), dims.into()]);
     }
     let layout = shape::view::permute(self_, dims)?;
@@ -11776,7 +11776,7 @@ pub(crate) fn expand(
     size: &[SymInt],
     implicit: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EXPAND,
             &[self_.into(), size.into(), implicit.into()],
@@ -11787,7 +11787,7 @@ pub(crate) fn expand(
 }
 
 pub(crate) fn unsqueeze(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::UNSQUEEZE, &[self_.into(), dim.into()]);
     }
     let layout = shape::view::unsqueeze(self_, dim)?;
@@ -11795,7 +11795,7 @@ pub(crate) fn unsqueeze(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
 }
 
 pub(crate) fn squeeze(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SQUEEZE, &[self_.into()]);
     }
     let layout = shape::view::squeeze(self_)?;
@@ -11803,7 +11803,7 @@ pub(crate) fn squeeze(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn squeeze_dim(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SQUEEZE_DIM, &[self_.into(), dim.into()]);
     }
     let layout = shape::view::squeeze_dim(self_, dim)?;
@@ -11811,7 +11811,7 @@ pub(crate) fn squeeze_dim(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor>
 }
 
 pub(crate) fn squeeze_dims(word: u32, self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SQUEEZE_DIMS, &[self_.into(), dim.into()]);
     }
     let layout = shape::view::squeeze_dims(self_, dim)?;
@@ -11824,7 +11824,7 @@ pub(crate) fn select(
     dim: i64,
     index: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SELECT_INT,
             &[self_.into(), dim.into(), index.into()],
@@ -11842,7 +11842,7 @@ pub(crate) fn slice(
     end: Option<SymInt>,
     step: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SLICE_TENSOR,
             &[self_.into(), dim.into(), start.into(), end.into(), step.into()],
@@ -11853,7 +11853,7 @@ pub(crate) fn slice(
 }
 
 pub(crate) fn unbind(word: u32, self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::UNBIND_INT, &[self_.into(), dim.into()]);
     }
     let layouts = shape::view::unbind(self_, dim)?;
@@ -11871,7 +11871,7 @@ pub(crate) fn split(
     split_size: SymInt,
     dim: i64,
 ) -> Result<Vec<Tensor>> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SPLIT_TENSOR,
             &[self_.into(), split_size.into(), dim.into()],
@@ -11892,7 +11892,7 @@ pub(crate) fn split_with_sizes(
     split_sizes: &[SymInt],
     dim: i64,
 ) -> Result<Vec<Tensor>> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SPLIT_WITH_SIZES,
             &[self_.into(), split_sizes.into(), dim.into()],
@@ -11914,7 +11914,7 @@ pub(crate) fn as_strided(
     stride: &[SymInt],
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::AS_STRIDED,
             &[self_.into(), size.into(), stride.into(), storage_offset.into()],
@@ -11931,7 +11931,7 @@ pub(crate) fn diagonal(
     dim1: i64,
     dim2: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::DIAGONAL,
             &[self_.into(), offset.into(), dim1.into(), dim2.into()],
@@ -11948,7 +11948,7 @@ pub(crate) fn unfold(
     size: i64,
     step: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UNFOLD,
             &[self_.into(), dimension.into(), size.into(), step.into()],
@@ -11959,7 +11959,7 @@ pub(crate) fn unfold(
 }
 
 pub(crate) fn lift_fresh(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LIFT_FRESH, &[self_.into()]);
     }
     let layout = shape::view::alias(self_)?;
@@ -11967,7 +11967,7 @@ pub(crate) fn lift_fresh(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn unsafe_view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_UNSAFE_VIEW, &[self_.into(), size.into()]);
     }
     races::op!("_unsafe_view", self_);
@@ -11980,7 +11980,7 @@ pub(crate) fn unsafe_split(
     split_size: SymInt,
     dim: i64,
 ) -> Result<Vec<Tensor>> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UNSAFE_SPLIT_TENSOR,
             &[self_.into(), split_size.into(), dim.into()],
@@ -11999,7 +11999,7 @@ pub(crate) fn slice_scatter(
     end: Option<SymInt>,
     step: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -12040,7 +12040,7 @@ pub(crate) fn select_scatter(
     dim: i64,
     index: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -12067,7 +12067,7 @@ pub(crate) fn diagonal_scatter(
     dim1: i64,
     dim2: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -12108,7 +12108,7 @@ pub(crate) fn as_strided_scatter(
     stride: &[SymInt],
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -12156,7 +12156,7 @@ pub(crate) fn slice_backward(
     end: SymInt,
     step: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SLICE_BACKWARD,
             &[
@@ -12202,7 +12202,7 @@ pub(crate) fn select_backward(
     dim: i64,
     index: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SELECT_BACKWARD,
             &[grad_output.into(), input_sizes.into(), dim.into(), index.into()],
@@ -12238,7 +12238,7 @@ pub(crate) fn diagonal_backward(
     dim1: i64,
     dim2: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::DIAGONAL_BACKWARD,
             &[
@@ -12282,7 +12282,7 @@ pub(crate) fn unfold_backward(
     size: i64,
     step: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UNFOLD_BACKWARD,
             &[grad_in.into(), input_sizes.into(), dim.into(), size.into(), step.into()],
@@ -12317,7 +12317,7 @@ pub(crate) fn clone(
     self_: &Tensor,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::CLONE, &[self_.into(), memory_format.into()]);
     }
     races::op!("clone", self_);
@@ -12331,7 +12331,7 @@ pub(crate) fn clone(
 }
 
 pub(crate) fn lift_fresh_copy(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LIFT_FRESH_COPY, &[self_.into()]);
     }
     races::op!("lift_fresh_copy", self_);
@@ -12352,7 +12352,7 @@ pub(crate) fn to_copy(
     non_blocking: bool,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_TO_COPY,
             &[
@@ -12396,7 +12396,7 @@ pub(crate) fn copy(
     src: &Tensor,
     non_blocking: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -12416,7 +12416,7 @@ pub(crate) fn copy(
 }
 
 pub(crate) fn fill(word: u32, self_: &Tensor, value: Scalar) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FILL_SCALAR, &[self_.into(), value.into()]);
     }
     races::op!("fill", self_);
@@ -12428,7 +12428,7 @@ pub(crate) fn fill(word: u32, self_: &Tensor, value: Scalar) -> Result<Tensor> {
 }
 
 pub(crate) fn fill_(word: u32, self_: &Tensor, value: Scalar) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FILL__SCALAR, &[self_.into(), value.into()]);
     }
     races::op!("fill_", self_);
@@ -12443,7 +12443,7 @@ pub(crate) fn fill_(word: u32, self_: &Tensor, value: Scalar) -> Result<()> {
 }
 
 pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(word, Op::FILL_TENSOR, &[self_.into(), value.into()]);
@@ -12457,7 +12457,7 @@ pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<T
 }
 
 pub(crate) fn fill_tensor_(word: u32, self_: &Tensor, value: &Tensor) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(word, Op::FILL__TENSOR, &[self_.into(), value.into()]);
@@ -12474,7 +12474,7 @@ pub(crate) fn fill_tensor_(word: u32, self_: &Tensor, value: &Tensor) -> Result<
 }
 
 pub(crate) fn zero(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ZERO, &[self_.into()]);
     }
     races::op!("zero", self_);
@@ -12486,7 +12486,7 @@ pub(crate) fn zero(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn zero_(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ZERO_, &[self_.into()]);
     }
     races::op!("zero_", self_);
@@ -12506,7 +12506,7 @@ pub(crate) fn zeros(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ZEROS,
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -12521,7 +12521,7 @@ pub(crate) fn ones(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ONES,
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -12537,7 +12537,7 @@ pub(crate) fn full(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::FULL,
             &[
@@ -12559,7 +12559,7 @@ pub(crate) fn scalar_tensor(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SCALAR_TENSOR,
             &[s.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -12575,7 +12575,7 @@ pub(crate) fn empty(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EMPTY_MEMORY_FORMAT,
             &[
@@ -12598,7 +12598,7 @@ pub(crate) fn empty_permuted(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EMPTY_PERMUTED,
             &[
@@ -12621,7 +12621,7 @@ pub(crate) fn empty_strided(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EMPTY_STRIDED,
             &[
@@ -12644,7 +12644,7 @@ pub(crate) fn empty_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EMPTY_LIKE,
             &[
@@ -12668,7 +12668,7 @@ pub(crate) fn zeros_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ZEROS_LIKE,
             &[
@@ -12692,7 +12692,7 @@ pub(crate) fn ones_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ONES_LIKE,
             &[
@@ -12717,7 +12717,7 @@ pub(crate) fn full_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::FULL_LIKE,
             &[
@@ -12748,7 +12748,7 @@ pub(crate) fn new_empty(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NEW_EMPTY,
             &[
@@ -12773,7 +12773,7 @@ pub(crate) fn new_empty_strided(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NEW_EMPTY_STRIDED,
             &[
@@ -12798,7 +12798,7 @@ pub(crate) fn new_zeros(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NEW_ZEROS,
             &[
@@ -12822,7 +12822,7 @@ pub(crate) fn new_ones(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NEW_ONES,
             &[
@@ -12847,7 +12847,7 @@ pub(crate) fn new_full(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NEW_FULL,
             &[
@@ -12871,7 +12871,7 @@ pub(crate) fn arange(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ARANGE,
             &[end.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -12887,7 +12887,7 @@ pub(crate) fn arange_start(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ARANGE_START,
             &[
@@ -12911,7 +12911,7 @@ pub(crate) fn arange_start_step(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::ARANGE_START_STEP,
             &[
@@ -12936,7 +12936,7 @@ pub(crate) fn linspace(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINSPACE,
             &[
@@ -12962,7 +12962,7 @@ pub(crate) fn logspace(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::LOGSPACE,
             &[
@@ -12986,7 +12986,7 @@ pub(crate) fn eye(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EYE,
             &[n.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -13002,7 +13002,7 @@ pub(crate) fn eye_m(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::EYE_M,
             &[n.into(), m.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -13017,7 +13017,7 @@ pub(crate) fn hann_window(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HANN_WINDOW,
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -13033,7 +13033,7 @@ pub(crate) fn hann_window_periodic(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HANN_WINDOW_PERIODIC,
             &[
@@ -13062,7 +13062,7 @@ pub(crate) fn tril_indices(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::TRIL_INDICES,
             &[
@@ -13087,7 +13087,7 @@ pub(crate) fn triu_indices(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::TRIU_INDICES,
             &[
@@ -13105,7 +13105,7 @@ pub(crate) fn triu_indices(
 }
 
 pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ITEM, &[self_.into()]);
     }
     races::op!("item", self_);
@@ -13113,7 +13113,7 @@ pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
 }
 
 pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_LOCAL_SCALAR_DENSE, &[self_.into()]);
     }
     races::op!("_local_scalar_dense", self_);
@@ -13121,7 +13121,7 @@ pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
 }
 
 pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::IS_NONZERO, &[self_.into()]);
     }
     races::op!("is_nonzero", self_);
@@ -13129,7 +13129,7 @@ pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
 }
 
 pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NUMEL, &[self_.into()]);
     }
     races::op!("numel", self_);
@@ -13137,7 +13137,7 @@ pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
 }
 
 pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SYM_SIZE_INT, &[self_.into(), dim.into()]);
     }
     races::op!("sym_size", self_);
@@ -13145,7 +13145,7 @@ pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
 }
 
 pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()]);
     }
     races::op!("sym_stride", self_);
@@ -13153,7 +13153,7 @@ pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> 
 }
 
 pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SYM_NUMEL, &[self_.into()]);
     }
     races::op!("sym_numel", self_);
@@ -13161,7 +13161,7 @@ pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
 }
 
 pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SYM_STORAGE_OFFSET, &[self_.into()]);
     }
     races::op!("sym_storage_offset", self_);
@@ -13176,7 +13176,7 @@ pub(crate) fn assert_tensor_metadata(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_ASSERT_TENSOR_METADATA,
             &[
@@ -13194,14 +13194,14 @@ pub(crate) fn assert_tensor_metadata(
 }
 
 pub(crate) fn _assert_scalar(word: u32, self_: Scalar, assert_msg: &str) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_ASSERT_SCALAR, &[self_.into(), assert_msg.into()]);
     }
     cpu::run(|| cpu::creation::assert_scalar(self_, assert_msg))
 }
 
 pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_ASSERT_ASYNC, &[self_.into()]);
     }
     shape::need_real("_assert_async", &[self_])?;
@@ -13214,7 +13214,7 @@ pub(crate) fn _assert_async_msg(
     self_: &Tensor,
     assert_msg: &str,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_ASSERT_ASYNC_MSG,
             &[self_.into(), assert_msg.into()],
@@ -13231,7 +13231,7 @@ pub(crate) fn sym_constrain_range(
     min: Option<i64>,
     max: Option<i64>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SYM_CONSTRAIN_RANGE,
             &[size.into(), min.into(), max.into()],
@@ -13246,7 +13246,7 @@ pub(crate) fn sym_constrain_range_for_size(
     min: Option<i64>,
     max: Option<i64>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SYM_CONSTRAIN_RANGE_FOR_SIZE,
             &[size.into(), min.into(), max.into()],
@@ -13262,7 +13262,7 @@ pub(crate) fn gather(
     index: &Tensor,
     sparse_grad: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(
@@ -13288,7 +13288,7 @@ pub(crate) fn scatter(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -13314,7 +13314,7 @@ pub(crate) fn scatter_(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -13341,7 +13341,7 @@ pub(crate) fn scatter_value(
     index: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(
@@ -13367,7 +13367,7 @@ pub(crate) fn scatter_value_(
     index: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(
@@ -13394,7 +13394,7 @@ pub(crate) fn scatter_add(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -13420,7 +13420,7 @@ pub(crate) fn scatter_add_(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -13449,7 +13449,7 @@ pub(crate) fn scatter_reduce(
     reduce: &str,
     include_self: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -13501,7 +13501,7 @@ pub(crate) fn scatter_reduce_(
     reduce: &str,
     include_self: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
     {
         return dispatch::apart(
@@ -13554,7 +13554,7 @@ pub(crate) fn index_reduce(
     reduce: &str,
     include_self: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -13607,7 +13607,7 @@ pub(crate) fn index_reduce_(
     reduce: &str,
     include_self: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -13657,7 +13657,7 @@ pub(crate) fn index(
     self_: &Tensor,
     indices: &[Option<Tensor>],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opts(indices) == devices::MIXED
     {
         return dispatch::apart(word, Op::INDEX_TENSOR, &[self_.into(), indices.into()]);
@@ -13671,7 +13671,7 @@ pub(crate) fn unsafe_index(
     self_: &Tensor,
     indices: &[Option<Tensor>],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opts(indices) == devices::MIXED
     {
         return dispatch::apart(
@@ -13691,7 +13691,7 @@ pub(crate) fn index_put(
     values: &Tensor,
     accumulate: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
             == devices::MIXED
     {
@@ -13718,7 +13718,7 @@ pub(crate) fn index_put_(
     values: &Tensor,
     accumulate: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
             == devices::MIXED
     {
@@ -13762,7 +13762,7 @@ pub(crate) fn unsafe_index_put(
     values: &Tensor,
     accumulate: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
             == devices::MIXED
     {
@@ -13788,7 +13788,7 @@ pub(crate) fn index_select(
     dim: i64,
     index: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(
@@ -13815,7 +13815,7 @@ pub(crate) fn index_add(
     source: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -13843,7 +13843,7 @@ pub(crate) fn index_add_(
     source: &Tensor,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -13871,7 +13871,7 @@ pub(crate) fn index_copy(
     index: &Tensor,
     source: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -13898,7 +13898,7 @@ pub(crate) fn index_copy_(
     index: &Tensor,
     source: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -13926,7 +13926,7 @@ pub(crate) fn index_fill(
     index: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(
@@ -13952,7 +13952,7 @@ pub(crate) fn index_fill_(
     index: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(
@@ -13979,7 +13979,7 @@ pub(crate) fn index_fill_tensor(
     index: &Tensor,
     value: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(
@@ -14005,7 +14005,7 @@ pub(crate) fn index_fill_tensor_(
     index: &Tensor,
     value: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(
@@ -14031,7 +14031,7 @@ pub(crate) fn masked_fill(
     mask: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) == devices::MIXED
     {
         return dispatch::apart(
@@ -14056,7 +14056,7 @@ pub(crate) fn masked_fill_(
     mask: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) == devices::MIXED
     {
         return dispatch::apart(
@@ -14082,7 +14082,7 @@ pub(crate) fn masked_fill_tensor(
     mask: &Tensor,
     value: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(
@@ -14107,7 +14107,7 @@ pub(crate) fn masked_fill_tensor_(
     mask: &Tensor,
     value: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) | devices::of(value) == devices::MIXED
     {
         return dispatch::apart(
@@ -14128,7 +14128,7 @@ pub(crate) fn masked_fill_tensor_(
 }
 
 pub(crate) fn masked_select(word: u32, self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) == devices::MIXED
     {
         return dispatch::apart(word, Op::MASKED_SELECT, &[self_.into(), mask.into()]);
@@ -14143,7 +14143,7 @@ pub(crate) fn masked_scatter(
     mask: &Tensor,
     source: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) | devices::of(source) == devices::MIXED
     {
         return dispatch::apart(
@@ -14168,7 +14168,7 @@ pub(crate) fn masked_scatter_(
     mask: &Tensor,
     source: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mask) | devices::of(source) == devices::MIXED
     {
         return dispatch::apart(
@@ -14189,7 +14189,7 @@ pub(crate) fn masked_scatter_(
 }
 
 pub(crate) fn take(word: u32, self_: &Tensor, index: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) == devices::MIXED
     {
         return dispatch::apart(word, Op::TAKE, &[self_.into(), index.into()]);
@@ -14209,7 +14209,7 @@ pub(crate) fn put(
     source: &Tensor,
     accumulate: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -14236,7 +14236,7 @@ pub(crate) fn put_(
     source: &Tensor,
     accumulate: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(index) | devices::of(source)
             == devices::MIXED
     {
@@ -14258,7 +14258,7 @@ pub(crate) fn put_(
 }
 
 pub(crate) fn nonzero(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NONZERO, &[self_.into()]);
     }
     races::op!("nonzero", self_);
@@ -14273,7 +14273,7 @@ pub(crate) fn embedding(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(weight) | devices::of(indices) == devices::MIXED
     {
         return dispatch::apart(
@@ -14321,7 +14321,7 @@ pub(crate) fn embedding_dense_backward(
     padding_idx: SymInt,
     scale_grad_by_freq: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(indices) == devices::MIXED
     {
         return dispatch::apart(
@@ -14362,7 +14362,7 @@ pub(crate) fn embedding_dense_backward(
 }
 
 pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of_list(tensors) == devices::MIXED {
+    if word & state::APART != 0 || devices::of_list(tensors) == devices::MIXED {
         return dispatch::apart(word, Op::CAT, &[tensors.into(), dim.into()]);
     }
     races::op!("cat", tensors);
@@ -14379,7 +14379,7 @@ pub(crate) fn cat_out(
     dim: i64,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of_list(tensors) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -14400,7 +14400,7 @@ pub(crate) fn cat_out(
 }
 
 pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 || devices::of_list(tensors) == devices::MIXED {
+    if word & state::APART != 0 || devices::of_list(tensors) == devices::MIXED {
         return dispatch::apart(word, Op::STACK, &[tensors.into(), dim.into()]);
     }
     races::op!("stack", tensors);
@@ -14417,7 +14417,7 @@ pub(crate) fn stack_out(
     dim: i64,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of_list(tensors) | devices::of(out) == devices::MIXED
     {
         return dispatch::apart(
@@ -14438,7 +14438,7 @@ pub(crate) fn stack_out(
 }
 
 pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REPEAT, &[self_.into(), repeats.into()]);
     }
     races::op!("repeat", self_);
@@ -14450,7 +14450,7 @@ pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Te
 }
 
 pub(crate) fn flip(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FLIP, &[self_.into(), dims.into()]);
     }
     races::op!("flip", self_);
@@ -14467,7 +14467,7 @@ pub(crate) fn roll(
     shifts: &[SymInt],
     dims: &[i64],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::ROLL, &[self_.into(), shifts.into(), dims.into()]);
     }
     races::op!("roll", self_);
@@ -14479,7 +14479,7 @@ pub(crate) fn roll(
 }
 
 pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRIL, &[self_.into(), diagonal.into()]);
     }
     races::op!("tril", self_);
@@ -14491,7 +14491,7 @@ pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
 }
 
 pub(crate) fn tril_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRIL_, &[self_.into(), diagonal.into()]);
     }
     races::op!("tril_", self_);
@@ -14506,7 +14506,7 @@ pub(crate) fn tril_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
 }
 
 pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRIU, &[self_.into(), diagonal.into()]);
     }
     races::op!("triu", self_);
@@ -14518,7 +14518,7 @@ pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
 }
 
 pub(crate) fn triu_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::TRIU_, &[self_.into(), diagonal.into()]);
     }
     races::op!("triu_", self_);
@@ -14538,7 +14538,7 @@ pub(crate) fn constant_pad_nd(
     pad: &[SymInt],
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::CONSTANT_PAD_ND,
             &[self_.into(), pad.into(), value.into()],
@@ -14559,7 +14559,7 @@ pub(crate) fn reflection_pad1d(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()]);
     }
     races::op!("reflection_pad1d", self_);
@@ -14578,7 +14578,7 @@ pub(crate) fn reflection_pad1d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -14612,7 +14612,7 @@ pub(crate) fn reflection_pad2d(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()]);
     }
     races::op!("reflection_pad2d", self_);
@@ -14631,7 +14631,7 @@ pub(crate) fn reflection_pad2d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -14665,7 +14665,7 @@ pub(crate) fn reflection_pad3d(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()]);
     }
     races::op!("reflection_pad3d", self_);
@@ -14684,7 +14684,7 @@ pub(crate) fn reflection_pad3d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -14718,7 +14718,7 @@ pub(crate) fn replication_pad1d(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REPLICATION_PAD1D, &[self_.into(), padding.into()]);
     }
     races::op!("replication_pad1d", self_);
@@ -14737,7 +14737,7 @@ pub(crate) fn replication_pad1d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -14771,7 +14771,7 @@ pub(crate) fn replication_pad2d(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REPLICATION_PAD2D, &[self_.into(), padding.into()]);
     }
     races::op!("replication_pad2d", self_);
@@ -14790,7 +14790,7 @@ pub(crate) fn replication_pad2d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -14824,7 +14824,7 @@ pub(crate) fn replication_pad3d(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::REPLICATION_PAD3D, &[self_.into(), padding.into()]);
     }
     races::op!("replication_pad3d", self_);
@@ -14843,7 +14843,7 @@ pub(crate) fn replication_pad3d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(self_) == devices::MIXED
     {
         return dispatch::apart(
@@ -14878,7 +14878,7 @@ pub(crate) fn sort(
     dim: i64,
     descending: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::SORT, &[self_.into(), dim.into(), descending.into()]);
     }
     shape::need_real("sort", &[self_])?;
@@ -14900,7 +14900,7 @@ pub(crate) fn sort_out(
     values: &Tensor,
     indices: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(values) | devices::of(indices)
             == devices::MIXED
     {
@@ -14935,7 +14935,7 @@ pub(crate) fn sort_stable(
     dim: i64,
     descending: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::SORT_STABLE,
             &[self_.into(), stable.into(), dim.into(), descending.into()],
@@ -14973,7 +14973,7 @@ pub(crate) fn topk(
     largest: bool,
     sorted: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::TOPK,
             &[self_.into(), k.into(), dim.into(), largest.into(), sorted.into()],
@@ -15000,7 +15000,7 @@ pub(crate) fn topk_out(
     values: &Tensor,
     indices: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(values) | devices::of(indices)
             == devices::MIXED
     {
@@ -15045,7 +15045,7 @@ pub(crate) fn kthvalue(
     dim: i64,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::KTHVALUE,
             &[self_.into(), k.into(), dim.into(), keepdim.into()],
@@ -15063,7 +15063,7 @@ pub(crate) fn kthvalue(
 }
 
 pub(crate) fn median(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MEDIAN, &[self_.into()]);
     }
     shape::need_real("median", &[self_])?;
@@ -15081,7 +15081,7 @@ pub(crate) fn median_dim(
     dim: i64,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::MEDIAN_DIM,
             &[self_.into(), dim.into(), keepdim.into()],
@@ -15099,7 +15099,7 @@ pub(crate) fn median_dim(
 }
 
 pub(crate) fn nanmedian(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::NANMEDIAN, &[self_.into()]);
     }
     shape::need_real("nanmedian", &[self_])?;
@@ -15117,7 +15117,7 @@ pub(crate) fn nanmedian_dim(
     dim: i64,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NANMEDIAN_DIM,
             &[self_.into(), dim.into(), keepdim.into()],
@@ -15140,7 +15140,7 @@ pub(crate) fn mode(
     dim: i64,
     keepdim: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::MODE, &[self_.into(), dim.into(), keepdim.into()]);
     }
     shape::need_real("mode", &[self_])?;
@@ -15163,7 +15163,7 @@ pub(crate) fn searchsorted(
     side: Option<&str>,
     sorter: Option<&Tensor>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(sorted_sequence) | devices::of(self_) | devices::of_opt(sorter)
             == devices::MIXED
     {
@@ -15221,7 +15221,7 @@ pub(crate) fn bucketize(
     out_int32: bool,
     right: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(boundaries) == devices::MIXED
     {
         return dispatch::apart(
@@ -15248,7 +15248,7 @@ pub(crate) fn unique2(
     return_inverse: bool,
     return_counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_UNIQUE2,
             &[self_.into(), sorted.into(), return_inverse.into(), return_counts.into()],
@@ -15266,7 +15266,7 @@ pub(crate) fn unique_consecutive(
     return_counts: bool,
     dim: Option<i64>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UNIQUE_CONSECUTIVE,
             &[self_.into(), return_inverse.into(), return_counts.into(), dim.into()],
@@ -15285,7 +15285,7 @@ pub(crate) fn unique_dim(
     return_inverse: bool,
     return_counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UNIQUE_DIM,
             &[
@@ -15309,7 +15309,7 @@ pub(crate) fn isin(
     assume_unique: bool,
     invert: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(elements) | devices::of(test_elements) == devices::MIXED
     {
         return dispatch::apart(
@@ -15329,7 +15329,7 @@ pub(crate) fn rand(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RAND,
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15344,7 +15344,7 @@ pub(crate) fn randn(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDN,
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15360,7 +15360,7 @@ pub(crate) fn randint(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDINT,
             &[
@@ -15384,7 +15384,7 @@ pub(crate) fn randint_low(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDINT_LOW,
             &[
@@ -15407,7 +15407,7 @@ pub(crate) fn randperm(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDPERM,
             &[n.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15423,7 +15423,7 @@ pub(crate) fn rand_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RAND_LIKE,
             &[
@@ -15447,7 +15447,7 @@ pub(crate) fn randn_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDN_LIKE,
             &[
@@ -15472,7 +15472,7 @@ pub(crate) fn randint_like(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDINT_LIKE,
             &[
@@ -15501,7 +15501,7 @@ pub(crate) fn randint_like_low(
     device: Option<Device>,
     memory_format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::RANDINT_LIKE_LOW_DTYPE,
             &[
@@ -15537,7 +15537,7 @@ pub(crate) fn normal(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NORMAL_FLOAT_FLOAT,
             &[
@@ -15556,7 +15556,7 @@ pub(crate) fn normal(
 }
 
 pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BERNOULLI, &[self_.into(), Lent::None]);
     }
     shape::need_real("bernoulli", &[self_])?;
@@ -15565,7 +15565,7 @@ pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::BERNOULLI_P, &[self_.into(), p.into(), Lent::None]);
     }
     shape::need_real("bernoulli", &[self_])?;
@@ -15579,7 +15579,7 @@ pub(crate) fn multinomial(
     num_samples: SymInt,
     replacement: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::MULTINOMIAL,
             &[self_.into(), num_samples.into(), replacement.into(), Lent::None],
@@ -15596,7 +15596,7 @@ pub(crate) fn native_dropout(
     p: f64,
     train: Option<bool>,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NATIVE_DROPOUT,
             &[input.into(), p.into(), train.into()],
@@ -15613,7 +15613,7 @@ pub(crate) fn native_dropout_backward(
     mask: &Tensor,
     scale: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad_output) | devices::of(mask) == devices::MIXED
     {
         return dispatch::apart(
@@ -15644,7 +15644,7 @@ pub(crate) fn bartlett_window(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BARTLETT_WINDOW,
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15660,7 +15660,7 @@ pub(crate) fn bartlett_window_periodic(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BARTLETT_WINDOW_PERIODIC,
             &[
@@ -15687,7 +15687,7 @@ pub(crate) fn blackman_window(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BLACKMAN_WINDOW,
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15703,7 +15703,7 @@ pub(crate) fn blackman_window_periodic(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::BLACKMAN_WINDOW_PERIODIC,
             &[
@@ -15730,7 +15730,7 @@ pub(crate) fn hamming_window(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HAMMING_WINDOW,
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15746,7 +15746,7 @@ pub(crate) fn hamming_window_periodic(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HAMMING_WINDOW_PERIODIC,
             &[
@@ -15775,7 +15775,7 @@ pub(crate) fn hamming_window_periodic_alpha(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HAMMING_WINDOW_PERIODIC_ALPHA,
             &[
@@ -15807,7 +15807,7 @@ pub(crate) fn hamming_window_periodic_alpha_beta(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::HAMMING_WINDOW_PERIODIC_ALPHA_BETA,
             &[
@@ -15838,7 +15838,7 @@ pub(crate) fn kaiser_window(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::KAISER_WINDOW,
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
@@ -15854,7 +15854,7 @@ pub(crate) fn kaiser_window_periodic(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::KAISER_WINDOW_PERIODIC,
             &[
@@ -15883,7 +15883,7 @@ pub(crate) fn kaiser_window_beta(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::KAISER_WINDOW_BETA,
             &[
@@ -15907,7 +15907,7 @@ pub(crate) fn kaiser_window_beta(
 }
 
 pub(crate) fn gcd(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::GCD, &[self_.into(), other.into()]);
@@ -15922,7 +15922,7 @@ pub(crate) fn gcd(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn lcm(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::LCM, &[self_.into(), other.into()]);
@@ -15937,7 +15937,7 @@ pub(crate) fn lcm(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn nextafter(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
         return dispatch::apart(word, Op::NEXTAFTER, &[self_.into(), other.into()]);
@@ -15952,7 +15952,7 @@ pub(crate) fn nextafter(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
 }
 
 pub(crate) fn frexp(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::FREXP_TENSOR, &[self_.into()]);
     }
     shape::need_real("frexp", &[self_])?;
@@ -15975,7 +15975,7 @@ pub(crate) fn _ctc_loss(
     blank: i64,
     zero_infinity: bool,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(log_probs) | devices::of(targets) == devices::MIXED
     {
         return dispatch::apart(
@@ -16015,7 +16015,7 @@ pub(crate) fn _ctc_loss_backward(
     blank: i64,
     zero_infinity: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(grad) | devices::of(log_probs) | devices::of(targets)
             | devices::of(neg_log_likelihood) | devices::of(log_alpha) == devices::MIXED
     {
@@ -16056,7 +16056,7 @@ pub(crate) fn _ctc_loss_backward(
 }
 
 pub(crate) fn view_dtype(word: u32, self_: &Tensor, dtype: DType) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::VIEW_DTYPE, &[self_.into(), dtype.into()]);
     }
     let layout = shape::view::view_dtype(self_, dtype)?;
@@ -16069,7 +16069,7 @@ pub(crate) fn unsafe_split_with_sizes(
     split_sizes: &[SymInt],
     dim: i64,
 ) -> Result<Vec<Tensor>> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::UNSAFE_SPLIT_WITH_SIZES,
             &[self_.into(), split_sizes.into(), dim.into()],
@@ -16080,7 +16080,7 @@ pub(crate) fn unsafe_split_with_sizes(
 }
 
 pub(crate) fn poisson(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::POISSON, &[self_.into(), Lent::None]);
     }
     shape::need_real("poisson", &[self_])?;
@@ -16089,7 +16089,7 @@ pub(crate) fn poisson(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn binomial(word: u32, count: &Tensor, prob: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(count) | devices::of(prob) == devices::MIXED
     {
         return dispatch::apart(
@@ -16104,7 +16104,7 @@ pub(crate) fn binomial(word: u32, count: &Tensor, prob: &Tensor) -> Result<Tenso
 }
 
 pub(crate) fn _standard_gamma(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::_STANDARD_GAMMA, &[self_.into(), Lent::None]);
     }
     shape::need_real("_standard_gamma", &[self_])?;
@@ -16117,7 +16117,7 @@ pub(crate) fn _standard_gamma_grad(
     self_: &Tensor,
     output: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(output) == devices::MIXED
     {
         return dispatch::apart(
@@ -16138,7 +16138,7 @@ pub(crate) fn _standard_gamma_grad(
 }
 
 pub(crate) fn linalg_matrix_sqrth(word: u32, self_: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_MATRIX_SQRTH, &[self_.into()]);
     }
     races::op!("linalg_matrix_sqrth", self_);
@@ -16146,7 +16146,7 @@ pub(crate) fn linalg_matrix_sqrth(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn linalg_polar(word: u32, A: &Tensor) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_POLAR, &[A.into()]);
     }
     races::op!("linalg_polar", A);
@@ -16161,7 +16161,7 @@ pub(crate) fn grouped_mm(
     bias: Option<&Tensor>,
     out_dtype: Option<DType>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0
+    if word & state::APART != 0
         || devices::of(self_) | devices::of(mat2) | devices::of_opt(offs)
             | devices::of_opt(bias) == devices::MIXED
     {
@@ -16204,7 +16204,7 @@ pub(crate) fn _linalg_check_errors(
     api_name: &str,
     is_matrix: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::_LINALG_CHECK_ERRORS,
             &[info.into(), api_name.into(), is_matrix.into()],
@@ -16221,7 +16221,7 @@ pub(crate) fn nonzero_static(
     size: SymInt,
     fill_value: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::APART != 0 {
         return dispatch::inner(
             Op::NONZERO_STATIC,
             &[self_.into(), size.into(), fill_value.into()],
