@@ -12,6 +12,7 @@ mod arguments;
 pub mod autograd;
 pub mod backends;
 pub mod capture;
+pub mod clock;
 mod convert;
 mod create;
 mod debug;
@@ -53,7 +54,7 @@ pub use error::{Class, Error, ErrorKind, JvpRule, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 #[doc(hidden)]
 pub use firebrand_kernels::opaque_debug;
-pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
+pub use firebrand_kernels::parallel::{HAVE_THREADS, num_threads, set_num_threads};
 pub use firebrand_kernels::{
     Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
 };

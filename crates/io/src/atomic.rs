@@ -68,6 +68,7 @@ fn place(path: &Path) -> Result<Place> {
         // The links of /proc lead to files that may have no path any more.
         Ok(found) => match fs::canonicalize(path) {
             Ok(target) => (target, Some(found)),
+            Err(e) if e.kind() == ErrorKind::Unsupported => (follow(path)?, Some(found)),
             Err(_) => return Ok(Place::Special(path.to_path_buf())),
         },
         Err(e) if e.kind() == ErrorKind::NotFound => (follow(path)?, None),

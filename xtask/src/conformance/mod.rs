@@ -13,6 +13,10 @@ mod python;
 mod sanitizers;
 mod torchgen;
 mod viewer;
+mod wasm;
+mod web;
+
+pub(crate) use wasm::need_target;
 
 use crate::Outcome;
 
@@ -35,6 +39,9 @@ checks:
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
+  wasm [TEST_FILE...]     every library builds for WebAssembly, the tests of kernels, core and graph pass under Node, and the digits
+                          give this machine's losses
+  web                     the page in web/ trains, recognizes drawings and opens programs in a headless Chromium; takes screenshots
 ";
 
 /// Runs one of them.
@@ -61,6 +68,8 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         ["viewer"] => viewer::run(),
+        ["wasm", only @ ..] => wasm::run(only),
+        ["web"] => web::run(),
         _ => Err(format!("unknown or missing check\n{USAGE}")),
     }
 }
