@@ -37,7 +37,7 @@ impl MappedFile {
         // SAFETY: the mapping is only read; that nothing changes the file meanwhile is the caller's part (see the head).
         match unsafe { Mmap::map(&file) } {
             Ok(read) => Ok(MappedFile(Content::Mapped { file: Arc::new(file), read })),
-            Err(e) if !CAN_MAP => MappedFile::copied(file),
+            Err(_) if !CAN_MAP => MappedFile::copied(file),
             Err(e) => Err(e),
         }
     }

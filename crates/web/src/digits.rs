@@ -26,10 +26,11 @@ impl DigitsTask {
     /// From the content of a `.pt2` file with one input. Seeds the default generator.
     pub fn new(program: &[u8], seed: u64, batch_size: usize, lr: f64) -> Result<DigitsTask> {
         let model = Model::load(program)?;
-        let mut names = model.input_names()?;
-        let (Some(input), true) = (names.pop(), names.is_empty()) else {
+        let names = model.input_names()?;
+        let [input] = &names[..] else {
             return Err(Error::user(format!("expected a program with one input, found {}", names.len())));
         };
+        let input = input.clone();
         if batch_size == 0 {
             return Err(Error::user("the batch size must be at least 1"));
         }

@@ -11,6 +11,7 @@ mod opinfo;
 mod pt2;
 mod python;
 mod sanitizers;
+mod targets;
 mod torchgen;
 mod viewer;
 mod wasm;
@@ -36,6 +37,7 @@ checks:
   python [--venv DIR]     the Python package gives PyTorch's results: builds it and runs its tests
   sanitizers [miri|address|thread]
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
+  targets [TARGET...]     the libraries pass `cargo check` for Windows, macOS, iOS and Android
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
@@ -65,6 +67,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["python", "--venv", folder] => python::run(Some(folder)),
         ["sanitizers"] => sanitizers::run(None),
         ["sanitizers", which] => sanitizers::run(Some(which)),
+        ["targets", only @ ..] => targets::run(only),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         ["viewer"] => viewer::run(),
