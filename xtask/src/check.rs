@@ -64,7 +64,16 @@ fn documentation() -> Outcome {
 /// fetched for that, and nothing built.
 fn packages() -> Outcome {
     let mut command = cargo(&["package", "--quiet", "--offline", "--workspace", "--no-verify", "--allow-dirty"]);
-    command.args(["--exclude", "xtask", "--exclude", "firebrand-fuzz", "--exclude", "firebrand-python", "--exclude", "firebrand-web"]);
+    command.args([
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "firebrand-fuzz",
+        "--exclude",
+        "firebrand-python",
+        "--exclude",
+        "firebrand-web",
+    ]);
     pass(command)
 }
 

@@ -31,7 +31,8 @@ tasks:
   modules           check for cyclic dependencies between modules; part of check
   deny              check licenses, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   conformance checks against PyTorch and other tools; without arguments, lists them
-  sizes [--fresh]   print generated lines and sizes of the built files; with --fresh, also times of fresh builds
+  sizes [c|--fresh] print generated lines and sizes of the built files; with c, those of the C library alone; with --fresh, also
+                    times of fresh builds
   web               build crates/web for browsers and complete the page in web/
   bench [...]       run benchmarks against PyTorch and JAX (bench/compare.py); needs Python
   golden            regenerate the reference data in golden/; needs Python with PyTorch
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ["conformance", rest @ ..] => conformance::run(rest),
         ["install-c", prefix] => c_library::install(prefix),
         ["sizes"] => sizes::run(false),
+        ["sizes", "c"] => sizes::c_library(),
         ["sizes", "--fresh"] => sizes::run(true),
         ["web"] => web::build(),
         ["codegen"] => codegen::write(&root()),

@@ -78,7 +78,9 @@ fn kind_of(e: &(dyn std::error::Error + 'static)) -> ErrorKind {
         return match e {
             Error::System(e) if e.kind() == std::io::ErrorKind::OutOfMemory => ErrorKind::Memory,
             Error::System(_) | Error::NotRegular { .. } | Error::Output { .. } => ErrorKind::File,
-            Error::File { source, .. } | Error::Array { source, .. } | Error::Entry { source, .. } => kind_of(&**source),
+            Error::File { source, .. } | Error::Array { source, .. } | Error::Entry { source, .. } => {
+                kind_of(&**source)
+            }
             Error::Tensor(e) => kind_of(e),
             _ => ErrorKind::Format,
         };

@@ -58,7 +58,8 @@ fn build(program: &Program, kind: i32, o: &COptimizerOptions) -> Answer<COptimiz
     let nesterov = o.nesterov != 0;
     Ok(COptimizer(match kind {
         0 => {
-            let options = SGDOptions { lr, weight_decay, momentum, dampening, nesterov, maximize, ..Default::default() };
+            let options =
+                SGDOptions { lr, weight_decay, momentum, dampening, nesterov, maximize, ..Default::default() };
             Box::new(SGD::new(&wanted, options)?)
         }
         1 => {

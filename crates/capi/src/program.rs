@@ -2,10 +2,10 @@
 
 use crate::boundary::{Answer, Refusal, array, array_out, borrow, free, guard, object, put, status, text};
 use crate::tensor::dtype_code;
+use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
 use firebrand::graph::{ExportedProgram, ProgramModule};
-use firebrand::Tensor;
 use firebrand::prelude::Module;
 use std::ffi::{CString, c_char, c_void};
 

@@ -16,10 +16,11 @@ pub extern "C" fn fb_abi_version() -> i32 {
 /// The release, as text.
 #[unsafe(no_mangle)]
 pub extern "C" fn fb_version() -> *const c_char {
-    const VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("a version has no zero byte"),
-    };
+    const VERSION: &std::ffi::CStr =
+        match std::ffi::CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(text) => text,
+            Err(_) => panic!("a version has no zero byte"),
+        };
     VERSION.as_ptr()
 }
 

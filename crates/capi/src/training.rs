@@ -182,7 +182,8 @@ fn fit(
     let n = rows.len();
     if n == 0 || options.batch_size == 0 || rows.0.iter().any(|t| t.shape().first() != Some(&n)) {
         let shapes: Vec<&[usize]> = rows.0.iter().map(Tensor::shape).collect();
-        let expected = "expected inputs and target with equally many rows, at least one, and a batch size of at least 1";
+        let expected =
+            "expected inputs and target with equally many rows, at least one, and a batch size of at least 1";
         return Err(Refusal::because(format!("{expected}; found shapes {shapes:?} and {}", options.batch_size)));
     }
     let loader = DataLoader::new(

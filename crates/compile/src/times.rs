@@ -3,8 +3,8 @@
 //! Stages nest (a joint-graph backend traces, cuts and has its parts fused); each counts only the time in which no inner
 //! stage ran, so that the stages add up to the whole. Calls of compiled functions that compile nothing are not counted.
 
-use firebrand_core::clock::Instant;
 use firebrand_core::state::Slot;
+use firebrand_core::system::Instant;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

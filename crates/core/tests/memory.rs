@@ -52,8 +52,7 @@ fn ops_refuse_results_that_cannot_exist() {
         let one = Tensor::zeros([1, 1], device);
         let huge = [big(1 << 32), big(1 << 32)];
         assert_err!(ops::expand(&one, &huge, false), SizeOverflow { .. });
-        let (a, b) =
-            (ops::expand(&one, &[big(LARGE), big(1)], false), ops::expand(&one, &[big(1), big(LARGE)], false));
+        let (a, b) = (ops::expand(&one, &[big(LARGE), big(1)], false), ops::expand(&one, &[big(1), big(LARGE)], false));
         let (a, b) = (a.unwrap(), b.unwrap());
         assert!(ops::add(&a, &b, 1.into()).is_err(), "a broadcast result");
         assert!(ops::mul(&a, &b).is_err() && ops::masked_select(&a, &b).is_err());

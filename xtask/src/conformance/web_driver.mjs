@@ -90,6 +90,7 @@ async function picture(name, whole = true) {
 /** Draws lines with the mouse, in parts of the drawing area. */
 async function draw(strokes) {
   await click("clear");
+  await evaluate("document.getElementById('pad').scrollIntoView({ block: 'center' })");
   const box = await evaluate("(({ x, y, width, height }) => ({ x, y, width, height }))(document.getElementById('pad').getBoundingClientRect())");
   const mouse = (type, [x, y]) => call("Input.dispatchMouseEvent", { type, x: box.x + x * box.width, y: box.y + y * box.height, button: "left", buttons: 1, clickCount: 1 });
   for (const stroke of strokes) {

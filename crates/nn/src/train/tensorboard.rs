@@ -3,7 +3,7 @@
 //! An event file is a sequence of records (length, checksum, bytes, checksum) of protocol buffer messages; the few fields
 //! that scalars need are written here by hand. TensorBoard reads files while they grow, so records are only ever appended.
 
-use firebrand_core::clock::unix_seconds;
+use firebrand_core::system::{process_id, unix_seconds};
 use firebrand_core::{Error, Result};
 use std::fs::File;
 use std::io::Write;
@@ -67,7 +67,7 @@ impl EventWriter {
     /// A new file in `folder`, named so that TensorBoard finds it.
     pub fn new(folder: impl AsRef<Path>) -> Result<EventWriter> {
         let time = unix_seconds();
-        let name = format!("events.out.tfevents.{:010}.firebrand.{}", time as u64, std::process::id());
+        let name = format!("events.out.tfevents.{:010}.firebrand.{}", time as u64, process_id());
         let path = folder.as_ref().join(name);
         let mut writer =
             EventWriter { file: File::create(&path).map_err(|e| Error::user(format!("{}: {e}", path.display())))? };

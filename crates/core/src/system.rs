@@ -1,9 +1,10 @@
-//! The time, where there is a clock: in a browser there is none that Rust knows, and asking the standard library panics.
+//! The clock and the process, where there are any: in a browser the standard library knows neither, and panics if it is asked.
 //!
-//! Nothing is computed from these values; they only go into reports. Where there is no clock, no time ever passes.
+//! Nothing is computed from these values; they only go into reports and names. Where there is no clock, no time ever passes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+const HAVE_PROCESSES: bool = !cfg!(target_family = "wasm");
 const HAVE_CLOCK: bool = !cfg!(all(target_family = "wasm", target_os = "unknown"));
 
 /// A moment, to measure from.
@@ -26,4 +27,9 @@ impl Instant {
 pub fn unix_seconds() -> f64 {
     let now = HAVE_CLOCK.then(SystemTime::now);
     now.and_then(|now| now.duration_since(UNIX_EPOCH).ok()).map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// The number of this process; 0 where there are no processes.
+pub fn process_id() -> u32 {
+    if HAVE_PROCESSES { std::process::id() } else { 0 }
 }
