@@ -35,7 +35,7 @@ static void run(const std::string &model, const std::string &folder) {
     const fb::Tensor input(sizes, data);
     auto output = [&](const fb::Program &program) {
         fb::NoGrad off;
-        return program(input).at(0);
+        return std::move(program(input).at(0));
     };
     const fb::Tensor before = output(base);
     const fb::Tensor target(before.sizes(), std::vector<float>(before.numel()));

@@ -50,7 +50,7 @@ fn cargo(arguments: &[&str]) -> Command {
     command.args(arguments).current_dir(crate::root());
     command.env("CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS", FLAGS);
     // Code that is not optimized at all needs more stack than an engine has.
-    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "none");
     command
 }
 

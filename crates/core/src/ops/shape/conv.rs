@@ -8,7 +8,7 @@ use firebrand_kernels::conv::ConvShape;
 
 /// The largest kernel, padding or dilation: so sums and products of two of them, and of one with an image's size, do not
 /// overflow, and kernels may count positions in 32 bits.
-const LARGEST: i64 = i32::MAX as i64;
+const LARGEST: i64 = if usize::BITS == 64 { i32::MAX as i64 } else { 1 << 15 };
 
 /// One number per spatial dimension, each at least `least`; a single one counts for all. Strides may be as large as they
 /// like; for anything else there is a limit.
