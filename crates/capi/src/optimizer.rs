@@ -141,7 +141,7 @@ pub unsafe extern "C" fn fb_optimizer_set_lr(optimizer: *mut COptimizer, lr: f64
     status(|| {
         // SAFETY: the caller's promise is the same.
         let optimizer = unsafe { borrow_mut(optimizer, "optimizer") }?;
-        if !(lr >= 0.0) {
+        if lr.is_nan() || lr < 0.0 {
             return Err(Refusal::because(format!("expected a learning rate of at least 0, found {lr}")));
         }
         (0..optimizer.0.groups()).for_each(|group| optimizer.0.set_lr(group, lr));

@@ -65,7 +65,7 @@ pub unsafe extern "C" fn fb_clip_grad_norm(program: *const Program, max_norm: f6
 }
 
 fn clip(program: &Program, max_norm: f64) -> Answer<f64> {
-    if !(max_norm > 0.0) {
+    if max_norm.is_nan() || max_norm <= 0.0 {
         return Err(Refusal::because(format!("expected a positive norm, found {max_norm}")));
     }
     Ok(clip_grad_norm(program.module.parameters(), max_norm, 2.0)?)
