@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The version that `crates/web` is built with; the tool must be the same.
-const BINDGEN: &str = "0.2.130";
+/// The tool that writes the JavaScript beside the module: a workspace of its own, built on first use.
+const BINDGEN: &str = "xtask/bindgen/Cargo.toml";
 /// Megabytes of the module when it is sent compressed.
 const MOST: f64 = 3.0;
 
@@ -20,18 +20,6 @@ fn must(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("{command:?}: {status}")),
         Err(e) => Err(format!("{:?}: {e}", command.get_program())),
     }
-}
-
-/// The tool that writes the JavaScript beside the module.
-fn bindgen() -> Result<(), String> {
-    let get = format!("`cargo install wasm-bindgen-cli --locked --version {BINDGEN}` gets it");
-    let output = Command::new("wasm-bindgen").arg("--version").output();
-    let output = output.map_err(|_| format!("wasm-bindgen is missing; {get}"))?;
-    let found = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    if found.split_whitespace().nth(1) == Some(BINDGEN) {
-        return Ok(());
-    }
-    Err(format!("expected wasm-bindgen {BINDGEN}, found {found:?}; {get}"))
 }
 
 /// Megabytes of a file, and of what `gzip` makes of it, if there is a `gzip`.
@@ -49,7 +37,6 @@ pub(crate) fn sizes(file: &Path) -> Result<(f64, Option<f64>), String> {
 /// Builds the module, writes `web/pkg/`, and says how large it is.
 pub(crate) fn build() -> Outcome {
     need_target(TARGET)?;
-    bindgen()?;
     let root = crate::root();
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -60,7 +47,10 @@ pub(crate) fn build() -> Outcome {
     must(&mut cargo)?;
     let package = root.join("web/pkg");
     let module = target.join(TARGET).join("small/firebrand_web.wasm");
-    must(Command::new("wasm-bindgen").args(["--target", "web", "--out-dir"]).arg(&package).arg(&module))?;
+    let mut bindgen = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    bindgen.args(["run", "--quiet", "--release", "--manifest-path", BINDGEN, "--target-dir"]);
+    bindgen.arg(target.join("bindgen")).arg("--").arg(&module).arg(&package).current_dir(&root);
+    must(&mut bindgen)?;
     let digits = "crates/firebrand/data/digits.pt2";
     fs::copy(root.join(digits), package.join("digits.pt2")).map_err(|e| format!("{digits}: {e}"))?;
     let (plain, zipped) = sizes(&package.join("firebrand_web_bg.wasm"))?;

@@ -58,7 +58,7 @@ fn kind_of(e: &(dyn std::error::Error + 'static)) -> ErrorKind {
         return match e.kind() {
             firebrand::ErrorKind::OutOfMemory { .. } => ErrorKind::Memory,
             firebrand::ErrorKind::User(inner) => kind_of(&**inner),
-            _ if e.class() == firebrand::Class::NotImplemented => ErrorKind::Unsupported,
+            _ if e.kind().class() == firebrand::Class::NotImplemented => ErrorKind::Unsupported,
             _ => ErrorKind::Run,
         };
     }
