@@ -1,6 +1,6 @@
 //! Everything that must hold before a change lands, in the order in which failures are cheapest to find.
 
-use crate::{Outcome, c_example, codegen, modules};
+use crate::{Outcome, c_library, codegen, modules};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -66,7 +66,16 @@ fn documentation() -> Outcome {
 /// fetched for that, and nothing built.
 fn packages() -> Outcome {
     let mut command = cargo(&["package", "--quiet", "--offline", "--workspace", "--no-verify", "--allow-dirty"]);
-    command.args(["--exclude", "xtask", "--exclude", "firebrand-fuzz", "--exclude", "firebrand-python"]);
+    command.args([
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "firebrand-fuzz",
+        "--exclude",
+        "firebrand-python",
+        "--exclude",
+        "firebrand-web",
+    ]);
     pass(command)
 }
 
@@ -113,7 +122,7 @@ pub(crate) fn run() -> Outcome {
         ("tests", tests),
         ("features", features),
         ("schedules", schedules),
-        ("C example", c_example::run),
+        ("C and C++ examples", c_library::examples),
         ("documentation", documentation),
         ("packages", packages),
         (OTHER_TARGET, other_target),

@@ -1,12 +1,13 @@
 //! Maintenance tasks: `cargo xtask <task>`. Every task is one subcommand and one module.
 
-mod c_example;
+mod c_library;
 mod check;
 mod codegen;
 mod conformance;
 mod modules;
 mod python;
 mod sizes;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,10 +27,13 @@ tasks:
   check             run everything that CI runs
   codegen           generate crates/core/src/ops/generated/ and the Python table from schema/
   codegen --check   fail if they are out of date
+  install-c PREFIX  build the C library for shipping and install headers, libraries, pkg-config and CMake files
   modules           check for cyclic dependencies between modules; part of check
   deny              check licenses, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   conformance checks against PyTorch and other tools; without arguments, lists them
-  sizes [--fresh]   print generated lines and sizes of the built files; with --fresh, also times of fresh builds
+  sizes [c|--fresh] print generated lines and sizes of the built files; with c, those of the C library alone; with --fresh, also
+                    times of fresh builds
+  web               build crates/web for browsers and complete the page in web/
   bench [...]       run benchmarks against PyTorch and JAX (bench/compare.py); needs Python
   golden            regenerate the reference data in golden/; needs Python with PyTorch
 ";
@@ -44,8 +48,11 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => python::bench(rest),
         ["golden"] => python::golden(),
         ["conformance", rest @ ..] => conformance::run(rest),
+        ["install-c", prefix] => c_library::install(prefix),
         ["sizes"] => sizes::run(false),
+        ["sizes", "c"] => sizes::c_library(),
         ["sizes", "--fresh"] => sizes::run(true),
+        ["web"] => web::build(),
         ["codegen"] => codegen::write(&root()),
         ["codegen", "--check"] => codegen::check(),
         _ => {

@@ -112,16 +112,29 @@ pub(crate) fn run(fresh: bool) -> Outcome {
     }
     must(&mut cargo(&target, &["build", "--quiet", "--release"]))?;
     println!("{:<52} {:>6.1} MB", "program, release, stripped", stripped(&target.join("release/firebrand"))?);
-    must(&mut cargo(
-        &target,
-        &["build", "--quiet", "--profile", "small", "-p", "firebrand-cli", "-p", "firebrand-capi"],
-    ))?;
+    must(&mut cargo(&target, &["build", "--quiet", "--profile", "small", "-p", "firebrand-cli"]))?;
     println!("{:<52} {:>6.1} MB", "program, small, stripped", stripped(&target.join("small/firebrand"))?);
+    c_library()
+}
+
+/// The C library as it is shipped, with all features and with none, stripped and compressed; an error if the one without
+/// features is larger than it may be.
+pub(crate) fn c_library() -> Outcome {
+    const MOST: (f64, f64) = (8.0, 3.0);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(crate::root().join("target"), PathBuf::from);
     let library = format!("{}firebrand_c{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    println!(
-        "{:<52} {:>6.1} MB",
-        format!("{library}, small, stripped"),
-        stripped(&target.join("small").join(library))?
-    );
-    Ok(String::new())
+    let mut outcome = Ok(String::new());
+    for (features, flags) in [("all features", &[][..]), ("no features", &["--no-default-features"])] {
+        let build = [&["build", "--quiet", "--profile", "small", "-p", "firebrand-capi"], flags].concat();
+        must(&mut cargo(&target, &build))?;
+        // The profile strips.
+        let (plain, zipped) = crate::web::sizes(&target.join("small").join(&library))?;
+        let compressed = zipped.map_or(String::new(), |size| format!("{size:>6.2} MB compressed"));
+        println!("{:<52} {plain:>6.2} MB  {compressed}", format!("{library}, small, {features}"));
+        if !flags.is_empty() && (plain > MOST.0 || zipped.is_some_and(|size| size > MOST.1)) {
+            let (most, most_zipped) = MOST;
+            outcome = Err(format!("{library} is larger than {most} MB, or {most_zipped} MB compressed"));
+        }
+    }
+    outcome
 }

@@ -77,6 +77,13 @@ static float number(const fb_tensor *t) {
     return value;
 }
 
+/* Counts steps; the largest count stops. */
+static int32_t progress(const fb_progress *now, void *user) {
+    size_t *told = user;
+    expect(now->step <= now->steps && now->epoch <= now->epochs && now->loss >= 0, "progress makes sense");
+    return ++*told == SIZE_MAX;
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) {
         fprintf(stderr, "usage: fine_tune MODEL.pt2 OUT.pt2\n");
@@ -85,18 +92,26 @@ int main(int argc, char **argv) {
     /* Failures say why and crash nothing. */
     expect(fb_program_load("no such file.pt2") == NULL, "a missing file is refused");
     expect(fb_last_error()[0] != 0, "a refusal has a message");
+    expect(fb_last_error_kind() == FB_ERROR_FILE, "a refusal has a kind");
+    expect(fb_abi_version() == FB_ABI_VERSION, "header and library belong together");
     expect(fb_tensor_new(99, NULL, 0, NULL) == NULL, "an unknown dtype is refused");
     expect(fb_program_run(NULL, NULL, 0, NULL, 0, NULL) == -1, "null is refused");
 
     fb_program *program = fb_program_load(argv[1]);
     if (!program) fail(argv[1]);
     expect(fb_program_input_count(program) == 1, "one input");
-    printf("input %s, %zu parameters\n", fb_program_input_name(program, 0), fb_program_parameter_count(program));
+    printf("input %s, output %s, %zu parameters\n", fb_program_input_name(program, 0), fb_program_output_name(program, 0),
+           fb_program_parameter_count(program));
     fb_tensor *input = make_input(program);
     expect(fb_program_run(program, NULL, 0, NULL, 0, NULL) == -1, "a missing input is refused");
 
-    fb_optimizer *optimizer = fb_optimizer_new(program, FB_ADAMW, 1e-2);
-    if (!optimizer) fail("fb_optimizer_new");
+    fb_manual_seed(0);
+    fb_optimizer_options settings;
+    if (fb_optimizer_options_init(&settings, FB_ADAMW)) fail("fb_optimizer_options_init");
+    settings.lr = 1e-2;
+    settings.weight_decay = 0;
+    fb_optimizer *optimizer = fb_optimizer_new_with(program, FB_ADAMW, &settings);
+    if (!optimizer) fail("fb_optimizer_new_with");
     float first = 0, last = 0;
     for (int step = 0; step < STEPS; step++) {
         fb_tensor *loss = loss_of(program, input);
@@ -111,11 +126,49 @@ int main(int argc, char **argv) {
             fb_tensor_free(value);
             fb_tensor_free(gradient);
         }
+        double norm;
+        if (fb_clip_grad_norm(program, 1.0, &norm)) fail("fb_clip_grad_norm");
+        expect(norm > 0, "there are gradients");
         if (fb_optimizer_step(optimizer)) fail("fb_optimizer_step");
         fb_tensor_free(loss);
     }
     printf("loss %g, after %d steps %g\n", first, STEPS, last);
     expect(last < first, "the loss falls");
+
+    /* The same by the library's own loop, which reports its progress and can be stopped. */
+    fb_fit_options options;
+    if (fb_fit_options_init(&options)) fail("fb_fit_options_init");
+    options.epochs = 5;
+    options.batch_size = 2;
+    fb_tensor *output = run(program, input), *target = zeros_like(output);
+    const fb_tensor *samples[] = {input};
+    size_t told = 0;
+    if (fb_fit(program, optimizer, FB_MSE, samples, 1, target, &options, progress, &told)) fail("fb_fit");
+    expect(told > 0 && told % options.epochs == 0, "the callback is told of every step");
+    told = SIZE_MAX - 2;
+    expect(fb_fit(program, optimizer, FB_MSE, samples, 1, target, &options, progress, &told) == -1, "it can stop");
+    expect(fb_last_error_kind() == FB_ERROR_STOPPED, "which is no other error");
+    fb_tensor_free(output);
+    fb_tensor_free(target);
+
+    /* Without recording there is nothing to differentiate. */
+    int32_t before = fb_no_grad(1);
+    fb_tensor *plain = loss_of(program, input);
+    expect(fb_backward(plain) == -1, "nothing was recorded");
+    fb_no_grad(before);
+    fb_tensor_free(plain);
+
+    /* Through memory instead of a file. */
+    uint8_t *bytes;
+    size_t size;
+    if (fb_program_save_bytes(program, &bytes, &size)) fail("fb_program_save_bytes");
+    fb_program *copy = fb_program_load_bytes(bytes, size);
+    if (!copy) fail("fb_program_load_bytes");
+    bytes[size / 2] ^= 0xff;
+    fb_program *damaged = fb_program_load_bytes(bytes, size / 2);
+    expect(damaged == NULL && fb_last_error_kind() == FB_ERROR_FORMAT, "half a file is no program");
+    fb_bytes_free(bytes, size);
+    fb_program_free(copy);
 
     if (fb_program_save(program, argv[2])) fail("fb_program_save");
     fb_program *again = fb_program_load(argv[2]);

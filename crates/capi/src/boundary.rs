@@ -1,46 +1,116 @@
 //! The boundary between C and Rust: pointers are checked, panics are caught, and errors become messages of the calling thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a function of the interface failed, as text.
-pub(crate) struct Refusal(String);
+/// What kind of failure it was, as in `fb_error_kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ErrorKind {
+    /// Nothing failed.
+    None = 0,
+    /// A pointer, index, name or value that the function does not accept.
+    Argument = 1,
+    /// A file that cannot be read or written.
+    File = 2,
+    /// Content that is damaged, or not what it should be.
+    Format = 3,
+    /// Something that this build cannot do.
+    Unsupported = 4,
+    /// Memory that cannot be allocated.
+    Memory = 5,
+    /// An op or a program that failed on its operands.
+    Run = 6,
+    /// The caller's callback asked to stop.
+    Stopped = 7,
+    /// A fault of the library.
+    Internal = 8,
+}
+
+/// Why a function of the interface failed.
+pub(crate) struct Refusal {
+    kind: ErrorKind,
+    message: String,
+}
 
 impl Refusal {
+    /// An argument that is not accepted.
     pub(crate) fn because(message: impl std::fmt::Display) -> Refusal {
-        Refusal(message.to_string())
+        Refusal::of(ErrorKind::Argument, message)
+    }
+
+    pub(crate) fn of(kind: ErrorKind, message: impl std::fmt::Display) -> Refusal {
+        Refusal { kind, message: message.to_string() }
     }
 }
 
 /// The caller reads the error text of the other crates unchanged.
-impl<E: std::error::Error> From<E> for Refusal {
+impl<E: std::error::Error + 'static> From<E> for Refusal {
     fn from(e: E) -> Refusal {
-        Refusal(e.to_string())
+        Refusal::of(kind_of(&e), e)
     }
+}
+
+fn kind_of(e: &(dyn std::error::Error + 'static)) -> ErrorKind {
+    if let Some(e) = e.downcast_ref::<firebrand::Error>() {
+        return match e.kind() {
+            firebrand::ErrorKind::OutOfMemory { .. } => ErrorKind::Memory,
+            firebrand::ErrorKind::User(inner) => kind_of(&**inner),
+            _ if e.kind().class() == firebrand::Class::NotImplemented => ErrorKind::Unsupported,
+            _ => ErrorKind::Run,
+        };
+    }
+    if let Some(e) = e.downcast_ref::<firebrand::graph::Error>() {
+        use firebrand::graph::Error;
+        return match e {
+            Error::Io(e) => kind_of(e),
+            Error::Core(e) => kind_of(e),
+            Error::Run { source, .. } => kind_of(&**source),
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Value(_) | Error::Input { .. } | Error::Pass { .. } => ErrorKind::Argument,
+            _ => ErrorKind::Format,
+        };
+    }
+    if let Some(e) = e.downcast_ref::<firebrand::io::Error>() {
+        use firebrand::io::Error;
+        return match e {
+            Error::System(e) if e.kind() == std::io::ErrorKind::OutOfMemory => ErrorKind::Memory,
+            Error::System(_) | Error::NotRegular { .. } | Error::Output { .. } => ErrorKind::File,
+            Error::File { source, .. } | Error::Array { source, .. } | Error::Entry { source, .. } => {
+                kind_of(&**source)
+            }
+            Error::Tensor(e) => kind_of(e),
+            _ => ErrorKind::Format,
+        };
+    }
+    ErrorKind::Argument
 }
 
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
+    static LAST_KIND: Cell<ErrorKind> = const { Cell::new(ErrorKind::None) };
 }
 
 /// Runs a function of the interface: returns its result, or `None` and a message for `fb_last_error`.
 pub(crate) fn guard<T>(f: impl FnOnce() -> Answer<T>) -> Option<T> {
     // Nothing that a panic could leave half-done is looked at again: the caller is told to free its objects.
-    let message = match catch_unwind(AssertUnwindSafe(f)) {
+    let Refusal { kind, message } = match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => return Some(value),
-        Ok(Err(Refusal(message))) => message,
+        Ok(Err(refusal)) => refusal,
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            format!("internal error: {text}; free the objects of this call, their state is unknown")
+            let message = format!("internal error: {text}; free the objects of this call, their state is unknown");
+            Refusal::of(ErrorKind::Internal, message)
         }
     };
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
     LAST_ERROR.with(|last| last.replace(message));
+    LAST_KIND.set(kind);
     None
 }
 
@@ -164,4 +234,10 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Answer<&'a 
 #[unsafe(no_mangle)]
 pub extern "C" fn fb_last_error() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())
+}
+
+/// The kind of the last failed call of this thread, as in `fb_error_kind`; 0 if none failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn fb_last_error_kind() -> i32 {
+    LAST_KIND.get() as i32
 }

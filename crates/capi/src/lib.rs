@@ -5,9 +5,12 @@
 //! `fb_last_error` returns. Nothing is computed here: it uses only the façade.
 #![allow(unsafe_code)] // a foreign function interface is made of pointers; each block says why it may trust them
 
+pub mod adapters;
 pub mod boundary;
 pub mod optimizer;
 pub mod program;
+pub mod settings;
 pub mod tensor;
 #[cfg(test)]
 mod tests;
+pub mod training;

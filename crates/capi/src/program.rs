@@ -1,19 +1,20 @@
-//! Programs across the boundary: loaded, described, run, differentiated, saved.
+//! Programs across the boundary: loaded, described, run, saved.
 
 use crate::boundary::{Answer, Refusal, array, array_out, borrow, free, guard, object, put, status, text};
 use crate::tensor::dtype_code;
+use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
 use firebrand::graph::{ExportedProgram, ProgramModule};
-use firebrand::prelude::{BackwardOptions, Module};
-use firebrand::{DType, Tensor, ops};
-use std::ffi::{CString, c_char};
+use firebrand::prelude::Module;
+use std::ffi::{CString, c_char, c_void};
 
 /// A program with its own state.
 pub struct Program {
     pub(crate) module: ProgramModule,
-    /// Names of inputs and parameters, as C strings.
+    /// Names of inputs, tensor outputs and parameters, as C strings.
     inputs: Vec<CString>,
+    outputs: Vec<CString>,
     parameters: Vec<CString>,
 }
 
@@ -24,6 +25,23 @@ fn c_names<'a>(names: impl Iterator<Item = &'a str>) -> Answer<Vec<CString>> {
 }
 
 impl Program {
+    pub(crate) fn new(program: &ExportedProgram) -> Answer<Program> {
+        let module = program.module()?;
+        let inputs = c_names(module.tensor_inputs()?.into_iter().map(|(name, _)| name))?;
+        let outputs = module.output_names();
+        let tensors = outputs.iter().enumerate().filter(|(k, _)| module.output_meta(*k).is_some());
+        let outputs = c_names(tensors.map(|(_, name)| name.as_str()))?;
+        let parameters = module.named_parameters();
+        let parameters = c_names(parameters.iter().map(|(name, _)| name.as_str()))?;
+        Ok(Program { module, inputs, outputs, parameters })
+    }
+
+    /// Its tensor results on these inputs.
+    pub(crate) fn results(&self, inputs: &[Tensor]) -> Answer<Vec<Tensor>> {
+        let results = self.module.run(inputs)?.into_iter();
+        Ok(results.filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect())
+    }
+
     fn input(&self, index: usize) -> Answer<(&str, &TensorMeta)> {
         let inputs = self.module.tensor_inputs()?;
         let missing = || Refusal::because(format!("no input {index}: the program has {}", inputs.len()));
@@ -46,11 +64,20 @@ pub unsafe extern "C" fn fb_program_load(path: *const c_char) -> *mut Program {
     object(|| {
         // SAFETY: the caller's promise is the same.
         let path = unsafe { text(path, "path") }?;
-        let module = ExportedProgram::load(path)?.module()?;
-        let inputs = c_names(module.tensor_inputs()?.into_iter().map(|(name, _)| name))?;
-        let parameters = module.named_parameters();
-        let parameters = c_names(parameters.iter().map(|(name, _)| name.as_str()))?;
-        Ok(Program { module, inputs, parameters })
+        Program::new(&ExportedProgram::load(path)?)
+    })
+}
+
+/// Loads the content of a `.pt2` file, which is copied.
+///
+/// # Safety
+/// `bytes` is null or holds `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_load_bytes(bytes: *const c_void, size: usize) -> *mut Program {
+    object(|| {
+        // SAFETY: the caller's promise is the same.
+        let bytes = unsafe { array(bytes.cast::<u8>(), size, "bytes") }?;
+        Program::new(&ExportedProgram::from_bytes(bytes)?)
     })
 }
 
@@ -75,6 +102,62 @@ pub unsafe extern "C" fn fb_program_save(program: *const Program, path: *const c
         let (program, path) = unsafe { (borrow(program, "program")?, text(path, "path")?) };
         Ok(program.module.program().save(path)?)
     })
+}
+
+/// The program with its current state as the content of a `.pt2` file: `size` bytes at `bytes`, to be freed by
+/// [`fb_bytes_free`].
+///
+/// # Safety
+/// `program` is null or a program of this library; `bytes` and `size` are null or have room for a pointer and a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_save_bytes(program: *const Program, bytes: *mut *mut u8, size: *mut usize) -> i32 {
+    status(|| {
+        // SAFETY: the caller's promise is the same.
+        let program = unsafe { borrow(program, "program") }?;
+        // SAFETY: both are null or memory for one value, says the caller.
+        let (to, length) = unsafe { (array_out(bytes, 1, "bytes")?, array_out(size, 1, "size")?) };
+        let content = program.module.program().to_bytes()?.into_boxed_slice();
+        length[0].write(content.len());
+        to[0].write(Box::into_raw(content).cast::<u8>());
+        Ok(())
+    })
+}
+
+/// Frees what [`fb_program_save_bytes`] returned; null is ignored.
+///
+/// # Safety
+/// `bytes` is null, or came with this `size` from this library and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_bytes_free(bytes: *mut u8, size: usize) {
+    if !bytes.is_null() {
+        // SAFETY: it was a boxed slice of this length, says the caller.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(bytes, size)) });
+    }
+}
+
+/// The number of output tensors.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_output_count(program: *const Program) -> usize {
+    // SAFETY: the caller's promise is the same.
+    guard(|| Ok(unsafe { borrow(program, "program") }?.outputs.len())).unwrap_or(0)
+}
+
+/// The name of an output; null if there is no such output. It lives as long as the program.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_output_name(program: *const Program, index: usize) -> *const c_char {
+    let name = guard(|| {
+        // SAFETY: the caller's promise is the same.
+        let names = &unsafe { borrow(program, "program") }?.outputs;
+        let missing = || Refusal::because(format!("no output {index}: the program has {}", names.len()));
+        names.get(index).map(|n| n.as_ptr()).ok_or_else(missing)
+    });
+    name.unwrap_or(std::ptr::null())
 }
 
 /// The number of input tensors.
@@ -179,9 +262,7 @@ pub unsafe extern "C" fn fb_program_run(
         let (program, inputs) = unsafe { (borrow(program, "program")?, array(inputs, count, "inputs")?) };
         // SAFETY: each of them is null or a tensor of this library, says the caller.
         let tensors = inputs.iter().map(|&t| unsafe { borrow(t, "an input") }.cloned());
-        let results = program.module.run(&tensors.collect::<Answer<Vec<Tensor>>>()?)?;
-        let results: Vec<Tensor> =
-            results.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
+        let results = program.results(&tensors.collect::<Answer<Vec<Tensor>>>()?)?;
         // SAFETY: it is null or memory for a number, says the caller.
         unsafe { put(outputs_count, results.len(), "outputs_count") }?;
         if results.len() > capacity {
@@ -194,42 +275,6 @@ pub unsafe extern "C" fn fb_program_run(
         let out = unsafe { array_out(outputs, results.len(), "outputs") }?;
         out.iter_mut().zip(results).for_each(|(o, t)| _ = o.write(Box::into_raw(Box::new(t))));
         Ok(())
-    })
-}
-
-/// A loss of a result against labels, averaged; `kind` as in `fb_loss_kind`.
-///
-/// # Safety
-/// `output` and `target` are null or tensors of this library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_loss(kind: i32, output: *const Tensor, target: *const Tensor) -> *mut Tensor {
-    const MEAN: i64 = 1;
-    object(|| {
-        // SAFETY: the caller's promise is the same.
-        let (output, target) = unsafe { (borrow(output, "output")?, borrow(target, "target")?) };
-        Ok(match kind {
-            0 => ops::mse_loss(output, &target.try_to_dtype(output.dtype())?, MEAN)?,
-            1 => {
-                let classes = output.shape().last().copied().unwrap_or(1) as i64;
-                let rows = output.try_reshape([-1, classes])?;
-                let labels = target.try_reshape([-1])?.try_to_dtype(DType::I64)?;
-                ops::cross_entropy_loss(&rows, &labels, None, MEAN, (-100).into(), 0.0)?
-            }
-            _ => return Err(Refusal::because(format!("unknown loss kind {kind}; see fb_loss_kind"))),
-        })
-    })
-}
-
-/// Computes the gradients of a loss of one element and accumulates them.
-///
-/// # Safety
-/// `loss` is null or a tensor of this library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_backward(loss: *const Tensor) -> i32 {
-    status(|| {
-        // SAFETY: the caller's promise is the same.
-        let loss = unsafe { borrow(loss, "loss") }?;
-        Ok(loss.try_backward(&BackwardOptions::default())?)
     })
 }
 

@@ -1,10 +1,13 @@
 //! What C may get wrong is refused with a message, and memory that C need not have initialized is only written.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
-use crate::boundary::{borrow, fb_last_error, put};
+use crate::adapters::*;
+use crate::boundary::{ErrorKind, borrow, fb_last_error, fb_last_error_kind, put};
 use crate::optimizer::*;
 use crate::program::*;
+use crate::settings::*;
 use crate::tensor::*;
+use crate::training::*;
 use firebrand::Tensor;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -54,6 +57,10 @@ fn wrong_pointers_are_refused() {
         let list = if wrong { beside::<*const Tensor>() } else { null_mut() };
         let room = if wrong { beside::<*mut Tensor>() } else { null_mut() };
         let bad_inputs = [t.cast_const()];
+        let options = if wrong { beside::<COptimizerOptions>() } else { null_mut() };
+        let fit = if wrong { beside::<FitOptions>() } else { null_mut() };
+        let lora = if wrong { beside::<CLoraOptions>() } else { null_mut() };
+        let bytes = if wrong { beside::<*mut u8>() } else { null_mut() };
         let mut k = 0;
         let mut refused = |failed: bool| {
             assert!(failed && last_error().contains(reason), "case {k}, {reason}: {}", last_error());
@@ -88,6 +95,25 @@ fn wrong_pointers_are_refused() {
             refused(fb_optimizer_new(p, 0, 0.1).is_null());
             refused(fb_optimizer_step(o) == -1);
             refused(fb_optimizer_zero_grad(o) == -1);
+            refused(fb_optimizer_lr(o).is_nan());
+            refused(fb_optimizer_set_lr(o, 0.1) == -1);
+            refused(fb_optimizer_options_init(options, 0) == -1);
+            refused(fb_optimizer_new_with(model, 0, options).is_null());
+            refused(fb_fit_options_init(fit) == -1);
+            refused(fb_fit(p, o, 0, inputs.as_ptr(), 1, good, fit, None, null_mut()) == -1);
+            refused(fb_clip_grad_norm(p, 1.0, null_mut()) == -1);
+            refused(fb_lora_options_init(lora) == -1);
+            refused(fb_program_lora(model, lora).is_null());
+            refused(fb_program_load_adapter(p, c"/tmp".as_ptr()).is_null());
+            refused(fb_program_save_adapter(p, c"/tmp".as_ptr()) == -1);
+            refused(fb_program_merge_lora(p).is_null());
+            refused(fb_program_output_count(p) == 0);
+            refused(fb_program_output_name(p, 0).is_null());
+            refused(fb_program_save_bytes(p, null_mut(), null_mut()) == -1);
+            refused(fb_program_save_bytes(model, bytes, null_mut()) == -1);
+            if !wrong {
+                refused(fb_program_load_bytes(null(), 8).is_null());
+            }
             let batch = fb_tensor_new(F32, [4i64, 6].as_ptr(), 2, [0.5f32; 24].as_ptr().cast());
             let batch = [batch.cast_const()];
             refused(fb_program_run(model, batch.as_ptr(), 1, room, 1, null_mut()) == -1);
@@ -132,4 +158,67 @@ fn answers_go_to_uninitialised_memory() {
         fb_tensor_free(batch);
         fb_program_free(model);
     }
+}
+
+/// Every failure has the kind that the header promises.
+#[test]
+fn failures_have_kinds() {
+    let kind = || fb_last_error_kind();
+    let model = program();
+    // SAFETY: pointers and counts are those of what is beside them.
+    unsafe {
+        assert!(fb_program_load(c"no such file.pt2".as_ptr()).is_null());
+        assert_eq!(kind(), ErrorKind::File as i32, "{}", last_error());
+        assert!(fb_program_load_bytes(b"no program".as_ptr().cast(), 10).is_null());
+        assert_eq!(kind(), ErrorKind::Format as i32, "{}", last_error());
+        assert!(fb_tensor_new(99, null(), 0, null()).is_null());
+        assert_eq!(kind(), ErrorKind::Argument as i32, "{}", last_error());
+        assert!(fb_tensor_new(F32, [1i64 << 55].as_ptr(), 1, null()).is_null());
+        assert!(fb_program_run(model, null(), 0, null_mut(), 0, null_mut()) == -1);
+        assert_eq!(kind(), ErrorKind::Argument as i32, "{}", last_error());
+        let (a, b) = (tensor(&[1.0, 2.0]), tensor(&[1.0, 2.0, 3.0]));
+        assert!(fb_loss(0, a, b).is_null());
+        assert_eq!(kind(), ErrorKind::Run as i32, "{}", last_error());
+        assert!(fb_program_merge_lora(model).is_null());
+        assert_eq!(kind(), ErrorKind::Argument as i32, "{}", last_error());
+        fb_tensor_free(a);
+        fb_tensor_free(b);
+        fb_program_free(model);
+    }
+}
+
+/// The numbers that C sees: in the header, in the library and in its name.
+#[test]
+fn versions_agree() {
+    let header = include_str!("../include/firebrand.h");
+    assert!(header.contains(&format!("#define FB_ABI_VERSION {ABI_VERSION}\n")));
+    assert!(include_str!("../build.rs").contains(&format!("(version, os) = ({ABI_VERSION}, ")));
+    assert_eq!(fb_abi_version(), ABI_VERSION);
+    // SAFETY: text that ends with a zero byte.
+    assert_eq!(unsafe { CStr::from_ptr(fb_version()) }.to_str(), Ok(env!("CARGO_PKG_VERSION")));
+}
+
+/// Every function of the library is in the header, and the other way round.
+#[test]
+fn the_header_is_complete() {
+    let header = include_str!("../include/firebrand.h");
+    let sources = [
+        include_str!("adapters.rs"),
+        include_str!("boundary.rs"),
+        include_str!("optimizer.rs"),
+        include_str!("program.rs"),
+        include_str!("settings.rs"),
+        include_str!("tensor.rs"),
+        include_str!("training.rs"),
+    ];
+    let exported = |text: &str| -> Vec<String> {
+        let name = |line: &str| Some(line.split_once("extern \"C\" fn ")?.1.split_once('(')?.0.to_string());
+        text.lines().filter_map(name).collect()
+    };
+    let ours: std::collections::BTreeSet<String> = sources.iter().flat_map(|s| exported(s)).collect();
+    let code: String = header.split("/*").map(|part| part.split_once("*/").map_or("", |(_, rest)| rest)).collect();
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let theirs: std::collections::BTreeSet<String> =
+        words.filter(|w| w.starts_with("fb_") && code.contains(&format!("{w}("))).map(str::to_string).collect();
+    assert_eq!(ours, theirs);
 }

@@ -4,10 +4,11 @@
 //! stage ran, so that the stages add up to the whole. Calls of compiled functions that compile nothing are not counted.
 
 use firebrand_core::state::Slot;
+use firebrand_core::system::Instant;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A stage of compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

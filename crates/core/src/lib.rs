@@ -43,6 +43,7 @@ pub mod state;
 mod storage;
 pub mod sym;
 mod sync;
+pub mod system;
 mod tensor;
 pub mod tree;
 mod warnings;
@@ -54,7 +55,7 @@ pub use error::{Class, Error, ErrorKind, JvpRule, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 #[doc(hidden)]
 pub use firebrand_kernels::opaque_debug;
-pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
+pub use firebrand_kernels::parallel::{HAVE_THREADS, num_threads, set_num_threads};
 pub use firebrand_kernels::roofline;
 pub use firebrand_kernels::{
     Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,

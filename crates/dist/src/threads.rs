@@ -3,8 +3,8 @@
 use crate::link::Link;
 use crate::world::{Place, World};
 use crate::{Error, Result};
-use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
+use firebrand_core::{HAVE_THREADS, Tensor};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,10 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), firebrand_dist::Error>(())
 /// ```
 pub fn run<R: Send>(ranks: usize, timeout: Duration, f: impl Fn(&World) -> Result<R> + Sync) -> Vec<Result<R>> {
+    if !HAVE_THREADS {
+        let none = || Error::Argument("ranks cannot be threads: this platform has none".into());
+        return (0..ranks).map(|_| Err(none())).collect();
+    }
     let meeting = Arc::new(Meeting::new(ranks));
     std::thread::scope(|scope| {
         let rank = |rank| {

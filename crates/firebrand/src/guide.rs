@@ -47,3 +47,6 @@ pub mod adapters {}
 
 #[doc = include_str!("guide/many_processes.md")]
 pub mod many_processes {}
+
+#[doc = include_str!("guide/on_devices.md")]
+pub mod on_devices {}

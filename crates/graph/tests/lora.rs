@@ -140,7 +140,7 @@ fn adapters_of_peft_are_read_merged_and_written() {
         assert!(after <= before, "{name}: {after} nodes, {before} before there were adapters");
         assert!(worst(&run(&merged.module().unwrap(), &case.x), &case.logits) < 1e-9, "{name}: merged");
 
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let files = AdapterFiles { strip_prefix: PREFIX.into(), base_model: None };
         Output::commit_all(save_adapter(&program, folder.path(), &files).unwrap()).unwrap();
         let written = adapter(&folder.path().join("adapter_model.safetensors"));
@@ -188,7 +188,7 @@ fn refusals_name_what_is_wrong() {
     let message = lora(&once, &targets("q_proj")).unwrap_err().to_string();
     assert!(message.contains("already has an adapter"), "{message}");
     assert!(merge_lora(&case.program).unwrap_err().to_string().contains("no adapters"));
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let message = save_adapter(&case.program, folder.path(), &AdapterFiles::default()).err().unwrap().to_string();
     assert!(message.contains("no adapters") || message.contains("does not record"), "{message}");
     // Of another kind.
@@ -290,7 +290,7 @@ fn frozen_weights_of_few_bits() {
             train(&module, &case, STEPS);
             let last = loss(&module, &case).item::<f64>();
             assert!(last < first, "{name}: {bits} bits train, {first} to {last}");
-            let folder = tempfile::tempdir().unwrap();
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             module.program().save(folder.path().join("small.pt2")).unwrap();
             let again = ExportedProgram::load(folder.path().join("small.pt2")).unwrap().module().unwrap();
             assert_eq!(run(&again, &case.x).to_vec::<f64>(), run(&module, &case.x).to_vec::<f64>(), "{name}");

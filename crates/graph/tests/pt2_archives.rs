@@ -91,7 +91,7 @@ fn a_region_without_results_is_left_out() {
 
 #[test]
 fn saving_to_a_file_is_atomic_and_named_by_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("mine.pt2");
     let program = ExportedProgram::load(golden("programs/mlp/model.pt2")).unwrap();
     program.save(&path).unwrap();
@@ -203,7 +203,7 @@ fn archives_without_root_and_with_several_programs() {
 /// A flipped byte of a weight is found, unless nobody looks.
 #[test]
 fn damaged_weights_are_found() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("flipped.pt2");
     let mut bytes = std::fs::read(golden("programs/mlp/model.pt2")).unwrap();
     bytes[64] ^= 1;

@@ -151,7 +151,7 @@ fn a_module_passes_its_state_on() {
     let changed = mean(&module);
     assert_ne!(changed, mean(&program.module().unwrap()), "the program itself is as it was");
     assert_eq!(changed, mean(&module.program().module().unwrap()));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     module.program().save(dir.path().join("after.pt2")).unwrap();
     let again = ExportedProgram::load(dir.path().join("after.pt2")).unwrap();
     assert_eq!(changed, mean(&again.module().unwrap()));

@@ -93,7 +93,7 @@ fn values_are_cast_to_the_programs_types() {
 
 #[test]
 fn every_format_gives_the_same_tensors() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = |name: &str| folder.path().join(name);
     let weights: IndexMap<String, Tensor> = [
         ("a.weight", Tensor::randn([3, 4], DType::F32)),

@@ -60,6 +60,11 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The folder where the content of a special file is prepared: the system's temporary one, if it has one.
+fn waiting_room(special: &Path) -> PathBuf {
+    if cfg!(target_family = "wasm") { folder(special).to_path_buf() } else { std::env::temp_dir() }
+}
+
 /// Resolves an output path; an error for what cannot be an output.
 fn place(path: &Path) -> Result<Place> {
     let (target, existing) = match fs::metadata(path) {
@@ -68,6 +73,7 @@ fn place(path: &Path) -> Result<Place> {
         // The links of /proc lead to files that may have no path any more.
         Ok(found) => match fs::canonicalize(path) {
             Ok(target) => (target, Some(found)),
+            Err(e) if e.kind() == ErrorKind::Unsupported => (follow(path)?, Some(found)),
             Err(_) => return Ok(Place::Special(path.to_path_buf())),
         },
         Err(e) if e.kind() == ErrorKind::NotFound => (follow(path)?, None),
@@ -155,7 +161,7 @@ impl Output {
                     (State::Replaces { temporary, target }, file)
                 }
                 Place::Special(special) => {
-                    let content = nameless(&std::env::temp_dir())?;
+                    let content = nameless(&waiting_room(&special))?;
                     let file = content.try_clone()?;
                     (State::Copied { content, special }, file)
                 }

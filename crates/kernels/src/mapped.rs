@@ -9,7 +9,7 @@
 //! a signal (SIGBUS) that ends the process. Files that are replaced by renaming, as every writer of this workspace does, are
 //! safe. Where others can write to the file, [`MappedFile::copied`] reads it once into memory: the same type, twice
 //! the cost of reading, and nothing that happens to the file afterwards matters. In either case text that was validated
-//! should be copied before it is relied on.
+//! should be copied before it is relied on. Where the system has no mappings (WebAssembly), files are copied.
 #![allow(unsafe_code)]
 
 use crate::{OutOfMemory, Storage};
@@ -19,6 +19,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Whether the system maps files at all.
+const CAN_MAP: bool = !cfg!(target_family = "wasm");
 
 /// The content of a file: mapped, or copied into memory.
 pub struct MappedFile(Content);
@@ -32,8 +35,11 @@ impl MappedFile {
     /// Maps the whole file. It must not be rewritten in place or truncated while it is mapped; see the head of this module.
     pub fn new(file: File) -> io::Result<MappedFile> {
         // SAFETY: the mapping is only read; that nothing changes the file meanwhile is the caller's part (see the head).
-        let read = unsafe { Mmap::map(&file)? };
-        Ok(MappedFile(Content::Mapped { file: Arc::new(file), read }))
+        match unsafe { Mmap::map(&file) } {
+            Ok(read) => Ok(MappedFile(Content::Mapped { file: Arc::new(file), read })),
+            Err(_) if !CAN_MAP => MappedFile::copied(file),
+            Err(e) => Err(e),
+        }
     }
 
     /// Copies the whole file into memory; later changes to the file do not matter.

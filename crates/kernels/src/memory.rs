@@ -45,6 +45,8 @@ struct Block {
 const HEADER: usize = size_of::<Block>();
 /// Classes are powers of two in quarters from 64 bytes, so at most a quarter is wasted.
 const CLASSES: usize = 4 * 42;
+/// The largest block: 64 TiB, or 1 GiB where addresses have 32 bits.
+const LARGEST: usize = 1 << if usize::BITS == 64 { 46 } else { 30 };
 /// Classes below this one (1 MiB) are cached per thread.
 const SMALL: usize = class_of(1 << 20) as usize;
 /// A block whose data lies elsewhere.
@@ -403,7 +405,7 @@ impl Storage {
     /// `nbytes` bytes of unspecified (never uninitialized) content.
     #[inline]
     pub fn new(nbytes: usize) -> Result<Storage, OutOfMemory> {
-        if nbytes > 1 << 46 {
+        if nbytes > LARGEST {
             return Err(OutOfMemory { bytes: nbytes });
         }
         let class = class_of(nbytes);
@@ -709,13 +711,13 @@ mod tests {
 
     #[test]
     fn classes_cover_and_waste_at_most_a_quarter() {
-        for n in (1..5000).chain([1 << 20, (1 << 20) + 1, 3 << 28, (1 << 40) + 12345]) {
+        for n in (1..5000).chain([1 << 20, (1 << 20) + 1, 3 << 28, LARGEST / 64 + 12345]) {
             let c = class_of(n);
             assert!(class_bytes(c) >= n, "{n}");
             assert!(n <= 64 || class_bytes(c) as f64 <= 1.25 * n as f64 + 1.0, "{n} -> {}", class_bytes(c));
             assert_eq!(class_of(class_bytes(c)), c);
         }
-        assert!((class_of(1 << 46) as usize) < CLASSES);
+        assert!((class_of(LARGEST) as usize) < CLASSES);
     }
 
     #[test]
@@ -733,7 +735,7 @@ mod tests {
     #[test]
     fn absurd_sizes_are_refused() {
         assert!(Storage::new(usize::MAX / 2).is_err());
-        assert!(Storage::new(usize::MAX).is_err() && Storage::zeroed((1 << 46) + 1).is_err());
+        assert!(Storage::new(usize::MAX).is_err() && Storage::zeroed(LARGEST + 1).is_err());
     }
 
     fn refused<R>(f: impl FnOnce() -> R) -> bool {
@@ -743,7 +745,7 @@ mod tests {
     /// Every way from a storage to an address ends at the gate.
     #[test]
     fn meta_storages_have_no_addresses() {
-        for nbytes in [0, 1, 64, 1 << 20, 1 << 50, usize::MAX] {
+        for nbytes in [0, 1, 64, 1 << 20, 2 * LARGEST, usize::MAX] {
             let meta = Storage::meta(nbytes);
             assert!(meta.is_meta() && meta.nbytes() == nbytes);
             assert!(refused(|| meta.view(DType::U8, 0, &[1], &[1])), "view");
@@ -763,15 +765,16 @@ mod tests {
     #[test]
     fn views_stay_inside_whatever_is_asked_for() {
         let s = Storage::zeroed(64).expect("64 bytes");
+        const TOP: usize = 1 << (usize::BITS - 1);
         let far = 1usize << 20;
         let outside: &[(&[usize], &[usize], usize)] = &[
             (&[2], &[0usize.wrapping_sub(far)], far),
             (&[], &[], usize::MAX),
-            (&[], &[], 1 << 62),
-            (&[2], &[1 << 62], 0),
-            (&[3], &[1 << 63], 0),
+            (&[], &[], TOP / 2),
+            (&[2], &[TOP / 2], 0),
+            (&[3], &[TOP], 0),
             (&[usize::MAX], &[1], 0),
-            (&[1 << 32, 1 << 32], &[0, 0], 0),
+            (&[1 << (usize::BITS / 2); 2], &[0, 0], 0),
             (&[5, 5], &[1], 0),
             (&[17], &[1], 0),
             (&[16], &[1], 1),
@@ -780,7 +783,7 @@ mod tests {
             assert!(refused(|| s.view(DType::F32, offset, sizes, strides)), "{sizes:?} {strides:?} {offset}");
             assert!(refused(|| s.view_mut(DType::C128, offset, sizes, strides)), "{sizes:?} {strides:?} {offset}");
         }
-        for (offset, len) in [(usize::MAX, 1), (1, usize::MAX), (1 << 62, 1 << 62), (1 << 62, 1), (0, 17), (16, 1)] {
+        for (offset, len) in [(usize::MAX, 1), (1, usize::MAX), (TOP / 2, TOP / 2), (TOP / 2, 1), (0, 17), (16, 1)] {
             assert!(refused(|| Flat { storage: &s, offset, len }.elements(DType::F32)), "{offset} {len}");
         }
         s.view(DType::F32, 0, &[16], &[1]);

@@ -67,6 +67,9 @@ fn pool() -> &'static Pool {
     })
 }
 
+/// Whether the platform has threads. Where it has none, everything runs on the caller's.
+pub const HAVE_THREADS: bool = !cfg!(all(target_family = "wasm", not(target_feature = "atomics")));
+
 /// The number of threads kernels use: `FIREBRAND_NUM_THREADS`, or the number of cores, unless set with [`set_num_threads`].
 #[inline]
 pub fn num_threads() -> usize {

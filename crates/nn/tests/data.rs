@@ -393,3 +393,15 @@ fn wrong_transforms_are_refused() {
         "without chance"
     );
 }
+
+/// Samples of as many tensors as a file has columns: one batch per column, and samples of different widths are refused.
+#[test]
+fn samples_of_any_number_of_tensors_are_collated() {
+    let sample = |n: usize, v: f32| -> Vec<Tensor> { (0..n).map(|k| Tensor::new(&[v + k as f32])).collect() };
+    let batch = Vec::<Tensor>::collate(vec![sample(3, 0.0), sample(3, 10.0)]).expect("equal widths");
+    let values: Vec<Vec<f32>> = batch.iter().map(|t| t.to_vec()).collect();
+    assert_eq!(values, [[0.0, 10.0], [1.0, 11.0], [2.0, 12.0]]);
+    assert_eq!(batch[0].shape(), [2, 1]);
+    let error = Vec::<Tensor>::collate(vec![sample(3, 0.0), sample(2, 0.0)]).expect_err("different widths").to_string();
+    assert!(error.contains("samples of 3 tensors, found one of 2"), "{error}");
+}

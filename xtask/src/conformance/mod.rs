@@ -11,8 +11,13 @@ mod opinfo;
 mod pt2;
 mod python;
 mod sanitizers;
+mod targets;
 mod torchgen;
 mod viewer;
+mod wasm;
+mod web;
+
+pub(crate) use wasm::need_target;
 
 use crate::Outcome;
 
@@ -32,9 +37,13 @@ checks:
   python [--venv DIR]     the Python package gives PyTorch's results: builds it and runs its tests
   sanitizers [miri|address|thread]
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
+  targets [TARGET...]     the libraries pass `cargo check` for Windows, macOS, iOS and Android
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
+  wasm [TEST_FILE...]     every library builds for WebAssembly, the tests of kernels, core and graph pass under Node, and the digits
+                          give this machine's losses
+  web                     the page in web/ trains, recognizes drawings and opens programs in a headless Chromium; takes screenshots
 ";
 
 /// Runs one of them.
@@ -58,9 +67,12 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["python", "--venv", folder] => python::run(Some(folder)),
         ["sanitizers"] => sanitizers::run(None),
         ["sanitizers", which] => sanitizers::run(Some(which)),
+        ["targets", only @ ..] => targets::run(only),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         ["viewer"] => viewer::run(),
+        ["wasm", only @ ..] => wasm::run(only),
+        ["web"] => web::run(),
         _ => Err(format!("unknown or missing check\n{USAGE}")),
     }
 }

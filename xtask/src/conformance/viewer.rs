@@ -71,7 +71,7 @@ pub(super) fn run() -> Outcome {
     ))
 }
 
-fn browser() -> Result<String, String> {
+pub(super) fn browser() -> Result<String, String> {
     let named = std::env::var("CHROMIUM").into_iter();
     let mut names = named.chain(BROWSERS.map(String::from));
     let answers = |name: &String| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());

@@ -15,6 +15,7 @@ use crate::layout::same_sizes;
 use crate::slot::Slot;
 use crate::tensor::sparse;
 use crate::{Error, ErrorKind, Result, Tensor, ops, state};
+use firebrand_kernels::parallel::HAVE_THREADS;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -296,7 +297,8 @@ pub(crate) fn run(run: Run) -> Result<Vec<Option<Tensor>>> {
             DEPTH.set(DEPTH.get() - 1)
         }
     }
-    if DEPTH.get() < MAX_DEPTH {
+    // Without threads there is no other stack.
+    if DEPTH.get() < MAX_DEPTH || !HAVE_THREADS {
         DEPTH.set(DEPTH.get() + 1);
         let _depth = Depth;
         return run_here(run);

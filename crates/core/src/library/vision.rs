@@ -8,6 +8,7 @@
 use super::define;
 use crate::autograd::{EnableGrad, GradOptions, grad};
 use crate::dispatch::{Args, Op};
+use crate::limits::as_size;
 use crate::ops::formulas::sym;
 use crate::{DType, Error, Result, Scalar, Spec, Tensor, ops, state};
 
@@ -122,7 +123,7 @@ impl Region {
         let (h, w) = (size(y1, y2), size(x1, x2));
         let (bin_h, bin_w) = (p(h / self.bins.0 as f64), p(w / self.bins.1 as f64));
         let grid = |size: f64, bins: usize| match self.sampling {
-            n if n > 0 => n as usize,
+            n if n > 0 => as_size(n),
             _ => p(size / bins as f64).ceil().max(0.0) as usize,
         };
         let (rows, columns) = (grid(h, self.bins.0), grid(w, self.bins.1));
@@ -377,7 +378,7 @@ fn deformed(a: &Args<'_>) -> Result<Tensor> {
     else {
         return wrong(OP, format!("expected images, a weight and offsets, found {:?}", input.shape()));
     };
-    let (g, og) = (groups.max(1) as usize, offset_groups.max(1) as usize);
+    let (g, og) = (as_size(groups.max(1)), as_size(offset_groups.max(1)));
     let taps = kh * kw;
     if planes != 2 * og * taps || c != per_group * g || !c.is_multiple_of(og) || !o.is_multiple_of(g) {
         let m = format!(

@@ -14,13 +14,14 @@ pub use work::Work;
 
 use crate::Result;
 use crate::autograd::current_graph_task_id;
+use crate::clock::Instant;
 use crate::dispatch::{Op, Outputs, Value};
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What an event stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -15,6 +15,19 @@ impl Collate for Tensor {
     }
 }
 
+/// As many tensors as the first sample has.
+impl Collate for Vec<Tensor> {
+    fn collate(samples: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>> {
+        let width = samples.first().map_or(0, Vec::len);
+        if let Some(other) = samples.iter().find(|s| s.len() != width) {
+            let message = format!("expected samples of {width} tensors, found one of {}", other.len());
+            return Err(Error::argument("collate", message));
+        }
+        let column = |k: usize| ops::stack(&samples.iter().map(|s| s[k].clone()).collect::<Vec<_>>(), 0);
+        (0..width).map(column).collect()
+    }
+}
+
 impl<const N: usize> Collate for [Tensor; N] {
     fn collate(samples: Vec<[Tensor; N]>) -> Result<[Tensor; N]> {
         let mut columns = [(); N].map(|()| Vec::with_capacity(samples.len()));

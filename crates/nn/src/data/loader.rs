@@ -3,11 +3,11 @@
 //! At the start of every pass, the same values are drawn from the default generator as by PyTorch's loader: the workers' seed
 //! and, when shuffling, the seed of the permutation. So the order of samples is PyTorch's, and a pass can be resumed in
 //! the middle. With workers, every batch has its own random stream, seeded by its index: batches depend neither on
-//! timing nor on the number of workers.
+//! timing nor on the number of workers. Where there are no threads, the caller makes the batches of workers too.
 
 use super::Dataset;
 use firebrand_core::random::{Generator, with_generator};
-use firebrand_core::{DType, Result, Tensor, ops};
+use firebrand_core::{DType, HAVE_THREADS, Result, Tensor, ops};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -137,7 +137,7 @@ impl<D: Dataset> DataLoader<D> {
     fn start(&self, plan: Vec<Piece>) -> Batches<D> {
         let left = plan.len();
         let workers = self.options.num_workers;
-        if workers == 0 {
+        if workers == 0 || !HAVE_THREADS {
             return Batches { source: Source::Direct(self.dataset.clone(), plan.into_iter()), left };
         }
         let mut parts: Vec<Vec<Piece>> = (0..workers).map(|_| Vec::new()).collect();

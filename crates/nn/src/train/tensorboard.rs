@@ -3,11 +3,11 @@
 //! An event file is a sequence of records (length, checksum, bytes, checksum) of protocol buffer messages; the few fields
 //! that scalars need are written here by hand. TensorBoard reads files while they grow, so records are only ever appended.
 
+use firebrand_core::system::{process_id, unix_seconds};
 use firebrand_core::{Error, Result};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Appends scalars to an event file.
 #[derive(Debug)]
@@ -63,15 +63,11 @@ fn event(time: f64, step: u64, rest: &[u8]) -> Vec<u8> {
     out
 }
 
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
-}
-
 impl EventWriter {
     /// A new file in `folder`, named so that TensorBoard finds it.
     pub fn new(folder: impl AsRef<Path>) -> Result<EventWriter> {
-        let time = now();
-        let name = format!("events.out.tfevents.{:010}.firebrand.{}", time as u64, std::process::id());
+        let time = unix_seconds();
+        let name = format!("events.out.tfevents.{:010}.firebrand.{}", time as u64, process_id());
         let path = folder.as_ref().join(name);
         let mut writer =
             EventWriter { file: File::create(&path).map_err(|e| Error::user(format!("{}: {e}", path.display())))? };
@@ -84,13 +80,13 @@ impl EventWriter {
         let mut number = field(1, name.as_bytes());
         number.push(2 << 3 | 5);
         number.extend((value as f32).to_le_bytes());
-        self.write(&event(now(), step, &field(5, &field(1, &number))))
+        self.write(&event(unix_seconds(), step, &field(5, &field(1, &number))))
     }
 
     /// Records that the run continues at this step: TensorBoard discards values of earlier files from there on.
     pub fn restart(&mut self, step: u64) -> Result<()> {
         // Field 7 is the session's log, its field 1 the status, of which 1 is the start.
-        self.write(&event(now(), step, &field(7, &[1 << 3, 1])))
+        self.write(&event(unix_seconds(), step, &field(7, &[1 << 3, 1])))
     }
 
     fn write(&mut self, message: &[u8]) -> Result<()> {

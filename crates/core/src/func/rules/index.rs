@@ -5,6 +5,7 @@
 
 use super::{Arg, Batched, Call, Out, Outs, all, one, with_batch};
 use crate::dispatch::{self, Op};
+use crate::limits::as_size;
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, ErrorKind, Result, Scalar, Tensor, ops};
@@ -310,7 +311,7 @@ pub(crate) fn embedding(call: &Call<'_>) -> Result<Outs> {
 
 pub(crate) fn embedding_backward(call: &Call<'_>) -> Result<Outs> {
     let (g, index) = (call.tensor(0)?, call.tensor(1)?);
-    let rows = call.int(2).unwrap_or(0).max(0) as usize;
+    let rows = as_size(call.int(2).unwrap_or(0).max(0));
     let padding = call.int(3).unwrap_or(-1);
     let mut g = g.full(call.size)?;
     if padding >= 0 {

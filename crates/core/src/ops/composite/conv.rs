@@ -1,5 +1,6 @@
 //! The named convolutions: all are `convolution`, after images without a batch got one.
 
+use crate::limits::as_size;
 use crate::ops::arith::{add, sub};
 use crate::{DType, Device, Error, Result, Spec, SymInt, Tensor, ops};
 use integers::Taps;
@@ -38,7 +39,7 @@ fn convolve(
     if input.dtype().is_integer() && input.dtype() != DType::Bool && weight.dtype() == input.dtype() {
         let outline = |t: &Tensor| Tensor::try_empty(Spec::new(t.shape(), DType::F32, Device::Meta)?);
         let shape = run(&outline(input)?, &outline(weight)?, bias.map(outline).transpose()?.as_ref())?;
-        let taps = Taps { stride, padding, dilation, groups: groups.int() as usize, shape: shape.shape() };
+        let taps = Taps { stride, padding, dilation, groups: as_size(groups.int()), shape: shape.shape() };
         return integers::convolve(input, weight, bias, &taps, transposed.then_some(output_padding));
     }
     if !(input.is_complex() && weight.is_complex()) {

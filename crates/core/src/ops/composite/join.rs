@@ -2,6 +2,7 @@
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;
+use crate::limits::as_size;
 use crate::ops::formulas::sym;
 use crate::ops::lists;
 use crate::ops::shape::{self, wrap_dim};
@@ -99,8 +100,8 @@ pub(crate) fn repeat_interleave_tensor(
     if let Some(expected) = output_size.filter(|s| *s != total) {
         return Err(Error::argument(OP, format!("the repeats add up to {total}, output_size says {expected}")));
     }
-    let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize));
-    ops::index_select(&input, d as i64, &positions(lists::collected(total as usize, repeated)?, self_)?)
+    let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, as_size(c)));
+    ops::index_select(&input, d as i64, &positions(lists::collected(as_size(total), repeated)?, self_)?)
 }
 
 pub(crate) fn fliplr(self_: &Tensor) -> Result<Tensor> {
@@ -221,10 +222,10 @@ pub(crate) fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Re
         return ops::take(self_, &Tensor::try_from_vec(Vec::<i64>::new(), [0, r])?);
     }
     // Ascending lists of positions in order: the last place that can be raised is, and those after it begin anew.
-    let places = (count as usize).checked_mul(r as usize);
+    let places = as_size(count).checked_mul(as_size(r));
     let mut all: Vec<i64> = lists::room(places.unwrap_or(usize::MAX))?;
     let step = i64::from(!with_replacement);
-    let mut list = lists::collected(r as usize, (0..r).map(|k| k * step))?;
+    let mut list = lists::collected(as_size(r), (0..r).map(|k| k * step))?;
     loop {
         all.extend_from_slice(&list);
         let most = |k: usize| n - 1 - (r - 1 - k as i64) * step;

@@ -1,5 +1,6 @@
 //! Reductions that are composed of other ops.
 
+use crate::limits::as_size;
 use crate::ops::formulas::cast;
 use crate::ops::shape::wrap_dim;
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
@@ -71,7 +72,7 @@ pub(crate) fn diff(t: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, appen
     }
     let mut out = if joined.len() > 1 { ops::cat(&joined, dim)? } else { t.clone() };
     let size = out.shape()[d];
-    let n = (n as usize).min(size);
+    let n = as_size(n).min(size);
     if n == size {
         // Nothing is left after the last difference, whatever came before.
         let empty = ops::slice(&out, dim, Some(SymInt::from(0)), Some(SymInt::from(0)), SymInt::from(1))?;

@@ -1,5 +1,6 @@
 //! Sequences of several lengths: padding, packing by time step, concatenating, splitting.
 
+use crate::limits::as_size;
 use crate::ops::formulas::sym;
 use crate::ops::lists;
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
@@ -46,7 +47,7 @@ pub(crate) fn pad_sequence(
 /// `[batch, time]`.
 fn packing(op: &'static str, lengths: &Tensor, batch: usize, time: usize) -> Result<(Vec<i64>, Vec<i64>)> {
     let lengths = integers(op, lengths)?;
-    let fits = lengths.len() == batch && lengths.iter().all(|&n| n > 0 && n as usize <= time);
+    let fits = lengths.len() == batch && lengths.iter().all(|&n| n > 0 && as_size(n) <= time);
     if !fits || lengths.windows(2).any(|w| w[0] < w[1]) {
         let m =
             format!("expected {batch} lengths from 1 to {time}, longest first, found {lengths:?}; sort the sequences");
@@ -54,7 +55,7 @@ fn packing(op: &'static str, lengths: &Tensor, batch: usize, time: usize) -> Res
     }
     let longest = lengths.first().copied().unwrap_or(0);
     let running = |t: i64| lengths.iter().take_while(|&&n| n > t).count() as i64;
-    let sizes = lists::collected(longest as usize, (0..longest).map(running))?;
+    let sizes = lists::collected(as_size(longest), (0..longest).map(running))?;
     let places = places(op, &sizes, time)?;
     Ok((sizes, places))
 }
@@ -88,7 +89,7 @@ fn places(op: &'static str, sizes: &[i64], time: usize) -> Result<Vec<i64>> {
     };
     let count = sizes.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
     let each = sizes.iter().enumerate().flat_map(|(t, &n)| (0..n).map(move |b| b * time + t as i64));
-    lists::collected(count as usize, each)
+    lists::collected(as_size(count), each)
 }
 
 /// Where each element of packed `data` lies in `[batch, time]`, and the length of each sequence.
@@ -105,7 +106,7 @@ fn unpacking(op: &'static str, data: &Tensor, batch_sizes: &Tensor, time: usize)
     }
     let batch = sizes.first().copied().unwrap_or(0);
     let length = |b| sizes.iter().filter(|&&n| n > b).count() as i64;
-    Ok((places(op, &sizes, time)?, lists::collected(batch as usize, (0..batch).map(length))?))
+    Ok((places(op, &sizes, time)?, lists::collected(as_size(batch), (0..batch).map(length))?))
 }
 
 /// Elements put back to their places among zeros.
@@ -148,11 +149,11 @@ pub(crate) fn pad_packed_sequence(
 ) -> Result<(Tensor, Tensor)> {
     const OP: &str = "_pad_packed_sequence";
     let steps = batch_sizes.numel();
-    if total_length > 0 && (total_length as usize) < steps {
+    if total_length > 0 && as_size(total_length) < steps {
         let m = format!("expected a total length of at least {steps}, the longest sequence, found {total_length}");
         return Err(Error::argument(OP, m));
     }
-    let time = if total_length > 0 { total_length as usize } else { steps };
+    let time = if total_length > 0 { as_size(total_length) } else { steps };
     let (places, lengths) = unpacking(OP, data, batch_sizes, time)?;
     let batch = lengths.len();
     let spread = spread(data, places, batch, time)?;
@@ -198,7 +199,7 @@ pub(crate) fn chunk_cat(tensors: &[Tensor], dim: i64, num_chunks: i64) -> Result
         );
         return Err(Error::argument(OP, m));
     };
-    let n = num_chunks as usize;
+    let n = as_size(num_chunks);
     let chunks = |t: &Tensor| {
         if t.ndim() <= d || t.numel() == 0 || t.shape()[..d] != first.shape()[..d] || t.dtype() != first.dtype() {
             let m = format!("expected tensors alike up to dimension {d}, found shape {:?}", t.shape());

@@ -1,5 +1,6 @@
 //! Short-time Fourier transforms: frames of a signal under a window, and the signal back from them.
 
+use crate::limits::as_size;
 use crate::ops::formulas::sym;
 use crate::{Error, Result, Scalar, Tensor, ops};
 
@@ -23,7 +24,7 @@ impl Frames {
             format!(
                 "expected 0 < hop_length and 0 < win_length <= n_fft, found {hop}, {width} and {n_fft}; each has a default"
             )
-        } else if let Some(w) = window.filter(|w| w.shape() != [width as usize]) {
+        } else if let Some(w) = window.filter(|w| w.shape() != [as_size(width)]) {
             format!("expected a window of {width} values, found shape {:?}", w.shape())
         } else {
             let left = (n_fft - width) / 2;
@@ -34,7 +35,7 @@ impl Frames {
                 None if width < n_fft => Some(wide(&ops::ones(&[width.into()], None, None)?)?),
                 given => given.cloned(),
             };
-            return Ok(Frames { size: n_fft as usize, hop: hop as usize, window });
+            return Ok(Frames { size: as_size(n_fft), hop: as_size(hop), window });
         };
         Err(Error::argument(op, wrong))
     }
@@ -61,7 +62,7 @@ pub(crate) fn stft(
         format!("expected one signal or a batch of them, at least {n_fft} long, found shape {:?}", signal.shape())
     } else if onesided && complex {
         "one side of the spectrum of a complex signal is not all of it; give onesided=false".to_string()
-    } else if align_to_window == Some(true) && frames.size != win_length.unwrap_or(n_fft) as usize {
+    } else if align_to_window == Some(true) && frames.size != as_size(win_length.unwrap_or(n_fft)) {
         "frames aligned to a shorter window are not supported".to_string()
     } else if return_complex.is_none() && !complex {
         "return_complex must be given for a real signal".to_string()
@@ -171,7 +172,7 @@ pub(crate) fn istft(
     let envelope = overlap(&squares)?;
     let start = if center { frames.size / 2 } else { 0 };
     let end = match length {
-        Some(length) if length > 0 => start.saturating_add(length as usize),
+        Some(length) if length > 0 => start.saturating_add(as_size(length)),
         Some(length) => return wrong(format!("the length must be positive, found {length}")),
         None if center => whole - frames.size / 2,
         None => whole,

@@ -2,6 +2,7 @@
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;
+use crate::limits::as_size;
 use crate::ops::formulas::sym;
 use crate::ops::lists;
 use crate::ops::shape::{self, view::infer_size, wrap_dim};
@@ -129,13 +130,13 @@ fn chunk_size(op: &'static str, self_: &Tensor, chunks: i64, dim: i64) -> Result
     }
     let d = wrap_dim(op, dim, self_.ndim())?;
     let n = self_.shape()[d];
-    Ok((n, n.div_ceil(chunks as usize)))
+    Ok((n, n.div_ceil(as_size(chunks))))
 }
 
 pub(crate) fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     let (n, size) = chunk_size("chunk", self_, chunks, dim)?;
     if n == 0 {
-        lists::room_for_views(chunks as usize)?;
+        lists::room_for_views(as_size(chunks))?;
         let sizes: SymInts = (0..chunks).map(|_| SymInt::from(0i64)).collect();
         return ops::split_with_sizes(self_, &sizes, dim);
     }
@@ -157,7 +158,7 @@ pub(crate) fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result
     if parts <= 0 {
         return Err(Error::argument(OP, format!("the number of sections must be positive, found {parts}")));
     }
-    let (n, parts) = (self_.shape()[d], parts as usize);
+    let (n, parts) = (self_.shape()[d], as_size(parts));
     lists::room_for_views(parts)?;
     let mut at = 0;
     (0..parts)
@@ -291,7 +292,7 @@ pub(crate) fn pixel_shuffle(self_: &Tensor, upscale_factor: i64) -> Result<Tenso
         let m = format!("needs at least 3 dimensions and a positive factor, found {s:?} and {upscale_factor}");
         return Err(Error::argument(OP, m));
     }
-    let r = upscale_factor as usize;
+    let r = as_size(upscale_factor);
     let lead = s.len() - 3;
     let (c, h, w) = (s[lead], s[lead + 1], s[lead + 2]);
     if r.checked_mul(r).is_none_or(|rr| c % rr != 0) {
@@ -311,7 +312,7 @@ pub(crate) fn pixel_unshuffle(self_: &Tensor, downscale_factor: i64) -> Result<T
         let m = format!("needs at least 3 dimensions and a positive factor, found {s:?} and {downscale_factor}");
         return Err(Error::argument(OP, m));
     }
-    let r = downscale_factor as usize;
+    let r = as_size(downscale_factor);
     let lead = s.len() - 3;
     let (c, h, w) = (s[lead], s[lead + 1], s[lead + 2]);
     if h % r != 0 || w % r != 0 {
@@ -355,7 +356,7 @@ pub(crate) fn diag_embed(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> R
             format!("takes a tensor with dimensions and two places that differ, found {a} and {b}"),
         ));
     }
-    let last = self_.shape()[n - 2] + offset.unsigned_abs() as usize;
+    let last = self_.shape()[n - 2].saturating_add(as_size(offset.saturating_abs()));
     let mut sizes = Dims::from_slice(&self_.shape()[..n - 2]);
     sizes.insert(a.min(b), last);
     sizes.insert(a.max(b), last);

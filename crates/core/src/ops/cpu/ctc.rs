@@ -2,6 +2,7 @@
 //! classes, by the forward recursion, and its gradient by forward and backward recursion. Computed in f64.
 
 use super::copy_into;
+use crate::limits::as_size;
 use crate::ops::lists;
 use crate::ops::shape::need_float;
 use crate::{DType, Error, Result, Spec, Tensor};
@@ -122,7 +123,7 @@ pub(crate) fn ctc_loss(
     _zero_infinity: bool,
 ) -> Result<(Tensor, Tensor)> {
     if let (true, &[time, batch, _]) = (log_probs.is_meta(), log_probs.shape()) {
-        let longest = target_lengths.iter().copied().max().unwrap_or(0).max(0) as usize;
+        let longest = as_size(target_lengths.iter().copied().max().unwrap_or(0).max(0));
         let like = |sizes: &[usize]| Tensor::try_empty(Spec::new(sizes, log_probs.dtype(), log_probs.device())?);
         return Ok((like(&[batch])?, like(&[batch, time, longest.saturating_mul(2).saturating_add(1)])?));
     }

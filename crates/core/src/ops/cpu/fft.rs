@@ -3,6 +3,7 @@
 use super::pointwise::scalar_op;
 use super::{copy_into, dense};
 use crate::layout::{Dims, Layout};
+use crate::limits::as_size;
 use crate::{DType, Device, Error, Result, Scalar, Spec, SymInt, Tensor};
 #[cfg(feature = "fft")]
 use firebrand_kernels::fft as kernel;
@@ -106,7 +107,7 @@ fn frequencies(
     }
     let dtype = dtype.unwrap_or_else(crate::dtype::default_dtype);
     crate::ops::shape::need_float(op, dtype)?;
-    let out = Tensor::try_empty(Spec::new(&[count as usize], dtype, device.unwrap_or_default())?)?;
+    let out = Tensor::try_empty(Spec::new(&[as_size(count)], dtype, device.unwrap_or_default())?)?;
     if !out.is_meta() {
         crate::ops::lists::write(&out, list.map(|k| k as f64 / (n as f64 * d)))?;
     }

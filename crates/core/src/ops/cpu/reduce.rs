@@ -2,6 +2,7 @@
 
 use super::complex::{part, parts};
 use crate::layout::{Dims, Layout};
+use crate::limits::as_size;
 use crate::ops::lists;
 use crate::ops::shape::{wrap_dim, wrap_dims};
 use crate::{DType, Error, Result, Scalar, Spec, Tensor};
@@ -374,7 +375,7 @@ pub(crate) fn histc(t: &Tensor, bins: i64, min: Scalar, max: Scalar, out: &Tenso
             (lo, hi) = (lo - 1.0, hi + 1.0);
         }
     }
-    let n = bins as usize;
+    let n = as_size(bins);
     let mut counts = lists::filled(0f64, n)?;
     for x in data {
         if x >= lo && x <= hi {
@@ -405,7 +406,7 @@ pub(crate) fn bincount(t: &Tensor, weights: Option<&Tensor>, minlength: crate::S
     if let Some(bad) = places.iter().find(|p| **p < 0) {
         return Err(Error::argument(OP, format!("only non-negative integers can be counted, found {bad}")));
     }
-    let n = places.iter().max().map_or(0, |m| (*m as usize).saturating_add(1)).max(least);
+    let n = places.iter().max().map_or(0, |m| as_size(*m).saturating_add(1)).max(least);
     match weights {
         None => {
             let mut counts = lists::filled(0i64, n)?;

@@ -2,6 +2,7 @@
 
 use super::{copy_into, zero_into};
 use crate::layout::Layout;
+use crate::limits::as_size;
 use crate::ops::lists;
 use crate::ops::manual::copy_data;
 use crate::ops::shape::view;
@@ -121,13 +122,13 @@ pub(crate) fn unfold_backward(
     // Window w holds the positions w * step .. w * step + size: bring the window next to its dimension.
     let windows = grad.shape()[d];
     let positions = (0..windows as i64).flat_map(|w| (0..size).map(move |k| w * step + k));
-    let positions = lists::collected(windows * size as usize, positions)?;
-    let positions = Tensor::try_from_vec(positions, [windows * size as usize])?;
+    let positions = lists::collected(windows * as_size(size), positions)?;
+    let positions = Tensor::try_from_vec(positions, [windows * as_size(size)])?;
     let mut order: Vec<i64> = (0..grad.ndim() as i64 - 1).collect();
     order.insert(d + 1, grad.ndim() as i64 - 1);
     let moved = grad.alias_with(view::permute(grad, &order)?);
     let mut sizes = out.dims();
-    sizes[d] = windows * size as usize;
+    sizes[d] = windows * as_size(size);
     let dense = Tensor::try_empty(crate::Spec::new(moved.shape(), grad.dtype(), grad.device())?)?;
     copy_data(&moved, &dense)?;
     let source = dense.alias_with(Layout::contiguous(&sizes)?);

@@ -2,19 +2,20 @@
 
 use super::need_float;
 use crate::layout::Dims;
+use crate::limits::as_size;
 use crate::{Error, Result, Spec, SymInt, Tensor};
 use firebrand_kernels::conv::ConvShape;
 
 /// The largest kernel, padding or dilation: so sums and products of two of them, and of one with an image's size, do not
 /// overflow, and kernels may count positions in 32 bits.
-const LARGEST: i64 = i32::MAX as i64;
+const LARGEST: i64 = if usize::BITS == 64 { i32::MAX as i64 } else { 1 << 15 };
 
 /// One number per spatial dimension, each at least `least`; a single one counts for all. Strides may be as large as they
 /// like; for anything else there is a limit.
 pub(crate) fn spatial(op: &'static str, name: &str, list: &[i64], n: usize, least: i64) -> Result<Dims> {
     let filled: Dims = match list {
-        [one] if n > 0 => smallvec::smallvec![*one as usize; n],
-        list => list.iter().map(|&v| v as usize).collect(),
+        [one] if n > 0 => smallvec::smallvec![as_size(*one); n],
+        list => list.iter().map(|&v| as_size(v)).collect(),
     };
     let most = if name == "stride" { i64::MAX } else { LARGEST };
     if filled.len() != n || list.iter().any(|&v| v < least || v > most) {

@@ -2,6 +2,7 @@
 
 use super::{is_expandable_to, wrap_dim, wrap_dims};
 use crate::layout::{Dims, Layout};
+use crate::limits::as_size;
 use crate::ops::lists;
 use crate::sym::SymInt;
 use crate::{DType, Error, ErrorKind, Result, Tensor};
@@ -351,7 +352,7 @@ pub(crate) fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Re
     let l = self_.layout();
     let d = wrap_dim(OP, dimension, l.ndim())?;
     let (n, stride) = if l.ndim() == 0 { (1, 1) } else { (l.sizes()[d], l.strides()[d]) };
-    if size < 0 || size as usize > n {
+    if size < 0 || as_size(size) > n {
         return Err(Error::argument(OP, format!("a window of {size} does not fit dimension {d} with size {n}")));
     }
     if step <= 0 {
@@ -359,10 +360,10 @@ pub(crate) fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Re
     }
     let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
     if l.ndim() > 0 {
-        sizes[d] = (n - size as usize) / step as usize + 1;
-        strides[d] = stride.saturating_mul(step as usize);
+        sizes[d] = (n - as_size(size)) / as_size(step) + 1;
+        strides[d] = stride.saturating_mul(as_size(step));
     }
-    sizes.push(size as usize);
+    sizes.push(as_size(size));
     strides.push(stride);
     Layout::strided(&sizes, &strides, l.offset())
 }

@@ -2,6 +2,7 @@
 //! PyTorch, and not made to be fast. Arguments have been checked.
 
 use crate::dispatch::MemoryFormat;
+use crate::limits::as_size;
 use crate::{Result, Scalar, SymInt, Tensor, ops};
 
 /// How a convolution is laid out.
@@ -42,12 +43,12 @@ pub(super) fn convolve(
     let out = match output_padding {
         None => {
             let x = padded(input, n, |d| (at(taps.padding, d), at(taps.padding, d)))?;
-            plain(&x, weight, taps, |d| at(taps.stride, d) as usize)?
+            plain(&x, weight, taps, |d| as_size(at(taps.stride, d)))?
         }
         Some(extra) => {
             let mut sizes = input.shape().to_vec();
             for d in 0..n {
-                sizes[d + 2] = (sizes[d + 2] - 1) * at(taps.stride, d) as usize + 1;
+                sizes[d + 2] = (sizes[d + 2] - 1) * as_size(at(taps.stride, d)) + 1;
             }
             let spread = ops::new_zeros(input, &sized(&sizes), None, None)?;
             let mut places = spread.clone();
@@ -80,7 +81,7 @@ fn plain(x: &Tensor, weight: &Tensor, taps: &Taps<'_>, stride: impl Fn(usize) ->
     }
     let steps = x.layout().strides();
     let spatial = |f: &dyn Fn(usize) -> usize| (0..space.len()).map(|d| steps[d + 2] * f(d)).collect::<Vec<_>>();
-    let strides = [&steps[..2], &spatial(&stride)[..], &spatial(&|d| at(taps.dilation, d) as usize)[..]].concat();
+    let strides = [&steps[..2], &spatial(&stride)[..], &spatial(&|d| as_size(at(taps.dilation, d)))[..]].concat();
     let sizes = [&[batch, channels], space, kernel].concat();
     let windows = ops::as_strided(&x, &sized(&sizes), &sized(&strides), None)?;
     let (places, width): (usize, usize) = (space.iter().product(), kernel.iter().product());
