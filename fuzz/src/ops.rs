@@ -666,7 +666,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn waiting_is_not_computing() {
         let begin = Instant::now();
-        let said = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", std::process::id())).expect("counted");
+        let said =
+            std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", std::process::id())).expect("counted");
         assert!(said.split_whitespace().count() == 3, "{said}");
         assert!(computed(begin) < Duration::from_secs(3600), "nanoseconds on a processor");
     }

@@ -114,9 +114,7 @@ const CASES: &[Make] = &[
     },
     || {
         let (w, at, bags) = (zeros(&[1, 1], DType::F32), zeros(&[4 << 20], DType::I64), zeros(&[1], DType::I64));
-        case("embedding_bag", 16, move || {
-            ops::embedding_bag(&w, &at, &bags, false, 0, false, None, false).map(drop)
-        })
+        case("embedding_bag", 16, move || ops::embedding_bag(&w, &at, &bags, false, 0, false, None, false).map(drop))
     },
 ];
 

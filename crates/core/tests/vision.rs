@@ -116,7 +116,7 @@ fn deformable_convolution_is_differentiated_twice() -> Result<()> {
 /// ones, forward and in the ops of gradients. Each call ends with a result or an error, and none asks for endless work.
 #[test]
 fn hostile_arguments_end_with_a_result_or_an_error() {
-    const INTEGERS: [i64; 9] = [i64::MIN, -(1 << 62), -1, 0, 1 << 20, 1 << 32, 1 << 40, 1 << 62, i64::MAX];
+    const INTEGERS: [i64; 7] = [i64::MIN, -(1 << 62), -1, 0, 1 << 50, 1 << 62, i64::MAX];
     const FLOATS: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1e308, 1e308];
     let tensors = |t: &Tensor| -> Vec<Tensor> {
         let sizes = t.shape().to_vec();

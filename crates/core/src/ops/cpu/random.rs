@@ -30,10 +30,12 @@ fn drawn_parts(
     if !spec.dtype.is_complex() {
         return drawn(spec, fill);
     }
-    let sizes: Vec<usize> = spec.layout.sizes().iter().copied().chain([2]).collect();
-    let parts = drawn(Spec::new(&sizes, spec.dtype.to_real(), spec.device)?, fill)?;
     let out = Tensor::try_empty(spec)?;
-    copy_into(&parts.alias_as(Spec::new(&sizes[..sizes.len() - 1], out.dtype(), out.device())?), &out)?;
+    if out.is_meta() {
+        return Ok(out);
+    }
+    let parts = drawn(Spec::new(&[out.numel(), 2], out.dtype().to_real(), out.device())?, fill)?;
+    copy_into(&parts.alias_as(Spec::new(out.shape(), out.dtype(), out.device())?), &out)?;
     Ok(out)
 }
 
