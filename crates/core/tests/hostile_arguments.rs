@@ -314,7 +314,7 @@ fn no_argument_buys_endless_work() {
     }
     let huge = Tensor::new(&[-1e300f64, -1e15 - 0.5]);
     // Polynomials inside their interval, where no step ends early.
-    let many = Tensor::full([4096], 0.5, DType::F64);
+    let many = Tensor::full([512], 0.5, DType::F64);
     for n in [2.0, 1e308, f64::INFINITY] {
         let found = ops::special_legendre_polynomial_p(&many, &Tensor::scalar(n)).unwrap().to_vec::<f64>();
         assert!(if n == 2.0 { found[0] == -0.125 } else { found[0].is_nan() }, "order {n}: {}", found[0]);
