@@ -2,8 +2,9 @@
 //!
 //! A target is a plain function on bytes that panics when a property fails; readers are run under `measured`, which also
 //! fails if they take more memory than the input justifies. The runner is deterministic for a seed and a count, mutates
-//! what is in `fuzz/corpus/TARGET`, and writes the input of a failure to a file. With `all`, the time is shared out evenly
-//! and the count by how fast targets are. Without a count or a time, every target runs for five seconds.
+//! what is in `fuzz/corpus/TARGET`, writes the first inputs that fail to files and goes on, so that one run shows all that
+//! fails. With `all`, the time is shared out evenly and the count by how fast targets are. Without a count or a time,
+//! every target runs for five seconds.
 
 mod arrays;
 mod codegen;
@@ -104,26 +105,37 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}\ntargets: {} ops", names.join(" "));
         return ExitCode::from(2);
     };
-    let (begin, mut total) = (Instant::now(), 0);
+    let (begin, mut total, mut failed) = (Instant::now(), 0, Vec::new());
     for (name, target, limits) in runs {
         let began = Instant::now();
-        match run(target, read_corpus(name), limits) {
-            Ok((count, accepted)) => {
-                total += count;
-                let rate = count as f64 / began.elapsed().as_secs_f64();
-                println!("{name}: {count} inputs, {accepted} accepted, {rate:.0} inputs/s, no failure");
-            }
-            Err(input) => {
-                let file = PathBuf::from(format!("fuzz-failure-{name}.bin"));
-                let kept = std::fs::write(&file, &input);
-                eprintln!("{name}: failed on {:?}", String::from_utf8_lossy(&input));
-                eprintln!("input kept in {}: {kept:?}", file.display());
-                return ExitCode::FAILURE;
-            }
+        let report = run(target, read_corpus(name), limits);
+        total += report.count;
+        let (rate, failures) = (report.count as f64 / began.elapsed().as_secs_f64(), failures(report.failures));
+        println!("{name}: {} inputs, {} accepted, {rate:.0} inputs/s, {failures}", report.count, report.accepted);
+        for (k, input) in report.kept.iter().enumerate() {
+            let file = PathBuf::from(format!("fuzz-failure-{name}-{}.bin", k + 1));
+            let kept = std::fs::write(&file, input);
+            eprintln!("{name}: failed on {:?}", String::from_utf8_lossy(input));
+            eprintln!("input kept in {}: {kept:?}", file.display());
+        }
+        if report.failures > 0 {
+            failed.push(format!("{name}: {failures}"));
         }
     }
-    println!("{total} inputs in {:.1} s, no failure", begin.elapsed().as_secs_f64());
-    ExitCode::SUCCESS
+    let seconds = begin.elapsed().as_secs_f64();
+    match failed.is_empty() {
+        true => println!("{total} inputs in {seconds:.1} s, no failure"),
+        false => println!("{total} inputs in {seconds:.1} s, failures in {}", failed.join(", ")),
+    }
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn failures(n: u64) -> String {
+    match n {
+        0 => "no failure".into(),
+        1 => "1 failure".into(),
+        n => format!("{n} failures"),
+    }
 }
 
 fn read_corpus(name: &str) -> Vec<Vec<u8>> {
@@ -138,35 +150,64 @@ fn read_corpus(name: &str) -> Vec<Vec<u8>> {
     corpus
 }
 
-/// Runs a target until its count or time is used up: how many inputs there were and how many were accepted; the input
-/// that failed is the error.
-fn run(target: Target, corpus: Vec<Vec<u8>>, limits: Limits) -> Result<(u64, u64), Vec<u8>> {
+/// What became of a target's inputs.
+#[derive(Default)]
+struct Report {
+    count: u64,
+    accepted: u64,
+    failures: u64,
+    /// The first inputs that failed.
+    kept: Vec<Vec<u8>>,
+}
+
+/// As many failing inputs of a target are kept, and their panics shown.
+const KEPT: usize = 3;
+/// A target that fails so often is given up: the rest would say the same.
+const TOO_MANY: u64 = 1000;
+
+impl Report {
+    /// Whether the target accepted the input.
+    fn take(&mut self, target: Target, input: &[u8]) -> bool {
+        self.count += 1;
+        let taken = catch_unwind(AssertUnwindSafe(|| target(input)));
+        if taken.is_err() {
+            self.failures += 1;
+            if self.kept.len() < KEPT {
+                self.kept.push(input.to_vec());
+            }
+            if self.kept.len() == KEPT {
+                std::panic::set_hook(Box::new(|_| {}));
+            }
+        }
+        let taken = taken.unwrap_or(false);
+        self.accepted += u64::from(taken);
+        taken
+    }
+}
+
+/// Runs a target until its count or time is used up. Goes on after a failure.
+fn run(target: Target, corpus: Vec<Vec<u8>>, limits: Limits) -> Report {
     let begin = Instant::now();
-    let (mut count, mut accepted) = (0, 0);
-    let mut try_one = |input: &[u8]| -> Result<(bool, u64), Vec<u8>> {
-        count += 1;
-        let taken = catch_unwind(AssertUnwindSafe(|| target(input))).map_err(|_| input.to_vec())?;
-        accepted += u64::from(taken);
-        Ok((taken, count))
-    };
+    let mut report = Report::default();
     for input in &corpus {
-        try_one(input)?;
+        report.take(target, input);
     }
     let mut mutator = Mutator::new(limits.seed, corpus);
     let mut input = Vec::new();
     loop {
         mutator.next(&mut input);
-        let (taken, count) = try_one(&input)?;
         // Accepted inputs are worth building on; refused ones only lead further away.
-        if taken {
+        if report.take(target, &input) {
             mutator.keep(&input);
         }
         // Looking at the clock costs as much as a short input.
-        if count >= limits.count || (count % 64 == 0 && begin.elapsed() >= limits.time) {
+        let late = report.count.is_multiple_of(64) && begin.elapsed() >= limits.time;
+        if report.count >= limits.count || report.failures >= TOO_MANY || late {
             break;
         }
     }
-    Ok((count, accepted))
+    let _ = std::panic::take_hook(); // the next target's panics are shown again
+    report
 }
 
 #[cfg(test)]
@@ -185,10 +226,20 @@ mod tests {
             assert!(corpus.len() > 1, "{name} has no corpus");
             assert!(corpus.iter().any(|input| target(input)), "{name} accepts nothing of its corpus");
             let limits = Limits { count: 400, time: Duration::MAX, seed: 7 };
-            if let Err(input) = run(*target, corpus, limits) {
-                panic!("{name} failed on {:?}", String::from_utf8_lossy(&input));
-            }
+            let report = run(*target, corpus, limits);
+            let input = report.kept.first().map(|input| String::from_utf8_lossy(input));
+            assert!(report.failures == 0, "{name}: {}, the first on {input:?}", failures(report.failures));
         }
+        // A failure is counted, and ends neither the target nor the run.
+        let odd: Target = |input| {
+            assert!(input.len() % 2 == 0, "an odd length");
+            true
+        };
+        let limits = Limits { count: 400, time: Duration::MAX, seed: 7 };
+        let report = run(odd, vec![vec![1], vec![1, 2]], limits);
+        assert!(report.count == 400 && report.accepted > 0 && report.kept.len() == KEPT, "{}", report.count);
+        assert_eq!(report.failures + report.accepted, 400);
+        assert_eq!(report.kept[0], [1]);
     }
 
     #[test]

@@ -25,8 +25,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A call that takes longer hangs.
+/// A call that computes for longer hangs: time of the processor, so that a busy machine fails no call.
 const LONGEST: Duration = Duration::from_secs(30);
+/// So does one that takes longer without computing: it waits for something that does not come.
+const LONGEST_WAIT: Duration = Duration::from_secs(1800);
 /// Results with more bytes are not computed.
 const LARGE: usize = 1 << 20;
 /// Address space of the child: what needs more gets an error.
@@ -629,17 +631,27 @@ fn child(place: &Path, seed: u64, first: u64, count: u64, limit: Duration) -> st
     file.write_all_at(&k.to_le_bytes(), 0)
 }
 
+/// How long the main thread, which makes the calls, has run on a processor. Linux says so in nanoseconds; elsewhere it is
+/// the time that has passed.
+fn computed(begin: Instant) -> Duration {
+    let said = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", std::process::id()));
+    let first = said.ok().and_then(|text| text.split_whitespace().next()?.parse().ok());
+    first.map_or_else(|| begin.elapsed(), Duration::from_nanos)
+}
+
 /// Ends the process when one call takes too long.
 fn watch(current: Arc<AtomicU64>) {
     std::thread::spawn(move || {
-        let (mut last, mut since) = (u64::MAX, Instant::now());
+        let begin = Instant::now();
+        let (mut last, mut since, mut before) = (u64::MAX, begin, Duration::ZERO);
         loop {
             std::thread::sleep(Duration::from_millis(500));
-            let now = current.load(Relaxed);
+            let (now, used) = (current.load(Relaxed), computed(begin));
             if now != last {
-                (last, since) = (now, Instant::now());
-            } else if since.elapsed() > LONGEST {
-                eprintln!("the call takes longer than {LONGEST:?}");
+                (last, since, before) = (now, Instant::now(), used);
+            } else if used.saturating_sub(before) > LONGEST || since.elapsed() > LONGEST_WAIT {
+                let (used, waited) = (used.saturating_sub(before), since.elapsed());
+                eprintln!("the call does not end: it has computed for {used:?} in {waited:?}");
                 std::process::exit(4);
             }
         }
@@ -649,6 +661,16 @@ fn watch(current: Arc<AtomicU64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn waiting_is_not_computing() {
+        let begin = Instant::now();
+        let said =
+            std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", std::process::id())).expect("counted");
+        assert!(said.split_whitespace().count() == 3, "{said}");
+        assert!(computed(begin) < Duration::from_secs(3600), "nanoseconds on a processor");
+    }
 
     #[test]
     fn a_seed_is_a_call() {

@@ -95,6 +95,27 @@ const CASES: &[Make] = &[
         let (x, at) = (zeros(&[8], DType::U8), zeros(&[8 << 20], DType::I64));
         case("index", 8, move || ops::index(&x, &[Some(at.clone())]).map(drop))
     },
+    // Lists that ops make between kernels: there is memory for the first of them, not for the next.
+    || {
+        let x = zeros(&[4 << 20], DType::F32);
+        case("poisson", 80, move || ops::poisson(&x).map(drop))
+    },
+    || {
+        let x = zeros(&[4 << 20], DType::I64);
+        case("isin", 64, move || ops::isin(&x, &zeros(&[1], DType::I64), false, false).map(drop))
+    },
+    || {
+        let (x, at) = (zeros(&[4 << 20, 1], DType::F32), zeros(&[4 << 20], DType::I64));
+        case("nll_loss", 32, move || ops::nll_loss(&x, &at, None, 0, (-100i64).into()).map(drop))
+    },
+    || {
+        let x = zeros(&[1 << 20, 1], DType::F32);
+        case("unique_dim", 24, move || ops::unique_dim(&x, 0, true, true, true).map(drop))
+    },
+    || {
+        let (w, at, bags) = (zeros(&[1, 1], DType::F32), zeros(&[4 << 20], DType::I64), zeros(&[1], DType::I64));
+        case("embedding_bag", 16, move || ops::embedding_bag(&w, &at, &bags, false, 0, false, None, false).map(drop))
+    },
 ];
 
 fn child() {

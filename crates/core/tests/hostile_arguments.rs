@@ -315,6 +315,12 @@ fn no_argument_buys_endless_work() {
         }
     }
     let huge = Tensor::new(&[-1e300f64, -1e15 - 0.5]);
+    // Polynomials inside their interval, where no step ends early.
+    let many = Tensor::full([512], 0.5, DType::F64);
+    for n in [2.0, 1e308, f64::INFINITY] {
+        let found = ops::special_legendre_polynomial_p(&many, &Tensor::scalar(n)).unwrap().to_vec::<f64>();
+        assert!(if n == 2.0 { found[0] == -0.125 } else { found[0].is_nan() }, "order {n}: {}", found[0]);
+    }
     assert!(ops::polygamma(1, &huge).unwrap().to_vec::<f64>()[0].is_infinite());
     let meta = |sizes: &[i64]| {
         let sizes: Vec<SymInt> = sizes.iter().map(|&n| n.into()).collect();
@@ -329,6 +335,61 @@ fn no_argument_buys_endless_work() {
     let matrix = meta(&[3, LARGE]).requires_grad_();
     let back = grad(&ops::trace(&matrix).unwrap(), &matrix, &GradOptions::default()).unwrap();
     assert_eq!(back[0].as_ref().unwrap().shape(), [3, LARGE as usize]);
+}
+
+/// The parts of complex numbers are drawn one by one, and none for a meta tensor, which has no memory to draw into.
+#[test]
+fn complex_samples_on_meta_draw_nothing() {
+    use firebrand_core::dispatch::{Value, call_by_name};
+    let like = Tensor::zeros([2, 3], (DType::C64, Device::Meta));
+    let (none, dtype, device) = (Value::None, Value::from(DType::C64), Value::from(Device::Meta));
+    let size = Value::Ints([2, 3].map(SymInt::from).into_iter().collect());
+    let of_size = [size.clone(), dtype.clone(), none.clone(), device.clone()];
+    let of_mean = [0.0.into(), 1.0.into(), size, none, dtype, Value::None, device];
+    for (op, args) in [
+        ("rand", &of_size[..]),
+        ("randn", &of_size),
+        ("rand_like", &[(&like).into()]),
+        ("randn_like", &[(&like).into()]),
+        ("normal.float_float", &of_mean),
+    ] {
+        let out = call_by_name(&format!("aten::{op}"), args).unwrap();
+        let Value::Tensor(out) = &out[0] else { panic!("{op}: a tensor") };
+        assert!(out.is_meta() && out.dtype() == DType::C64 && out.shape() == [2, 3], "{op}");
+    }
+    // With memory, as many dimensions as there can be are drawn too.
+    let sizes = [SymInt::from(1i64); 64];
+    let out = ops::randn(&sizes, Some(DType::C128), None).unwrap();
+    assert!(out.ndim() == 64 && out.dtype() == DType::C128);
+}
+
+/// `gather_backward` with `sparse_grad` takes an index and a gradient that belong together.
+#[test]
+fn sparse_gradients_of_gather_check_their_index() {
+    let back = |grad: &Tensor, sizes: &[i64], index: &[usize]| {
+        use firebrand_core::dispatch::call_by_name;
+        let index = Tensor::zeros(index, DType::I64);
+        call_by_name(
+            "aten::gather_backward",
+            &[grad.into(), (&ones(sizes)).into(), 0i64.into(), (&index).into(), true.into()],
+        )
+    };
+    for (grad, sizes, index) in [
+        (&[2, 2][..], &[2, 3][..], &[2][..]),
+        (&[2, 2], &[1, 3, 2], &[]),
+        (&[2, 2], &[2, 3], &[2, 3]),
+        (&[2, 4], &[2, 3], &[2, 4]),
+    ] {
+        let error = back(&ones(grad), sizes, index).unwrap_err().to_string();
+        assert!(
+            error.contains("expected a gradient and an index of one shape"),
+            "{grad:?} {sizes:?} {index:?}: {error}"
+        );
+    }
+    for (sizes, index) in [(&[2, 3][..], &[5, 3][..]), (&[3], &[]), (&[3], &[4])] {
+        let grad: Vec<i64> = index.iter().map(|&n| n as i64).collect();
+        assert!(back(&ones(&grad), sizes, index).is_ok(), "{sizes:?} {index:?}");
+    }
 }
 
 /// Amounts of padding whose sum is a size, though each is as large as integers get.

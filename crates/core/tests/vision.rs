@@ -111,3 +111,76 @@ fn deformable_convolution_is_differentiated_twice() -> Result<()> {
     assert!(gradcheck(f, &tensors, &Default::default())?);
     Ok(())
 }
+
+/// Files name these ops with arguments of their choice: every number and every tensor in turn is exchanged for extreme
+/// ones, forward and in the ops of gradients. Each call ends with a result or an error, and none asks for endless work.
+#[test]
+fn hostile_arguments_end_with_a_result_or_an_error() {
+    const INTEGERS: [i64; 7] = [i64::MIN, -(1 << 62), -1, 0, 1 << 50, 1 << 62, i64::MAX];
+    const FLOATS: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1e308, 1e308];
+    let tensors = |t: &Tensor| -> Vec<Tensor> {
+        let sizes = t.shape().to_vec();
+        let changed = |f: &dyn Fn(usize, usize) -> usize| sizes.iter().enumerate().map(|(d, &n)| f(d, n)).collect();
+        let mut all: Vec<Vec<usize>> = vec![vec![], vec![0], vec![3, 0, 2]];
+        all.extend([changed(&|_, n| n + 1), changed(&|_, _| 0), changed(&|_, _| 1)]);
+        all.extend((0..sizes.len()).map(|k| changed(&|d, n| if d == k { 0 } else { n })));
+        let mut made: Vec<Tensor> = all.into_iter().map(|sizes| Tensor::zeros(sizes, t.dtype())).collect();
+        // No elements, and sizes that only such a tensor has.
+        made.extend((1..sizes.len()).map(|k| {
+            let sizes: Vec<usize> = changed(&|d, n| match d {
+                0 => 0,
+                d if d == k => 1 << 40,
+                _ => n,
+            });
+            Tensor::zeros(sizes, t.dtype())
+        }));
+        made.extend(FLOATS.iter().chain(&[3e9, -3e9]).map(|&v| Tensor::full(sizes.clone(), v, t.dtype())));
+        made.push(Tensor::zeros(sizes.clone(), DType::I64));
+        made
+    };
+    let others = |v: &Value| -> Vec<Value> {
+        match v {
+            Value::Tensor(t) => tensors(t).into_iter().map(Value::from).collect(),
+            Value::Int(_) => INTEGERS.map(Value::from).to_vec(),
+            Value::Float(_) => FLOATS.map(Value::from).to_vec(),
+            _ => Vec::new(),
+        }
+    };
+    let rows: Json = serde_json::from_str(include_str!("../../../golden/vision.json")).unwrap();
+    let mut calls: Vec<(String, Vec<Value>)> = Vec::new();
+    for row in rows.as_array().unwrap() {
+        let name = row["op"].as_str().unwrap().to_string();
+        let args: Vec<Value> = row["args"].as_array().unwrap().iter().map(argument).collect();
+        if name.contains("roi") {
+            let out = first(dispatch::call_by_name(&name, &args).unwrap());
+            let back = name.replace("::", "::_") + "_backward";
+            calls.push((back, args.iter().cloned().chain([out.into()]).collect()));
+        }
+        calls.push((name, args));
+    }
+    let mut wrong = Vec::new();
+    for (name, args) in &calls {
+        for k in 0..args.len() {
+            for other in others(&args[k]) {
+                let mut given = args.clone();
+                given[k] = other.clone();
+                let call = || dispatch::call_by_name(name, &given).map(drop);
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err() {
+                    wrong.push(format!("{name}: argument {k} is {other:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Two sizes whose product is no number.
+    let (name, args) = calls.iter().find(|(name, _)| name == "torchvision::ps_roi_pool").unwrap();
+    let mut given = args.clone();
+    (given[3], given[4]) = ((1i64 << 32).into(), (1i64 << 32).into());
+    let error = dispatch::call_by_name(name, &given).unwrap_err().to_string();
+    assert!(error.contains("4294967296 by 4294967296 bins"), "{error}");
+    let (name, args) = calls.iter().find(|(name, _)| name == "torchvision::roi_align").unwrap();
+    let mut given = args.clone();
+    given[5] = (1i64 << 40).into();
+    let error = dispatch::call_by_name(name, &given).unwrap_err().to_string();
+    assert!(error.contains("lower sampling_ratio"), "{error}");
+}

@@ -10,6 +10,7 @@ use crate::autograd::{EnableGrad, GradOptions, grad};
 use crate::dispatch::{Args, Op};
 use crate::limits::as_size;
 use crate::ops::formulas::sym;
+use crate::ops::lists;
 use crate::{DType, Error, Result, Scalar, Spec, Tensor, ops, state};
 
 /// Registers the op of this name, and the one of its gradient, if it is one of them.
@@ -49,6 +50,9 @@ fn made(values: Vec<f64>, sizes: &[usize], dtype: DType) -> Result<Tensor> {
 /// What a bin of a region reads: places in a plane of the input, with weights.
 type Taps = Vec<(usize, f64)>;
 
+/// A call that takes more samples is refused: a region or a ratio can ask for any number of them.
+const MOST_SAMPLES: u64 = 1 << 32;
+
 /// A kind of regional pooling.
 struct Pool {
     op: &'static str,
@@ -58,7 +62,7 @@ struct Pool {
     by_position: bool,
     /// Whether the largest element is taken instead of the weighted sum.
     largest: bool,
-    taps: fn(&Region, usize, usize) -> Taps,
+    taps: fn(&Region, usize, usize) -> Result<Taps>,
 }
 
 /// One region, and what it is cut into.
@@ -71,6 +75,8 @@ struct Region {
     sampling: i64,
     aligned: bool,
     precise: fn(f64) -> f64,
+    /// How many samples a bin may take.
+    most: u64,
 }
 
 const ROI_ALIGN: Pool = Pool {
@@ -99,10 +105,10 @@ const PS_ROI_POOL: Pool = Pool {
     by_position: true,
     largest: false,
     taps: |r, y, x| {
-        let mut places = r.whole(y, x, 0.0, 1);
+        let mut places = r.whole(y, x, 0.0, 1)?;
         let weight = 1.0 / places.len().max(1) as f64;
         places.iter_mut().for_each(|p| p.1 = weight);
-        places
+        Ok(places)
     },
 };
 const ROI_POOL: Pool = Pool {
@@ -116,7 +122,7 @@ const ROI_POOL: Pool = Pool {
 
 impl Region {
     /// Bilinear samples on a regular grid inside a bin, averaged.
-    fn sampled(&self, y: usize, x: usize, shift: f64, least: f64) -> Taps {
+    fn sampled(&self, y: usize, x: usize, shift: f64, least: f64) -> Result<Taps> {
         let p = self.precise;
         let [x1, y1, x2, y2] = self.corners.map(|c| p(p(c * self.scale) - shift));
         let size = |a: f64, b: f64| p(b - a).max(least);
@@ -127,8 +133,17 @@ impl Region {
             _ => p(size / bins as f64).ceil().max(0.0) as usize,
         };
         let (rows, columns) = (grid(h, self.bins.0), grid(w, self.bins.1));
-        let weight = 1.0 / (rows * columns).max(1) as f64;
-        let mut taps = Vec::new();
+        let samples = rows.saturating_mul(columns);
+        if samples as u64 > self.most {
+            let m = format!(
+                "{rows} by {columns} samples in each of {} by {} bins of every region are too many; \
+                 lower sampling_ratio, or give smaller regions",
+                self.bins.0, self.bins.1
+            );
+            return wrong("roi_align", m);
+        }
+        let weight = 1.0 / samples.max(1) as f64;
+        let mut taps = lists::room(samples.saturating_mul(4))?;
         for i in 0..rows {
             let at_y = p(y1 + y as f64 * bin_h + p((i as f64 + 0.5) * bin_h / rows as f64));
             for j in 0..columns {
@@ -136,7 +151,7 @@ impl Region {
                 self.corners_of(at_y, at_x, weight, &mut taps);
             }
         }
-        taps
+        Ok(taps)
     }
 
     /// The four elements around a point, if it is not outside by more than one.
@@ -160,7 +175,7 @@ impl Region {
 
     /// All elements of a bin, its borders rounded outward; `more` is added to the size of the region, `last` is how far
     /// before the end of the input it must end.
-    fn whole(&self, y: usize, x: usize, more: f64, last: usize) -> Taps {
+    fn whole(&self, y: usize, x: usize, more: f64, last: usize) -> Result<Taps> {
         let p = self.precise;
         let [x1, y1, x2, y2] = self.corners.map(|c| p(c * self.scale).round());
         let range = |k: usize, from: f64, to: f64, bins: usize, n: usize| {
@@ -169,7 +184,8 @@ impl Region {
             place(p(k as f64 * bin).floor())..place(p((k + 1) as f64 * bin).ceil())
         };
         let (rows, columns) = (range(y, y1, y2, self.bins.0, self.height), range(x, x1, x2, self.bins.1, self.width));
-        rows.flat_map(|r| columns.clone().map(move |c| (r * self.width + c, 1.0))).collect()
+        let count = rows.len() * columns.len(); // no more than the plane has
+        lists::collected(count, rows.flat_map(|r| columns.clone().map(move |c| (r * self.width + c, 1.0))))
     }
 }
 
@@ -196,8 +212,9 @@ impl Sizes {
             let m = format!("expected floats of one dtype, found {} and {}", input.dtype(), rois.dtype());
             return wrong(pool.op, m);
         }
+        let bins = h.saturating_mul(w);
         let channels = match pool.by_position {
-            true if input_sizes[1].is_multiple_of(h * w) => input_sizes[1] / (h * w),
+            true if input_sizes[1].is_multiple_of(bins) => input_sizes[1] / bins,
             true => {
                 return wrong(
                     pool.op,
@@ -221,9 +238,10 @@ fn each(pool: &Pool, s: &Sizes, a: &Args<'_>, mut f: impl FnMut(usize, usize, us
     let sampling = if pool.schema.contains("sampling_ratio") { a.int(5, "sampling_ratio")? } else { 0 };
     let aligned = pool.op == "roi_align" && a.bool(6, "aligned")?;
     let (h, w) = s.bins;
+    let bins = s.output().iter().fold(1u64, |n, &size| n.saturating_mul(size as u64)) / s.channels.max(1) as u64;
     for (r, roi) in values(rois)?.chunks_exact(5).enumerate() {
         let image = roi[0];
-        if image < 0.0 || image >= s.input[0] as f64 {
+        if !(0.0..s.input[0] as f64).contains(&image) {
             return wrong(pool.op, format!("region {r} names image {image} of {}", s.input[0]));
         }
         let region = Region {
@@ -235,9 +253,13 @@ fn each(pool: &Pool, s: &Sizes, a: &Args<'_>, mut f: impl FnMut(usize, usize, us
             sampling,
             aligned,
             precise,
+            most: MOST_SAMPLES / bins.max(1),
         };
+        if s.channels == 0 {
+            continue; // no bin is read, however many there are
+        }
         for (y, x) in (0..h).flat_map(|y| (0..w).map(move |x| (y, x))) {
-            let taps = (pool.taps)(&region, y, x);
+            let taps = (pool.taps)(&region, y, x)?;
             for c in 0..s.channels {
                 let channel = if pool.by_position { (c * h + y) * w + x } else { c };
                 f(((r * s.channels + c) * h + y) * w + x, image as usize, channel, &taps);
@@ -252,8 +274,8 @@ fn forward(pool: &Pool, a: &Args<'_>) -> Result<Vec<Tensor>> {
     let s = Sizes::of(pool, a)?;
     let input = a.tensor(0, "input")?;
     let (from, plane) = (values(input)?, s.input[2] * s.input[3]);
-    let count: usize = s.output().iter().product();
-    let (mut out, mut origin) = (vec![0.0; count], vec![0i64; count]);
+    let count = Spec::new(&s.output(), DType::I64, input.device())?.layout.numel();
+    let (mut out, mut origin) = (lists::filled(0.0, count)?, lists::filled(0i64, count)?);
     each(pool, &s, a, |at, image, channel, taps| {
         let plane = &from[(image * s.input[1] + channel) * plane..][..plane];
         if pool.largest {
@@ -278,8 +300,11 @@ fn backward(pool: &Pool, a: &Args<'_>) -> Result<Vec<Tensor>> {
     let s = Sizes::of(pool, a)?;
     let input = a.tensor(0, "input")?;
     let grad = a.tensor(a.values().len() - 1, "grad")?;
+    if grad.shape() != s.output() {
+        return wrong(pool.op, format!("expected a gradient of {:?}, found {:?}", s.output(), grad.shape()));
+    }
     let (from, grads, plane) = (values(input)?, values(grad)?, s.input[2] * s.input[3]);
-    let mut out = vec![0.0; from.len()];
+    let mut out = lists::filled(0.0, from.len())?;
     each(pool, &s, a, |at, image, channel, taps| {
         let begin = (image * s.input[1] + channel) * plane;
         let (seen, to) = (&from[begin..][..plane], &mut out[begin..][..plane]);
@@ -380,7 +405,11 @@ fn deformed(a: &Args<'_>) -> Result<Tensor> {
     };
     let (g, og) = (as_size(groups.max(1)), as_size(offset_groups.max(1)));
     let taps = kh * kw;
-    if planes != 2 * og * taps || c != per_group * g || !c.is_multiple_of(og) || !o.is_multiple_of(g) {
+    let fits = [og, 2, taps].iter().try_fold(1usize, |n, &size| n.checked_mul(size)) == Some(planes)
+        && per_group.checked_mul(g) == Some(c)
+        && c.is_multiple_of(og)
+        && o.is_multiple_of(g);
+    if !fits {
         let m = format!(
             "offsets {:?} and weight {:?} do not fit images {:?}",
             offset.shape(),
@@ -392,16 +421,16 @@ fn deformed(a: &Args<'_>) -> Result<Tensor> {
     let dtype = input.dtype();
     // Where each tap would be without offsets: [taps, oh, ow].
     let places = |along_rows: bool| -> Result<Tensor> {
-        let mut list = Vec::with_capacity(taps * oh * ow);
-        for k in 0..taps {
-            for (y, x) in (0..oh as i64).flat_map(|y| (0..ow as i64).map(move |x| (y, x))) {
-                let (i, j) = ((k / kw) as i64, (k % kw) as i64);
-                list.push(if along_rows {
-                    y * stride_h - pad_h + i * dilation_h
-                } else {
-                    x * stride_w - pad_w + j * dilation_w
-                } as f64);
-            }
+        let count = Spec::new(&[taps, oh, ow], DType::F64, input.device())?.layout.numel();
+        let mut list = lists::room(count)?;
+        let place = |at: usize, stride: i64, pad: i64, tap: usize, dilation: i64| {
+            at as f64 * stride as f64 - pad as f64 + tap as f64 * dilation as f64
+        };
+        for (k, y) in (0..taps).flat_map(|k| (0..oh).map(move |y| (k, y))) {
+            list.extend((0..ow).map(|x| match along_rows {
+                true => place(y, stride_h, pad_h, k / kw, dilation_h),
+                false => place(x, stride_w, pad_w, k % kw, dilation_w),
+            }));
         }
         made(list, &[taps, oh, ow], dtype)
     };

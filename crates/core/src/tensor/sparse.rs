@@ -11,6 +11,7 @@
 use crate::autograd::{NoGrad, forward, record};
 use crate::dispatch::{Op, Outputs, Value};
 use crate::error::expect_ok;
+use crate::ops::lists;
 use crate::ops::shape::wrap_dim;
 use crate::sym::checked_sizes;
 use crate::tensor::{DEVICES, Tensor};
@@ -425,13 +426,24 @@ pub(crate) fn gather_gradient(grad: &Tensor, sizes: &[SymInt], dim: i64, index: 
     }
     let dim = wrap_dim(OP, dim, shape.len())?;
     let ndim = shape.len();
+    let inside = |(d, (&n, &size)): (usize, (&usize, &usize))| d == dim || n <= size;
+    let read = if index.ndim() == 0 { &[1] } else { index.shape() }; // a 0-dim index is one of one element
+    let fits = read.len() == ndim && read.iter().zip(&shape).enumerate().all(inside);
+    if !fits || grad.shape() != index.shape() {
+        let m = format!(
+            "expected a gradient and an index of one shape, inside {shape:?} but along {dim}; found {:?} and {:?}",
+            grad.shape(),
+            index.shape()
+        );
+        return Err(Error::argument(OP, m));
+    }
     let coordinate = |d: usize| {
         if d == dim {
             return flat(&ops::to_dtype(index, DType::I64, false, false, None)?);
         }
         let n = index.shape()[d];
         let line: Vec<SymInt> = (0..ndim).map(|k| if k == d { n.into() } else { 1.into() }).collect();
-        let counted = ops::reshape(&integers((0..n as i64).collect())?, &line)?;
+        let counted = ops::reshape(&integers(lists::collected(n, 0..n as i64)?)?, &line)?;
         flat(&ops::expand(&counted, &index.sym_sizes(), false)?)
     };
     let rows = (0..ndim).map(coordinate).collect::<Result<Vec<_>>>()?;

@@ -2,7 +2,7 @@
 //!
 //! [`Unary`] and [`Binary`] name them; a call is a table of plain functions and a loop. They are too rare and too long
 //! for the tile executor. Accuracy is a few units in the last place where the function is well conditioned; orders of
-//! polynomials are cut to integers. No argument panics, and no order takes longer than ten million steps.
+//! polynomials are cut to integers. No argument panics, and no order takes more than a hundred thousand steps.
 #![allow(unsafe_code)]
 
 mod airy;

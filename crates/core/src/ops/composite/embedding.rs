@@ -3,7 +3,7 @@
 //! Composed of `embedding` and sums by index, so gradients of any order follow. The second to fourth results say which
 //! bag each index belongs to, how many indices each bag has, and (empty here) where maxima came from.
 
-use crate::ops::arith;
+use crate::ops::{arith, lists};
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 const OP: &str = "embedding_bag";
@@ -22,7 +22,7 @@ fn bags(offsets: &Tensor, n: usize, include_last_offset: bool) -> Result<(Vec<i6
     }
     let count = starts.len() - usize::from(include_last_offset);
     let bag_of = |k: usize| starts[..count].partition_point(|&s| s <= k as i64) as i64 - 1;
-    Ok(((0..n).map(bag_of).collect(), count))
+    Ok((lists::collected(n, (0..n).map(bag_of))?, count))
 }
 
 #[allow(clippy::too_many_arguments)] // those of the op

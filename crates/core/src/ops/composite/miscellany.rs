@@ -2,6 +2,7 @@
 
 use crate::ops::arith::{add, mul};
 use crate::ops::formulas::{self, sym, zero_where};
+use crate::ops::lists;
 use crate::tensor::sparse;
 use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
 
@@ -418,7 +419,7 @@ fn numbers(op: &'static str, t: &Tensor, n: usize) -> Result<Vec<Scalar>> {
     }
     t.need_data(op)?;
     let values = formulas::cast(&ops::detach(t)?, DType::F64)?.try_to_vec::<f64>()?;
-    Ok(values.into_iter().map(Scalar::Float).collect())
+    lists::collected(n, values.into_iter().map(Scalar::Float))
 }
 
 macro_rules! by_tensor {

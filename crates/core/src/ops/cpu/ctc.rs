@@ -51,12 +51,13 @@ impl Sequences {
         if !(0..classes as i64).contains(&blank) {
             return wrong(format!("expected a blank class below {classes}, found {blank}"));
         }
-        let lengths = |list: &[i64], most: usize| {
-            let list: Option<Vec<usize>> =
-                list.iter().map(|&n| usize::try_from(n).ok().filter(|n| *n <= most)).collect();
-            list.filter(|list| list.len() == batch)
+        let lengths = |list: &[i64], most: usize| -> Result<Option<Vec<usize>>> {
+            match list.len() == batch && list.iter().all(|&n| n >= 0 && n as usize <= most) {
+                true => lists::collected(batch, list.iter().map(|&n| n as usize)).map(Some),
+                false => Ok(None),
+            }
         };
-        let (Some(inputs), Some(counts)) = (lengths(input_lengths, time), lengths(target_lengths, usize::MAX)) else {
+        let (Some(inputs), Some(counts)) = (lengths(input_lengths, time)?, lengths(target_lengths, usize::MAX)?) else {
             let m = format!(
                 "expected {batch} input lengths up to {time} and {batch} target lengths, found {input_lengths:?} and {target_lengths:?}"
             );
@@ -66,7 +67,7 @@ impl Sequences {
         copy_into(targets, &wide)?;
         let values = wide.try_to_vec::<i64>()?;
         let mut at = 0;
-        let mut rows = Vec::with_capacity(batch);
+        let mut rows = lists::room(batch)?;
         for (b, &n) in counts.iter().enumerate() {
             let row = match targets.shape() {
                 &[rows, longest] if rows == batch && n <= longest => &values[b * longest..b * longest + n],
@@ -74,12 +75,10 @@ impl Sequences {
                 found => return wrong(format!("targets of shape {found:?} do not hold lengths {target_lengths:?}")),
             };
             at += n;
-            let row: Option<Vec<usize>> =
-                row.iter().map(|&c| usize::try_from(c).ok().filter(|c| *c < classes)).collect();
-            let Some(row) = row else {
+            if row.iter().any(|&c| c < 0 || c as usize >= classes) {
                 return wrong(format!("expected classes below {classes}, found another in targets"));
-            };
-            rows.push(row);
+            }
+            rows.push(lists::collected(n, row.iter().map(|&c| c as usize))?);
         }
         let states = 2 * counts.iter().max().copied().unwrap_or(0) + 1;
         Ok(Sequences { time, batch, classes, states, blank: blank as usize, targets: rows, lengths: inputs })

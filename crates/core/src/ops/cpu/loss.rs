@@ -2,6 +2,7 @@
 
 use super::fused::{Fused, Input, V};
 use super::reduce::{elements, mean, sum};
+use crate::ops::lists;
 use crate::ops::shape::broadcast;
 use crate::{Error, ErrorKind, Result, Spec, SymInt, Tensor};
 use firebrand_kernels::index::{gather, scatter};
@@ -179,16 +180,14 @@ impl Targets {
         if let Some(&index) = class.iter().find(|&&t| t != ignore && !(0..classes as i64).contains(&t)) {
             return Err(ErrorKind::IndexOutOfRange { op, index, dim: 1, size: classes }.into());
         }
-        let weight = class
-            .iter_mut()
-            .map(|t| {
-                if *t == ignore {
-                    *t = 0;
-                    return 0.0;
-                }
-                table.as_ref().map_or(1.0, |w| w[*t as usize])
-            })
-            .collect();
+        let each = class.iter_mut().map(|t| {
+            if *t == ignore {
+                *t = 0;
+                return 0.0;
+            }
+            table.as_ref().map_or(1.0, |w| w[*t as usize])
+        });
+        let weight = lists::collected(each.len(), each)?;
         Ok(Targets { class, weight })
     }
 }
@@ -223,8 +222,8 @@ fn forward(
     let picked = Tensor::try_empty(Spec::new(&[n, 1, rest], input.dtype(), input.device())?)?;
     gather(&input.read()?.view_as(&[n, c, rest], &strides), 1, &index.read()?.view(), &picked.write()?.view_mut())
         .map_err(|_| Error::argument(op, "a target is out of range"))?;
-    let losses: Vec<f64> =
-        elements::<f64>(&picked)?.iter().zip(&t.weight).map(|(x, &w)| if w == 0.0 { 0.0 } else { -x * w }).collect();
+    let mut losses = elements::<f64>(&picked)?;
+    losses.iter_mut().zip(&t.weight).for_each(|(x, &w)| *x = if w == 0.0 { 0.0 } else { -*x * w });
     let weights: f64 = t.weight.iter().sum();
     if reduction == 0 {
         write_slice(&losses, out.write()?.view_mut());
@@ -252,10 +251,9 @@ fn backward(
     let grads: Vec<f64> = elements(grad)?;
     let k = if reduction == MEAN { 1.0 / elements::<f64>(total_weight)?[0] } else { 1.0 };
     let each = |i: usize| if reduction == 0 { grads[i] } else { grads[0] };
-    let values: Vec<f64> =
-        t.weight.iter().enumerate().map(|(i, &w)| if w == 0.0 { 0.0 } else { -w * each(i) * k }).collect();
     let src = Tensor::try_empty(Spec::new(&[n, 1, rest], out.dtype(), out.device())?)?;
-    write_slice(&values, src.write()?.view_mut());
+    let each = t.weight.iter().enumerate().map(|(i, &w)| if w == 0.0 { 0.0 } else { -w * each(i) * k });
+    lists::write(&src, each)?;
     let index = Tensor::try_from_slice(&t.class, [n, 1, rest])?;
     fill(out.write()?.view_mut(), crate::Scalar::Int(0).into());
     let access = out.write()?;

@@ -88,7 +88,8 @@ fn by_channel(t: &Tensor) -> ([usize; 3], [usize; 3]) {
 
 /// `1 / sqrt(var + eps)` of every channel.
 fn inverse_deviation(var: &Tensor, eps: f64) -> Result<Tensor> {
-    let values: Vec<f64> = elements::<f64>(var)?.iter().map(|v| 1.0 / (v + eps).sqrt()).collect();
+    let mut values = elements::<f64>(var)?;
+    values.iter_mut().for_each(|v| *v = 1.0 / (*v + eps).sqrt());
     let out = Tensor::try_empty(Spec::new(var.shape(), var.dtype(), var.device())?)?;
     write_slice(&values, out.write()?.view_mut());
     Ok(out)
@@ -98,8 +99,8 @@ fn inverse_deviation(var: &Tensor, eps: f64) -> Result<Tensor> {
 fn update(running: Option<&Tensor>, new: &Tensor, momentum: f64, factor: f64) -> Result<()> {
     if let Some(r) = running {
         let news: Vec<f64> = elements(new)?;
-        let moved: Vec<f64> =
-            elements::<f64>(r)?.iter().zip(news).map(|(r, x)| (1.0 - momentum) * r + momentum * (x * factor)).collect();
+        let mut moved = elements::<f64>(r)?;
+        moved.iter_mut().zip(news).for_each(|(r, x)| *r = (1.0 - momentum) * *r + momentum * (x * factor));
         write_slice(&moved, r.write()?.view_mut());
     }
     Ok(())

@@ -3,6 +3,7 @@
 use super::{copy_into, expand, zero_into};
 use crate::dispatch::MemoryFormat;
 use crate::layout::Layout;
+use crate::ops::lists;
 use crate::ops::shape::{creation as shape, need_float};
 use crate::random::draw;
 use crate::sym::SymInt;
@@ -29,10 +30,12 @@ fn drawn_parts(
     if !spec.dtype.is_complex() {
         return drawn(spec, fill);
     }
-    let sizes: Vec<usize> = spec.layout.sizes().iter().copied().chain([2]).collect();
-    let parts = drawn(Spec::new(&sizes, spec.dtype.to_real(), spec.device)?, fill)?;
     let out = Tensor::try_empty(spec)?;
-    copy_into(&parts.alias_as(Spec::new(&sizes[..sizes.len() - 1], out.dtype(), out.device())?), &out)?;
+    if out.is_meta() {
+        return Ok(out);
+    }
+    let parts = drawn(Spec::new(&[out.numel(), 2], out.dtype().to_real(), out.device())?, fill)?;
+    copy_into(&parts.alias_as(Spec::new(out.shape(), out.dtype(), out.device())?), &out)?;
     Ok(out)
 }
 
@@ -304,12 +307,12 @@ fn wide(t: &Tensor) -> Result<Vec<f64>> {
     copy.try_to_vec::<f64>()
 }
 
-/// A new row-major tensor of values that are drawn in logical order.
-fn drawn_each(like: &Tensor, sizes: &[usize], draws: impl FnOnce(&mut Generator) -> Vec<f64>) -> Result<Tensor> {
+/// A new row-major tensor of values that are drawn in logical order, each given its place.
+fn drawn_each(like: &Tensor, sizes: &[usize], one: impl Fn(&mut Generator, usize) -> f64) -> Result<Tensor> {
     let out = Tensor::try_empty(Spec::new(sizes, like.dtype(), like.device())?)?;
-    let mut values = Vec::new();
-    draw(|g| values = draws(g));
-    crate::ops::lists::write(&out, values)?;
+    let mut values = lists::room(out.numel())?;
+    draw(|g| values.extend((0..out.numel()).map(|k| one(g, k))));
+    lists::write(&out, values)?;
     Ok(out)
 }
 
@@ -324,7 +327,7 @@ pub(crate) fn poisson(self_: &Tensor) -> Result<Tensor> {
     if let Some(wrong) = rates.iter().find(|r| !(**r >= 0.0 && r.is_finite())) {
         return Err(Error::argument(OP, format!("rates must be finite and not negative, found {wrong}")));
     }
-    drawn_each(self_, self_.shape(), |g| rates.iter().map(|&r| g.poisson(r)).collect())
+    drawn_each(self_, self_.shape(), |g, k| g.poisson(rates[k]))
 }
 
 /// `_standard_gamma`: one number per shape.
@@ -345,7 +348,7 @@ pub(crate) fn standard_gamma(self_: &Tensor) -> Result<Tensor> {
         _ => f64::from(f32::MIN_POSITIVE),
     };
     let single = self_.dtype() != DType::F64;
-    drawn_each(self_, self_.shape(), |g| shapes.iter().map(|&s| g.gamma(s, single).max(least)).collect())
+    drawn_each(self_, self_.shape(), |g, k| g.gamma(shapes[k], single).max(least))
 }
 
 /// `binomial`: successes among this many trials.
@@ -366,6 +369,5 @@ pub(crate) fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
         return Err(Error::argument(OP, format!("expected finite counts, found {wrong}")));
     }
     let single = count.dtype() != DType::F64;
-    let draw = |g: &mut Generator| counts.iter().zip(&probabilities).map(|(&n, &p)| g.binomial(n, p, single)).collect();
-    drawn_each(count, &sizes, draw)
+    drawn_each(count, &sizes, |g, k| g.binomial(counts[k], probabilities[k], single))
 }

@@ -3,6 +3,7 @@
 use super::copy_into;
 use super::index::lifted;
 use crate::layout::Layout;
+use crate::ops::lists;
 use crate::ops::shape::{view, wrap_dim};
 use crate::sym::SymInt;
 use crate::{DType, Error, Result, Scalar, Spec, Tensor};
@@ -232,14 +233,18 @@ fn distinct_slices(
     let ranks = kernel::unique(&self_.read()?.view(), false).inverse;
     let inner: usize = self_.shape()[d + 1..].iter().product();
     let outer: usize = self_.shape()[..d].iter().product();
-    let slice = |k: usize| -> Vec<i64> {
-        (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))).map(|(o, i)| ranks[(o * n + k) * inner + i]).collect()
+    let slice = |k: usize| -> Result<Vec<i64>> {
+        let places = (0..outer).flat_map(|o| (0..inner).map(move |i| (o * n + k) * inner + i));
+        lists::collected(outer * inner, places.map(|at| ranks[at]))
     };
-    let mut order: Vec<(Vec<i64>, usize)> = (0..n).map(|k| (slice(k), k)).collect();
-    if !consecutive {
-        order.sort();
+    let mut order: Vec<(Vec<i64>, usize)> = lists::room(n)?;
+    for k in 0..n {
+        order.push((slice(k)?, k));
     }
-    let (mut positions, mut group, mut sizes) = (Vec::new(), vec![0i64; n], Vec::<i64>::new());
+    if !consecutive {
+        order.sort_unstable(); // each has its number, so there are no equals
+    }
+    let (mut positions, mut group, mut sizes) = (lists::room(n)?, lists::filled(0i64, n)?, lists::room::<i64>(n)?);
     for (at, (ranks, k)) in order.iter().enumerate() {
         if at == 0 || order[at - 1].0 != *ranks {
             positions.push(*k as i64);
@@ -286,6 +291,7 @@ pub(crate) fn isin(elements: &Tensor, test_elements: &Tensor, _assume_unique: bo
         search(&sorted, &wanted, right, &out)?;
         out.try_to_vec()
     };
-    let found: Vec<bool> = place(false)?.iter().zip(place(true)?).map(|(a, b)| (*a != b) != invert).collect();
-    Tensor::try_from_vec(found, elements.shape())
+    let found = Tensor::try_empty(Spec::new(elements.shape(), DType::Bool, elements.device())?)?;
+    lists::write(&found, place(false)?.iter().zip(place(true)?).map(|(a, b)| (*a != b) != invert))?;
+    Ok(found)
 }
