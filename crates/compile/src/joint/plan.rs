@@ -63,6 +63,8 @@ pub(crate) struct OuterHook {
     /// The output, or the input by its position among all.
     pub(crate) on: usize,
     pub(crate) body: Value,
+    /// The inputs that its body reads, by position among all.
+    pub(crate) free: Vec<usize>,
 }
 
 /// A backward graph for one set of gradients.
@@ -227,17 +229,23 @@ fn schema(graph: &GraphModule, n: NodeId) -> Option<&Schema> {
 /// Hook nodes on inputs, with the input's position: such a hook is put on the caller's tensor at every call.
 fn input_hooks(graph: &GraphModule) -> Vec<(NodeId, usize)> {
     let g = &graph.graph;
-    let inputs: Vec<NodeId> = g.placeholders().collect();
     let root = |hook: NodeId| {
         let mut at = hook;
         // A write that was not recorded leaves the input's history what it was.
         while is_hook(graph, at) || g[at].target() == Some(&Hop::WithData.into()) {
             at = g[at].args().first().and_then(Argument::node)?;
         }
-        inputs.iter().position(|p| *p == at)
+        g.placeholders().position(|p| p == at)
     };
-    let hooks = g.nodes().filter(|&n| is_hook(graph, n) && g[n].args().len() == 2);
-    hooks.filter_map(|h| root(h).map(|k| (h, k))).collect()
+    g.nodes().filter(|&n| is_hook(graph, n)).filter_map(|h| root(h).map(|k| (h, k))).collect()
+}
+
+/// The inputs that a hook's body reads; an error where it reads another value.
+fn free_inputs(graph: &GraphModule, hook: NodeId) -> Result<Vec<usize>> {
+    let g = &graph.graph;
+    let place = |a: &Argument| a.node().and_then(|n| g.placeholders().position(|p| p == n));
+    let lost = || Error::internal("a hook on an input or a result reads a value that the graph computes");
+    g[hook].args()[2..].iter().map(|a| place(a).ok_or_else(lost)).collect()
 }
 
 /// What a hook node calls: a sub-graph, or the number of a slot.
@@ -310,7 +318,8 @@ impl Plan {
         let deferred = output_hooks(&functional.module, &picked, &on_inputs);
         let outer = |hook: NodeId, on: Option<usize>| {
             let lost = || Error::internal("the tensor of a hook is lost");
-            Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body: hook_body(&functional.module, hook)? })
+            let (body, free) = (hook_body(&functional.module, hook)?, free_inputs(&functional.module, hook)?);
+            Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body, free })
         };
         let place = |result: &NodeId| picked.iter().position(|a| a == &Argument::Node(*result));
         let hooks = deferred.iter().map(|(h, r)| outer(*h, place(r))).collect::<Result<Vec<_>>>()?;
@@ -330,7 +339,7 @@ impl Plan {
             autocast: None,
         };
         let traced = timed(Stage::Joint, || trace(&request))?;
-        let JointTrace { joint, needs, result_needs, numbers, layouts, met } = traced;
+        let JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, met } = traced;
         let differentiable = recording && joint.grads.iter().any(|g| *g != Argument::None);
         let saved = match differentiable {
             true => timed(Stage::Partition, || partition::saved_values(&joint, &options.partition))?,
@@ -380,8 +389,7 @@ impl Plan {
         let order = arrival(&joint, &met);
         // What is written into an input belongs to that.
         let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k);
-        let is_kept = |k: &usize| joint.outputs[*k].node().is_some_and(|n| joint.module.graph[n].is_saved_result());
-        let kept_results = (0..joint.outputs.len()).filter(own).filter(is_kept).collect();
+        let kept_results = (0..joint.outputs.len()).filter(own).filter(|k| is_kept[*k]).collect();
         static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {
             id: IDS.fetch_add(1, Relaxed),

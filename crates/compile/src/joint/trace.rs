@@ -20,7 +20,7 @@ use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
 use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{
-    Argument, Function, GraphModule, Hop, InsertPoint, Kind, NodeId, OpOverload, Target, TensorMeta, Val,
+    Argument, Function, GraphModule, Hop, InsertPoint, Kind, Node, NodeId, OpOverload, Target, TensorMeta, Val,
 };
 use firebrand_graph::passes::functionalize_module;
 use std::collections::{HashMap, HashSet};
@@ -72,6 +72,8 @@ pub(crate) struct JointTrace {
     pub(crate) result_needs: Vec<bool>,
     /// Results of the graph that are numbers.
     pub(crate) numbers: Vec<Option<Value>>,
+    /// For each output, whether derivatives keep it as the result of its op.
+    pub(crate) is_kept: Vec<bool>,
     /// What tangents look like.
     pub(crate) layouts: Vec<Layout>,
     /// For each tensor input, when the engine meets it first, walking from the results.
@@ -179,12 +181,32 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
     let all: Vec<Option<Tensor>> = outputs.iter().cloned().map(Some).chain(grads).collect();
     let mut module = without_writes(tracer.finish(&all)?)?;
     through_results(&mut module, &request.through_results);
+    // Asked before ops are decomposed into others.
+    let is_kept = kept_results(&module, outputs.len());
     if request.decompose && !request.create_graph {
         drop_aliases(&mut module)?;
         module = decompose(module)?;
     }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
-    Ok(JointTrace { joint, needs, result_needs, numbers, layouts, met })
+    Ok(JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, met })
+}
+
+/// For each output, whether derivatives keep it as the result of its op.
+fn kept_results(module: &GraphModule, outputs: usize) -> Vec<bool> {
+    let graph = &module.graph;
+    let returned = graph.result().and_then(Argument::items).unwrap_or(&[]);
+    let is_kept = |a: &Argument| {
+        let mut at = a.node();
+        while let Some(n) = at.filter(|n| is_alias(&graph[*n])) {
+            at = graph[n].args().first().and_then(Argument::node);
+        }
+        at.is_some_and(|n| graph[n].is_saved_result())
+    };
+    returned.iter().take(outputs).map(is_kept).collect()
+}
+
+fn is_alias(node: &Node) -> bool {
+    node.target().is_some_and(|t| t.is_op(Op::DETACH) || t.is_op(Op::ALIAS))
 }
 
 /// The name of the input that is a result of the compiled node.
@@ -267,8 +289,7 @@ fn drop_aliases(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let order: Vec<NodeId> = graph.nodes().collect();
     for n in order {
-        let alias = graph[n].target().is_some_and(|t| t.is_op(Op::DETACH) || t.is_op(Op::ALIAS));
-        if let (true, Some(Argument::Node(of))) = (alias, graph[n].args().first().cloned()) {
+        if let (true, Some(Argument::Node(of))) = (is_alias(&graph[n]), graph[n].args().first().cloned()) {
             graph.replace_all_uses_with(n, of);
             graph.erase(n)?;
         }
