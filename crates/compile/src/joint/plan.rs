@@ -44,6 +44,13 @@ pub(crate) enum Source {
     Number(Value),
 }
 
+impl Source {
+    /// Whether it comes from this output.
+    fn is_of(&self, output: usize) -> bool {
+        matches!(self, Source::Output(k) | Source::ViewOfOutput(k, _) if *k == output)
+    }
+}
+
 /// What becomes of an input that the graph writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
@@ -82,6 +89,8 @@ pub(crate) struct SecondPlan {
     pub(crate) run: Arc<dyn Executable>,
     /// Inside function transforms.
     pub(crate) transformed: Arc<dyn Executable>,
+    /// For each tensor input, whether its elements are read.
+    pub(crate) reads: Vec<bool>,
     /// Results of the node that come behind inputs and tangents.
     pub(crate) results: Vec<usize>,
     pub(crate) grads: Vec<Option<usize>>,
@@ -324,11 +333,12 @@ impl Plan {
         let place = |result: &NodeId| picked.iter().position(|a| a == &Argument::Node(*result));
         let hooks = deferred.iter().map(|(h, r)| outer(*h, place(r))).collect::<Result<Vec<_>>>()?;
         let input_hooks = on_inputs.iter().map(|(h, k)| outer(*h, Some(*k))).collect::<Result<Vec<_>>>()?;
-        let request = Request {
+        let mut request = Request {
             graph: Arc::new(functional.module.clone()),
             inputs,
             is_static: tensors.iter().map(|&k| is_static.get(k).copied().unwrap_or(false)).collect(),
             outputs: shape.outputs.clone(),
+            constants: HashSet::new(),
             deferred: deferred.iter().map(|(h, _)| *h).collect(),
             on_inputs: on_inputs.iter().map(|(h, _)| *h).collect(),
             decompose: options.decompose,
@@ -338,8 +348,21 @@ impl Plan {
             recording,
             autocast: None,
         };
-        let traced = timed(Stage::Joint, || trace(&request))?;
-        let JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, met } = traced;
+        let mut traced = timed(Stage::Joint, || trace(&request))?;
+        // No gradient arrives for memory of which every result is detached, nor for what is written into an input that keeps its
+        // history.
+        let is_used = |k: usize| {
+            let places = traced.result_needs.iter().skip(functional.mutations.len());
+            let given =
+                shape.sources.iter().zip(places).any(|(s, needs)| *needs && s.as_ref().is_some_and(|s| s.is_of(k)));
+            given || shape.written.iter().any(|w| w.output == k && w.recorded) || hooks.iter().any(|h| h.on == k)
+        };
+        let unused: HashSet<usize> = (0..traced.needs.len()).filter(|&k| traced.needs[k] && !is_used(k)).collect();
+        if !unused.is_empty() {
+            request.constants = unused;
+            traced = timed(Stage::Joint, || trace(&request))?;
+        }
+        let JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, order } = traced;
         let differentiable = recording && joint.grads.iter().any(|g| *g != Argument::None);
         let saved = match differentiable {
             true => timed(Stage::Partition, || partition::saved_values(&joint, &options.partition))?,
@@ -386,7 +409,6 @@ impl Plan {
         for w in &mut written {
             w.recorded &= needs[w.output];
         }
-        let order = arrival(&joint, &met);
         // What is written into an input belongs to that.
         let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k);
         let kept_results = (0..joint.outputs.len()).filter(own).filter(|k| is_kept[*k]).collect();
@@ -502,6 +524,8 @@ impl Plan {
         let registered = joint.module.graph.nodes().filter(|&n| is_hook(&joint.module, n));
         let roots: Vec<NodeId> = hooks.iter().copied().chain(draws).chain(registered).collect();
         let graph = extract(&joint.module, &inputs, &results, &roots)?;
+        let g = &graph.graph;
+        let reads = g.placeholders().take(joint.primals.len()).map(|n| g[n].num_users() > 0).collect();
         let transformed = super::transformed::Transformed::new(&graph, None, self.options.clone());
         // What a hook that comes with the call computes is known only when it is called: then ops are recorded one by one.
         let run: Arc<dyn Executable> = match hooks.is_empty() {
@@ -513,7 +537,7 @@ impl Plan {
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };
         let results = through.into_iter().map(|(_, k)| k).collect();
-        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), results, grads });
+        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), reads, results, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
         Ok(plan)
     }
@@ -536,15 +560,6 @@ fn reached(joint: &Joint, results: &[Argument], given: &[Option<NodeId>]) -> Has
         }
     }
     seen
-}
-
-/// Tensor inputs in the order in which their gradients are complete; of several at once, in that of the engine's walk.
-fn arrival(joint: &Joint, met: &[usize]) -> Vec<usize> {
-    let place: HashMap<NodeId, usize> = joint.module.graph.nodes().enumerate().map(|(k, n)| (n, k)).collect();
-    let complete = |k: usize| joint.grads[k].node().and_then(|n| place.get(&n).copied()).unwrap_or(usize::MAX);
-    let mut order: Vec<usize> = (0..met.len()).collect();
-    order.sort_by_key(|&k| (complete(k), met[k]));
-    order
 }
 
 /// What is known of the inputs of a traced graph.

@@ -176,14 +176,12 @@ impl CompiledFunction {
         if !defined.contains(&true) {
             return Ok(vec![None; plan.tensors.len()]);
         }
+        let second = plan.second(&defined)?;
         let mut values = Vec::new();
-        for (t, version) in &self.primals {
-            if t.try_version().unwrap_or(0) != *version {
-                return Err(firebrand_core::Error::argument(
-                    "backward",
-                    "an input of a compiled function was modified in place after the call, and differentiating its gradient needs the old value",
-                )
-                .into());
+        for ((t, version), reads) in self.primals.iter().zip(&second.reads) {
+            if *reads && t.try_version().unwrap_or(0) != *version {
+                let text = "an input of a compiled function was modified in place after the call, and differentiating its gradient needs the old value; write a copy instead (x.clone()), or write it inside the function";
+                return Err(firebrand_core::Error::argument("backward", text).into());
             }
             values.push(Value::Tensor(t.clone()));
         }
@@ -191,7 +189,6 @@ impl CompiledFunction {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
         }
-        let second = plan.second(&defined)?;
         if !second.results.is_empty() {
             let kept = ctx.results()?;
             for k in &second.results {

@@ -260,12 +260,7 @@ fn in_stretches(
     place
 }
 
-fn piece(
-    module: &GraphModule,
-    stage_of: &HashMap<NodeId, usize>,
-    stage: usize,
-    reach: &Reach,
-) -> Piece {
+fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize, reach: &Reach) -> Piece {
     let g = &module.graph;
     // A hook on what leads to no result is never called; what the caller does with an argument is not known here.
     let is_idle = |n: NodeId| {

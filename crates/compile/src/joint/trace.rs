@@ -11,8 +11,7 @@ use crate::backend::hook_result;
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint};
 use firebrand_core::autograd::{
-    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, get_gradient_edge, grad, is_autocast_enabled,
-    iter_graph, set_grad_enabled,
+    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
 };
 use firebrand_core::dispatch::Op;
 use firebrand_core::state::ThreadState;
@@ -24,7 +23,7 @@ use firebrand_graph::ir::{
 };
 use firebrand_graph::passes::functionalize_module;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What to trace.
 #[derive(Clone)]
@@ -37,6 +36,8 @@ pub(crate) struct Request {
     pub(crate) is_static: Vec<bool>,
     /// Which of its results count, without repetition.
     pub(crate) outputs: Vec<usize>,
+    /// Outputs, by position, of which the caller gets nothing that has a history.
+    pub(crate) constants: HashSet<usize>,
     /// Hook nodes on results, which are left to the caller.
     pub(crate) deferred: HashSet<NodeId>,
     /// Hook nodes on inputs, which belong on the caller's tensors.
@@ -76,8 +77,8 @@ pub(crate) struct JointTrace {
     pub(crate) is_kept: Vec<bool>,
     /// What tangents look like.
     pub(crate) layouts: Vec<Layout>,
-    /// For each tensor input, when the engine meets it first, walking from the results.
-    pub(crate) met: Vec<usize>,
+    /// Tensor inputs in the order in which the engine arrives at them; those it does not reach come last.
+    pub(crate) order: Vec<usize>,
 }
 
 /// A meta tensor like this.
@@ -144,7 +145,8 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
     let result_needs = results.iter().map(|v| matches!(v, Value::Tensor(t) if has_history(t))).collect();
     let numbers = results.iter().map(|v| (!matches!(v, Value::Tensor(_))).then(|| v.clone())).collect();
     let outputs = request.outputs.iter().map(|&i| Ok(results[i].tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
-    let needs: Vec<bool> = outputs.iter().map(has_history).collect();
+    let is_needed = |(k, t): (usize, &Tensor)| has_history(t) && !request.constants.contains(&k);
+    let needs: Vec<bool> = outputs.iter().enumerate().map(is_needed).collect();
     let layouts: Vec<Layout> = outputs.iter().map(tangent_layout).collect();
     let (mut roots, mut seeds) = (Vec::new(), Vec::new());
     for (i, t) in outputs.iter().enumerate().filter(|(i, _)| needs[*i]) {
@@ -158,13 +160,11 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
         }
     }
     let wanted: Vec<Tensor> = leaves.iter().filter(|t| t.requires_grad()).cloned().collect();
-    let walk = iter_graph(roots.iter().map(Tensor::grad_fn));
-    let place = |t: &Tensor| {
-        let end = get_gradient_edge(t).ok()?.node;
-        walk.iter().position(|n| n.is_same(&end))
-    };
-    let met = leaves.iter().map(|t| place(t).unwrap_or(usize::MAX)).collect();
-    drop(walk);
+    let arrived: Arc<Mutex<Vec<usize>>> = Arc::default();
+    for (k, t) in leaves.iter().enumerate().filter(|(_, t)| t.requires_grad()) {
+        let arrived = arrived.clone();
+        t.try_register_hook_any(move |_| arrived.lock().unwrap_or_else(|e| e.into_inner()).push(k))?;
+    }
     let mut found = match roots.is_empty() || wanted.is_empty() {
         true => vec![None; wanted.len()].into_iter(),
         false => {
@@ -177,6 +177,8 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
             tracer.trace(|| grad(roots, wanted, &options))?.into_iter()
         }
     };
+    let mut order = std::mem::take(&mut *arrived.lock().unwrap_or_else(|e| e.into_inner()));
+    order.extend((0..leaves.len()).filter(|k| !order.contains(k)).collect::<Vec<_>>());
     let grads = leaves.iter().map(|t| if t.requires_grad() { found.next().flatten() } else { None });
     let all: Vec<Option<Tensor>> = outputs.iter().cloned().map(Some).chain(grads).collect();
     let mut module = without_writes(tracer.finish(&all)?)?;
@@ -188,7 +190,7 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
         module = decompose(module)?;
     }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
-    Ok(JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, met })
+    Ok(JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, order })
 }
 
 /// For each output, whether derivatives keep it as the result of its op.

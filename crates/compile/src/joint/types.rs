@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use firebrand_core::Device;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::state::ThreadState;
+use firebrand_graph::ExportedProgram;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Function, GraphModule, Hop, Kind, NodeId, Target, TensorMeta, Val};
 use firebrand_graph::passes::{Context, replace_set_grad_with_hop_pass};
-use firebrand_graph::ExportedProgram;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -260,7 +260,8 @@ fn observe(program: &Program, backend: &dyn Backend, backward: Option<&CompiledB
         .collect();
     let call = Call::new(slots, Arc::new([]));
     let values: Vec<Value> = inputs.iter().map(Value::from).collect();
-    let outs: Vec<Tensor> = executable.run(&values, &call).ok()?.iter().map(|v| v.tensor().unwrap().clone()).collect();
+    let outs = executable.run(&values, &call).ok()?;
+    let outs = outs.iter().map(|v| v.tensor().ok().cloned()).collect::<Option<Vec<Tensor>>>()?;
     let mut seen: Vec<Vec<f64>> = outs.iter().map(numbers).collect();
     seen.extend(inputs.iter().map(numbers));
     let needs = outs.iter().map(|t| need(t, &leaves)).collect();
