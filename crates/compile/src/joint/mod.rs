@@ -146,7 +146,7 @@ impl Aot {
         };
         let stages = pieces.map(|pieces| pieces.into_iter().map(stage).collect());
         let whole = Arc::new(self.unplanned(graph, is_static.clone()));
-        Staged { whole, graph: Arc::new(graph.clone()), stages }
+        Staged::new(graph, whole, stages)
     }
 
     /// Like [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.

@@ -231,6 +231,14 @@ fn hooks_written_views(graph: &GraphModule) -> bool {
     hooked.iter().any(|root| viewed.contains(root) && written.contains(root))
 }
 
+/// Whether the graph computes from what it wrote where nothing is recorded. In an eager run the tensor has the node that it had
+/// before; here there would be one more, and gradients would arrive later.
+fn goes_on_from_unrecorded_write(graph: &GraphModule) -> bool {
+    let g = &graph.graph;
+    let written = g.nodes().filter(|&n| g[n].target() == Some(&Hop::WithData.into()));
+    written.into_iter().any(|n| g.users(n).any(|u| !g[u].is_output() && g[u].target() != Some(&Hop::WithData.into())))
+}
+
 fn schema(graph: &GraphModule, n: NodeId) -> Option<&Schema> {
     graph.graph[n].target().and_then(Target::overload).and_then(OpOverload::schema)
 }
@@ -317,6 +325,9 @@ impl Plan {
         }
         if hooks_written_views(graph) {
             return Err(Error::internal("a hook is on memory that has views and is written"));
+        }
+        if recording && goes_on_from_unrecorded_write(&functional.module) {
+            return Err(Error::internal("a tensor was written with grad mode off, and is used with grad mode on"));
         }
         let tensors: Vec<usize> =
             inputs.iter().enumerate().filter(|(_, i)| matches!(i, Input::Tensor(_))).map(|(k, _)| k).collect();
@@ -409,8 +420,15 @@ impl Plan {
         for w in &mut written {
             w.recorded &= needs[w.output];
         }
-        // What is written into an input belongs to that.
-        let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k);
+        // What is written into an input belongs to that, and a view of a result is not the result, even if it shows all of it.
+        let is_view = |k: usize| {
+            let mut at = picked[k].node();
+            while let Some(n) = at.filter(|n| is_hook(&functional.module, *n)) {
+                at = functional.module.graph[n].args().first().and_then(Argument::node);
+            }
+            at.is_some_and(|n| schema(&functional.module, n).is_some_and(Schema::is_view))
+        };
+        let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k) && !is_view(*k);
         let kept_results = (0..joint.outputs.len()).filter(own).filter(|k| is_kept[*k]).collect();
         static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {

@@ -101,6 +101,16 @@ impl Memory<'_> {
         n
     }
 
+    /// The memory that a node has to do with.
+    fn touched(&self, n: NodeId) -> Vec<NodeId> {
+        self.graph.graph.input_nodes(n).chain([n]).map(|of| self.root(of)).collect()
+    }
+
+    /// Whether it writes some of that.
+    fn writes(&self, n: NodeId) -> bool {
+        self.schema(n).is_some_and(|s| s.mutates()) || self.is_writing_region(n)
+    }
+
     /// Whether it runs a sub-graph that writes.
     fn is_writing_region(&self, n: NodeId) -> bool {
         regions(self.graph, n).any(|region| writes(region))
@@ -200,9 +210,34 @@ pub(super) fn cut(graph: &GraphModule) -> Cut {
     let place = places_of_nodes(graph, cuts, &reach);
     match place.values().max().map_or(0, |last| last + 1) {
         0 | 1 => Cut::One,
-        count if count > MOST => Cut::Ops,
+        count if count > MOST || overwrites(graph, &place) => Cut::Ops,
         count => Cut::Stages((0..count).map(|k| piece(graph, &place, k, &reach)).collect()),
     }
+}
+
+/// Whether a stage writes memory that an earlier one has to do with: that may keep it for its backward, where an eager run keeps
+/// something else.
+fn overwrites(graph: &GraphModule, place: &HashMap<NodeId, usize>) -> bool {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    let mut first: HashMap<NodeId, usize> = HashMap::new();
+    for n in g.nodes() {
+        let Some(&at) = place.get(&n) else { continue };
+        let touched = memory.touched(n);
+        if memory.writes(n) && touched.iter().any(|r| first.get(r).is_some_and(|&stage| stage < at)) {
+            return true;
+        }
+        for root in touched {
+            first.entry(root).or_insert(at);
+        }
+    }
+    false
+}
+
+/// The inputs that a graph writes, by position.
+fn written_inputs(graph: &GraphModule) -> Vec<usize> {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    let written: HashSet<NodeId> = g.nodes().filter(|&n| memory.writes(n)).flat_map(|n| memory.touched(n)).collect();
+    g.placeholders().enumerate().filter(|(_, p)| written.contains(p)).map(|(k, _)| k).collect()
 }
 
 /// The stage of every call.
@@ -317,13 +352,32 @@ fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize, 
 /// A graph in stages.
 pub(super) struct Staged {
     /// What runs where nothing is recorded.
-    pub(super) whole: Arc<dyn Executable>,
-    pub(super) graph: Arc<GraphModule>,
+    whole: Arc<dyn Executable>,
+    graph: Arc<GraphModule>,
     /// None where the graph has to be interpreted if something is recorded.
-    pub(super) stages: Option<Vec<(Piece, Arc<dyn Executable>)>>,
+    stages: Option<Vec<(Piece, Arc<dyn Executable>)>>,
+    /// The inputs that the graph writes.
+    written: Vec<usize>,
 }
 
 impl Staged {
+    pub(super) fn new(
+        graph: &GraphModule,
+        whole: Arc<dyn Executable>,
+        stages: Option<Vec<(Piece, Arc<dyn Executable>)>>,
+    ) -> Staged {
+        let written = if stages.is_some() { written_inputs(graph) } else { Vec::new() };
+        Staged { whole, graph: Arc::new(graph.clone()), stages, written }
+    }
+
+    /// Whether an input that is written shares memory with another: a stage may keep that for its backward.
+    fn overlaps(&self, inputs: &[Value]) -> bool {
+        let shares = |(k, v): (usize, &Value), w: usize| {
+            k != w && matches!((v, &inputs[w]), (Value::Tensor(a), Value::Tensor(b)) if a.shares_storage(b))
+        };
+        self.written.iter().any(|&w| inputs.iter().enumerate().any(|i| shares(i, w)))
+    }
+
     fn run_stages(&self, stages: &[(Piece, Arc<dyn Executable>)], inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         let g = &self.graph.graph;
         let mut values: HashMap<NodeId, Value> = g.placeholders().zip(inputs.iter().cloned()).collect();
@@ -347,7 +401,7 @@ impl Executable for Staged {
             return self.whole.run(inputs, call);
         }
         match &self.stages {
-            Some(stages) => self.run_stages(stages, inputs, call),
+            Some(stages) if !self.overlaps(inputs) => self.run_stages(stages, inputs, call),
             _ => Interpreted { graph: self.graph.clone() }.run(inputs, call),
         }
     }

@@ -134,8 +134,23 @@ fn meta_tensors_and_sizes() {
         ("X-7", pure_hook_branches_on_a_size),
         ("X-8", pure_hook_reads_the_size_of_a_value),
         ("X-9", tensor_plus_size),
+        ("X-12", pure_hook_with_a_captured_size),
     ];
     check(CASES);
+}
+
+/// A pure hook computes with a size that was read outside of it, alone and with that of its gradient.
+fn pure_hook_with_a_captured_size(how: &How) {
+    let f = how.compile(|x: &Tensor| -> Result<Tensor> {
+        let (y, n) = (x * 2.0, x.size(0));
+        register_pure_hook(&y, move |g: &Tensor| (g.reshape([n]) * n) * (g.size(0) + n))?;
+        Ok(y.sin())
+    });
+    for n in [3, 4, 5, 6, 1] {
+        let x = ramp(n).requires_grad_();
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
 }
 
 /// A function of a vector, for the table of frames.
