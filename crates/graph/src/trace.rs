@@ -529,7 +529,10 @@ impl Trace {
             return (*node).into();
         }
         match node {
-            SymNode::Symbol(symbol) => self.symbols.get(&symbol).cloned().unwrap_or(Argument::Int(value.hint())),
+            // What this graph does not know it holds as a number, and is tied to.
+            SymNode::Symbol(symbol) => {
+                self.symbols.get(&symbol).cloned().unwrap_or_else(|| Argument::Int(value.int()))
+            }
             SymNode::Binary(op, a, b) => {
                 let arguments = [self.size(a), self.size(b)];
                 let node = self.module.graph.call_function(size_function(op), arguments);

@@ -107,6 +107,7 @@ impl Conditionals {
             inputs: operands.iter().map(input).collect(),
             is_static: vec![false; operands.len()],
             outputs: (0..results_of(side).len()).collect(),
+            constants: HashSet::new(),
             deferred: HashSet::new(),
             on_inputs: HashSet::new(),
             decompose: self.decompose,

@@ -13,6 +13,7 @@ mod runtime;
 mod stages;
 mod trace;
 mod transformed;
+mod types;
 
 pub use crate::backend::Interpret;
 
@@ -101,11 +102,17 @@ impl Backend for Aot {
         if calls_host(graph) {
             return self.options.inner.compile(graph, examples); // there is nothing to make pure or to differentiate
         }
-        let recording = is_grad_enabled() && examples.iter().any(ExampleInput::requires_grad);
+        if !is_grad_enabled() || !examples.iter().any(ExampleInput::requires_grad) {
+            return Ok(Arc::new(self.compile_graph(graph, examples)?));
+        }
+        let typed = if types::is_typed(graph) { Ok(None) } else { types::typed(graph, &inputs_of(examples)).map(Some) };
+        let graph = match &typed {
+            Ok(typed) => typed.as_ref().unwrap_or(graph),
+            Err(_) => return Ok(Arc::new(self.in_stages(graph, examples, None))),
+        };
         let cut = stages::cut(graph);
         let interpret = stages::writes_recorded(graph, !matches!(cut, Cut::One));
         match cut {
-            _ if !recording => Ok(Arc::new(self.compile_graph(graph, examples)?)),
             Cut::One if !interpret => Ok(Arc::new(self.compile_graph(graph, examples)?)),
             Cut::Stages(pieces) if !interpret => Ok(Arc::new(self.in_stages(graph, examples, Some(pieces)))),
             _ => Ok(Arc::new(self.in_stages(graph, examples, None))),
@@ -139,20 +146,25 @@ impl Aot {
         };
         let stages = pieces.map(|pieces| pieces.into_iter().map(stage).collect());
         let whole = Arc::new(self.unplanned(graph, is_static.clone()));
-        Staged { whole, graph: Arc::new(graph.clone()), stages }
+        Staged::new(graph, whole, stages)
     }
 
     /// Like [`Backend::compile`], of a graph that is one node of the caller's, with the graphs to look at.
     pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<AotExecutable> {
         let executable = self.unplanned(graph, examples.iter().map(|e| e.is_static).collect());
-        let inputs = examples.iter().map(|e| match &e.value {
-            ExampleValue::Tensor(meta) => Input::Tensor(known(meta)),
-            ExampleValue::Int(i) => Input::Number((*i).into()),
-            ExampleValue::Float(v) => Input::Number((*v).into()),
-        });
-        executable.add(Key::new(inputs.collect()));
+        executable.add(Key::new(inputs_of(examples)));
         Ok(executable)
     }
+}
+
+/// The inputs of the first call.
+fn inputs_of(examples: &[ExampleInput]) -> Vec<Input> {
+    let input = |e: &ExampleInput| match &e.value {
+        ExampleValue::Tensor(meta) => Input::Tensor(known(meta)),
+        ExampleValue::Int(i) => Input::Number((*i).into()),
+        ExampleValue::Float(v) => Input::Number((*v).into()),
+    };
+    examples.iter().map(input).collect()
 }
 
 /// The description with every size at its value in the first call.

@@ -44,6 +44,13 @@ pub(crate) enum Source {
     Number(Value),
 }
 
+impl Source {
+    /// Whether it comes from this output.
+    fn is_of(&self, output: usize) -> bool {
+        matches!(self, Source::Output(k) | Source::ViewOfOutput(k, _) if *k == output)
+    }
+}
+
 /// What becomes of an input that the graph writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
@@ -63,6 +70,8 @@ pub(crate) struct OuterHook {
     /// The output, or the input by its position among all.
     pub(crate) on: usize,
     pub(crate) body: Value,
+    /// The inputs that its body reads, by position among all.
+    pub(crate) free: Vec<usize>,
 }
 
 /// A backward graph for one set of gradients.
@@ -80,6 +89,8 @@ pub(crate) struct SecondPlan {
     pub(crate) run: Arc<dyn Executable>,
     /// Inside function transforms.
     pub(crate) transformed: Arc<dyn Executable>,
+    /// For each tensor input, whether its elements are read.
+    pub(crate) reads: Vec<bool>,
     /// Results of the node that come behind inputs and tangents.
     pub(crate) results: Vec<usize>,
     pub(crate) grads: Vec<Option<usize>>,
@@ -220,6 +231,14 @@ fn hooks_written_views(graph: &GraphModule) -> bool {
     hooked.iter().any(|root| viewed.contains(root) && written.contains(root))
 }
 
+/// Whether the graph computes from what it wrote where nothing is recorded. In an eager run the tensor has the node that it had
+/// before; here there would be one more, and gradients would arrive later.
+fn goes_on_from_unrecorded_write(graph: &GraphModule) -> bool {
+    let g = &graph.graph;
+    let written = g.nodes().filter(|&n| g[n].target() == Some(&Hop::WithData.into()));
+    written.into_iter().any(|n| g.users(n).any(|u| !g[u].is_output() && g[u].target() != Some(&Hop::WithData.into())))
+}
+
 fn schema(graph: &GraphModule, n: NodeId) -> Option<&Schema> {
     graph.graph[n].target().and_then(Target::overload).and_then(OpOverload::schema)
 }
@@ -227,17 +246,23 @@ fn schema(graph: &GraphModule, n: NodeId) -> Option<&Schema> {
 /// Hook nodes on inputs, with the input's position: such a hook is put on the caller's tensor at every call.
 fn input_hooks(graph: &GraphModule) -> Vec<(NodeId, usize)> {
     let g = &graph.graph;
-    let inputs: Vec<NodeId> = g.placeholders().collect();
     let root = |hook: NodeId| {
         let mut at = hook;
         // A write that was not recorded leaves the input's history what it was.
         while is_hook(graph, at) || g[at].target() == Some(&Hop::WithData.into()) {
             at = g[at].args().first().and_then(Argument::node)?;
         }
-        inputs.iter().position(|p| *p == at)
+        g.placeholders().position(|p| p == at)
     };
-    let hooks = g.nodes().filter(|&n| is_hook(graph, n) && g[n].args().len() == 2);
-    hooks.filter_map(|h| root(h).map(|k| (h, k))).collect()
+    g.nodes().filter(|&n| is_hook(graph, n)).filter_map(|h| root(h).map(|k| (h, k))).collect()
+}
+
+/// The inputs that a hook's body reads; an error where it reads another value.
+fn free_inputs(graph: &GraphModule, hook: NodeId) -> Result<Vec<usize>> {
+    let g = &graph.graph;
+    let place = |a: &Argument| a.node().and_then(|n| g.placeholders().position(|p| p == n));
+    let lost = || Error::internal("a hook on an input or a result reads a value that the graph computes");
+    g[hook].args()[2..].iter().map(|a| place(a).ok_or_else(lost)).collect()
 }
 
 /// What a hook node calls: a sub-graph, or the number of a slot.
@@ -301,6 +326,9 @@ impl Plan {
         if hooks_written_views(graph) {
             return Err(Error::internal("a hook is on memory that has views and is written"));
         }
+        if recording && goes_on_from_unrecorded_write(&functional.module) {
+            return Err(Error::internal("a tensor was written with grad mode off, and is used with grad mode on"));
+        }
         let tensors: Vec<usize> =
             inputs.iter().enumerate().filter(|(_, i)| matches!(i, Input::Tensor(_))).map(|(k, _)| k).collect();
         let shape = Shape::of(&functional, &tensors);
@@ -310,16 +338,18 @@ impl Plan {
         let deferred = output_hooks(&functional.module, &picked, &on_inputs);
         let outer = |hook: NodeId, on: Option<usize>| {
             let lost = || Error::internal("the tensor of a hook is lost");
-            Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body: hook_body(&functional.module, hook)? })
+            let (body, free) = (hook_body(&functional.module, hook)?, free_inputs(&functional.module, hook)?);
+            Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body, free })
         };
         let place = |result: &NodeId| picked.iter().position(|a| a == &Argument::Node(*result));
         let hooks = deferred.iter().map(|(h, r)| outer(*h, place(r))).collect::<Result<Vec<_>>>()?;
         let input_hooks = on_inputs.iter().map(|(h, k)| outer(*h, Some(*k))).collect::<Result<Vec<_>>>()?;
-        let request = Request {
+        let mut request = Request {
             graph: Arc::new(functional.module.clone()),
             inputs,
             is_static: tensors.iter().map(|&k| is_static.get(k).copied().unwrap_or(false)).collect(),
             outputs: shape.outputs.clone(),
+            constants: HashSet::new(),
             deferred: deferred.iter().map(|(h, _)| *h).collect(),
             on_inputs: on_inputs.iter().map(|(h, _)| *h).collect(),
             decompose: options.decompose,
@@ -329,8 +359,21 @@ impl Plan {
             recording,
             autocast: None,
         };
-        let traced = timed(Stage::Joint, || trace(&request))?;
-        let JointTrace { joint, needs, result_needs, numbers, layouts, met } = traced;
+        let mut traced = timed(Stage::Joint, || trace(&request))?;
+        // No gradient arrives for memory of which every result is detached, nor for what is written into an input that keeps its
+        // history.
+        let is_used = |k: usize| {
+            let places = traced.result_needs.iter().skip(functional.mutations.len());
+            let given =
+                shape.sources.iter().zip(places).any(|(s, needs)| *needs && s.as_ref().is_some_and(|s| s.is_of(k)));
+            given || shape.written.iter().any(|w| w.output == k && w.recorded) || hooks.iter().any(|h| h.on == k)
+        };
+        let unused: HashSet<usize> = (0..traced.needs.len()).filter(|&k| traced.needs[k] && !is_used(k)).collect();
+        if !unused.is_empty() {
+            request.constants = unused;
+            traced = timed(Stage::Joint, || trace(&request))?;
+        }
+        let JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, order } = traced;
         let differentiable = recording && joint.grads.iter().any(|g| *g != Argument::None);
         let saved = match differentiable {
             true => timed(Stage::Partition, || partition::saved_values(&joint, &options.partition))?,
@@ -377,11 +420,16 @@ impl Plan {
         for w in &mut written {
             w.recorded &= needs[w.output];
         }
-        let order = arrival(&joint, &met);
-        // What is written into an input belongs to that.
-        let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k);
-        let is_kept = |k: &usize| joint.outputs[*k].node().is_some_and(|n| joint.module.graph[n].is_saved_result());
-        let kept_results = (0..joint.outputs.len()).filter(own).filter(is_kept).collect();
+        // What is written into an input belongs to that, and a view of a result is not the result, even if it shows all of it.
+        let is_view = |k: usize| {
+            let mut at = picked[k].node();
+            while let Some(n) = at.filter(|n| is_hook(&functional.module, *n)) {
+                at = functional.module.graph[n].args().first().and_then(Argument::node);
+            }
+            at.is_some_and(|n| schema(&functional.module, n).is_some_and(Schema::is_view))
+        };
+        let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k) && !is_view(*k);
+        let kept_results = (0..joint.outputs.len()).filter(own).filter(|k| is_kept[*k]).collect();
         static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {
             id: IDS.fetch_add(1, Relaxed),
@@ -494,6 +542,8 @@ impl Plan {
         let registered = joint.module.graph.nodes().filter(|&n| is_hook(&joint.module, n));
         let roots: Vec<NodeId> = hooks.iter().copied().chain(draws).chain(registered).collect();
         let graph = extract(&joint.module, &inputs, &results, &roots)?;
+        let g = &graph.graph;
+        let reads = g.placeholders().take(joint.primals.len()).map(|n| g[n].num_users() > 0).collect();
         let transformed = super::transformed::Transformed::new(&graph, None, self.options.clone());
         // What a hook that comes with the call computes is known only when it is called: then ops are recorded one by one.
         let run: Arc<dyn Executable> = match hooks.is_empty() {
@@ -505,7 +555,7 @@ impl Plan {
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };
         let results = through.into_iter().map(|(_, k)| k).collect();
-        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), results, grads });
+        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), reads, results, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
         Ok(plan)
     }
@@ -528,15 +578,6 @@ fn reached(joint: &Joint, results: &[Argument], given: &[Option<NodeId>]) -> Has
         }
     }
     seen
-}
-
-/// Tensor inputs in the order in which their gradients are complete; of several at once, in that of the engine's walk.
-fn arrival(joint: &Joint, met: &[usize]) -> Vec<usize> {
-    let place: HashMap<NodeId, usize> = joint.module.graph.nodes().enumerate().map(|(k, n)| (n, k)).collect();
-    let complete = |k: usize| joint.grads[k].node().and_then(|n| place.get(&n).copied()).unwrap_or(usize::MAX);
-    let mut order: Vec<usize> = (0..met.len()).collect();
-    order.sort_by_key(|&k| (complete(k), met[k]));
-    order
 }
 
 /// What is known of the inputs of a traced graph.

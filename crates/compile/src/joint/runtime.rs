@@ -21,15 +21,16 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
     let tensors = plan.tensors.iter().map(|&k| Ok(inputs[k].tensor()?.clone())).collect::<Result<Vec<_>>>()?;
     // On what the inputs are before the graph writes them.
     for hook in &plan.input_hooks {
-        register_hook(call, inputs[hook.on].tensor()?, &hook.body, &[])?;
+        let free: Vec<Value> = hook.free.iter().map(|&k| inputs[k].clone()).collect();
+        register_hook(call, inputs[hook.on].tensor()?, &hook.body, &free)?;
     }
     let outputs = match recording {
         true => {
             let primals = primals_for_later(plan, &tensors)?;
             let generator = plan.is_random.then(get_rng_state);
             let node = CompiledFunction { plan: plan.clone(), call: call.clone(), primals, generator };
-            // An input that no gradient reaches is not reached by the engine either.
-            let cut = |k: usize| !plan.reached[k] && !plan.written.iter().any(|w| w.tensor == k);
+            // An input that no gradient reaches is not reached by the engine either, unless the node becomes its history.
+            let cut = |k: usize| !plan.reached[k] && !plan.written.iter().any(|w| w.tensor == k && w.recorded);
             let given = tensors.iter().enumerate().map(|(k, t)| if cut(k) { t.detach() } else { t.clone() });
             let given: Vec<Tensor> = given.collect();
             node.apply(&plan.order.iter().map(|&k| &given[k]).collect::<Vec<_>>())?
@@ -175,14 +176,12 @@ impl CompiledFunction {
         if !defined.contains(&true) {
             return Ok(vec![None; plan.tensors.len()]);
         }
+        let second = plan.second(&defined)?;
         let mut values = Vec::new();
-        for (t, version) in &self.primals {
-            if t.try_version().unwrap_or(0) != *version {
-                return Err(firebrand_core::Error::argument(
-                    "backward",
-                    "an input of a compiled function was modified in place after the call, and differentiating its gradient needs the old value",
-                )
-                .into());
+        for ((t, version), reads) in self.primals.iter().zip(&second.reads) {
+            if *reads && t.try_version().unwrap_or(0) != *version {
+                let text = "an input of a compiled function was modified in place after the call, and differentiating its gradient needs the old value; write a copy instead (x.clone()), or write it inside the function";
+                return Err(firebrand_core::Error::argument("backward", text).into());
             }
             values.push(Value::Tensor(t.clone()));
         }
@@ -190,7 +189,6 @@ impl CompiledFunction {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
         }
-        let second = plan.second(&defined)?;
         if !second.results.is_empty() {
             let kept = ctx.results()?;
             for k in &second.results {

@@ -2,15 +2,18 @@
 //!
 //! A compiled graph is one node of the caller's graph. A value that the caller can differentiate by, or that has a hook, must
 //! be where the caller's engine passes: so a graph is cut behind every result, and behind every value with a hook that comes
-//! with the call. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes. Nodes of a later stage
-//! run before those of an earlier one, as in an eager run, since cuts follow the order of the program. Ops from which different
-//! results are computed are apart too: so whichever results are differentiated, a node that is reached passes gradients to all
-//! of its inputs, and leaves that an eager run does not reach are not reached.
+//! with the call. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes.
+//!
+//! A stage is a stretch of the program, and no stretch overlaps another. An eager run executes the nodes that gradients reach in
+//! the reverse of the order in which they were recorded, so the nodes of a stretch run one after another there too, and what a stage
+//! passes on arrives when it does there. All ops of a stage that gradients flow through are reached by the same results:
+//! whichever of them are differentiated, either all of these ops run or none does, and no input is reached that an eager run does not
+//! reach.
 
 use crate::backend::{Call, Executable, Interpreted, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::is_grad_enabled;
-use firebrand_graph::ir::{Argument, Function, GraphModule, Kind, NodeId, Target, Val};
+use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, Target, Val};
 use firebrand_graph::schema::Schema;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,8 +30,12 @@ pub(super) struct Piece {
     outputs: Vec<NodeId>,
 }
 
+fn is_call(graph: &GraphModule, n: NodeId, function: &Function) -> bool {
+    graph.graph[n].target().is_some_and(|t| t.is_function(function))
+}
+
 fn is_hook(graph: &GraphModule, n: NodeId) -> bool {
-    graph.graph[n].target().is_some_and(|t| t.is_function(&Function::RegisterHook))
+    is_call(graph, n, &Function::RegisterHook)
 }
 
 /// The value that a chain of hooks is on.
@@ -41,8 +48,7 @@ fn hooked(graph: &GraphModule, mut n: NodeId) -> NodeId {
 
 /// What a value is a part of, if it is one.
 fn part_of(graph: &GraphModule, n: NodeId) -> Option<NodeId> {
-    let part = graph.graph[n].target().is_some_and(|t| t.is_function(&Function::GetItem));
-    graph.graph[n].args().first().and_then(Argument::node).filter(|_| part)
+    graph.graph[n].args().first().and_then(Argument::node).filter(|_| is_call(graph, n, &Function::GetItem))
 }
 
 /// Whether gradients may flow through a value.
@@ -81,6 +87,10 @@ impl Memory<'_> {
         self.graph.graph[n].target().and_then(Target::overload).and_then(|o| o.schema())
     }
 
+    fn is_view(&self, n: NodeId) -> bool {
+        self.schema(n).is_some_and(|s| s.is_view())
+    }
+
     /// The value in whose memory this one lies.
     fn root(&self, mut n: NodeId) -> NodeId {
         let g = &self.graph.graph;
@@ -93,100 +103,30 @@ impl Memory<'_> {
 
     /// The memory that a node has to do with.
     fn touched(&self, n: NodeId) -> Vec<NodeId> {
-        self.graph.graph.input_nodes(n).map(|of| self.root(of)).collect()
+        self.graph.graph.input_nodes(n).chain([n]).map(|of| self.root(of)).collect()
+    }
+
+    /// Whether it writes some of that.
+    fn writes(&self, n: NodeId) -> bool {
+        self.schema(n).is_some_and(|s| s.mutates()) || self.is_writing_region(n)
     }
 
     /// Whether it runs a sub-graph that writes.
     fn is_writing_region(&self, n: NodeId) -> bool {
-        let g = &self.graph.graph;
-        g.input_nodes(n).any(|i| g[i].attr_path().and_then(|p| self.graph.subgraph(p)).is_some_and(|s| writes(s)))
+        regions(self.graph, n).any(|region| writes(region))
     }
+}
 
-    /// The memory that it writes; a sub-graph may write all of its operands.
-    fn written(&self, n: NodeId) -> Vec<NodeId> {
-        if self.is_writing_region(n) {
-            return self.touched(n);
-        }
-        let Some(schema) = self.schema(n).filter(|s| s.mutates()) else { return Vec::new() };
-        let node = &self.graph.graph[n];
-        let mut found = Vec::new();
-        for (k, arg) in schema.args.iter().enumerate().filter(|(_, a)| a.written) {
-            let named = node.kwargs().iter().find(|(name, _)| &**name == arg.name).map(|(_, v)| v);
-            if let Some(given) = node.args().get(k).or(named) {
-                given.for_each_node(&mut |of| found.push(self.root(of)));
-            }
-        }
-        found
-    }
+/// The sub-graphs that a node runs.
+fn regions(graph: &GraphModule, n: NodeId) -> impl Iterator<Item = &Arc<GraphModule>> {
+    let g = &graph.graph;
+    g.input_nodes(n).filter_map(|i| g[i].attr_path().and_then(|p| graph.subgraph(p)))
 }
 
 /// Whether a graph writes memory.
 fn writes(module: &GraphModule) -> bool {
     let (g, memory) = (&module.graph, Memory { graph: module });
     g.nodes().any(|n| memory.schema(n).is_some_and(|s| s.mutates())) || module.subgraphs().any(|(_, g)| writes(g))
-}
-
-/// For each node, which of the visible results are computed from it, through memory too: those of one kind are reached by the same
-/// gradients. None where there are too many.
-fn reached_by(graph: &GraphModule, visible: &[NodeId]) -> Option<HashMap<NodeId, u64>> {
-    let (g, memory) = (&graph.graph, Memory { graph });
-    if visible.len() > 64 {
-        return None;
-    }
-    let order: Vec<NodeId> = g.nodes().collect();
-    let mut found: HashMap<NodeId, u64> = HashMap::new();
-    for (k, &n) in visible.iter().enumerate() {
-        *found.entry(n).or_default() |= 1 << k;
-    }
-    loop {
-        let before = found.clone();
-        // What is read later, by its memory.
-        let mut read: HashMap<NodeId, u64> = HashMap::new();
-        for &n in order.iter().rev() {
-            let later = memory.written(n).iter().filter_map(|r| read.get(r)).fold(0, |a, b| a | b);
-            // A hook is on the history of its value, wherever it was put in.
-            let hook = if is_hook(graph, n) { found.get(&hooked(graph, n)).copied().unwrap_or(0) } else { 0 };
-            let own = found.get(&n).copied().unwrap_or(0) | later | hook;
-            found.insert(n, own);
-            for of in g.input_nodes(n) {
-                *found.entry(of).or_default() |= own;
-                *read.entry(memory.root(of)).or_default() |= own;
-            }
-        }
-        if found == before {
-            return Some(found);
-        }
-    }
-}
-
-/// Whether stages leave everything in its order that must be: random numbers, and what has to do with memory that is written.
-fn keeps_order(graph: &GraphModule, place: &HashMap<NodeId, usize>) -> bool {
-    let (g, memory) = (&graph.graph, Memory { graph });
-    let in_order: Vec<usize> = g.nodes().filter_map(|n| place.get(&n).copied()).collect();
-    // What a sub-graph writes may be known by other names too.
-    if g.nodes().any(|n| memory.is_writing_region(n)) && !in_order.is_sorted() {
-        return false;
-    }
-    let mut last_draw = 0;
-    let mut last: HashMap<NodeId, usize> = HashMap::new();
-    let written: HashSet<NodeId> = g.nodes().flat_map(|n| memory.written(n)).collect();
-    for n in g.nodes() {
-        let Some(&at) = place.get(&n) else { continue };
-        if g[n].draws() {
-            if at < last_draw {
-                return false;
-            }
-            last_draw = at;
-        }
-        for root in memory.touched(n).into_iter().filter(|r| written.contains(r)) {
-            let before = last.entry(root).or_default();
-            if at < *before {
-                return false;
-            }
-            *before = at;
-        }
-    }
-    true
 }
 
 /// Whether the graph writes something that gradients flow through. The history that a write gives belongs to the caller's
@@ -201,6 +141,42 @@ pub(super) fn writes_recorded(graph: &GraphModule, everywhere: bool) -> bool {
         }
         everywhere && memory.is_writing_region(n) && g.input_nodes(n).any(|i| is_recorded(graph, i))
     })
+}
+
+/// Whether it is a region where nothing is recorded. Its results may be views of something that is: their history ends there.
+fn is_quiet(graph: &GraphModule, n: NodeId) -> bool {
+    let node = &graph.graph[n];
+    node.target() == Some(&Hop::WrapWithSetGradEnabled.into()) && node.args().first() == Some(&Argument::Bool(false))
+}
+
+/// Which results' gradients reach a node, one bit each; none for a node that has no history.
+struct Reach(HashMap<NodeId, u64>);
+
+impl Reach {
+    /// None where there are too many results.
+    fn of(graph: &GraphModule, visible: &[NodeId]) -> Option<Reach> {
+        let g = &graph.graph;
+        if visible.len() > 64 {
+            return None;
+        }
+        let order: Vec<NodeId> = g.nodes().collect();
+        let bit: HashMap<NodeId, u64> = visible.iter().enumerate().map(|(k, &n)| (n, 1 << k)).collect();
+        let mut found: HashMap<NodeId, u64> = HashMap::new();
+        for &n in order.iter().rev() {
+            let parts = |u: &NodeId| part_of(graph, *u).is_some();
+            let recorded = is_recorded(graph, n) || g.users(n).filter(parts).any(|u| is_recorded(graph, u));
+            if recorded && !is_quiet(graph, n) && !part_of(graph, n).is_some_and(|of| is_quiet(graph, of)) {
+                let own = bit.get(&n).copied().unwrap_or(0);
+                found.insert(n, g.users(n).filter_map(|u| found.get(&u)).fold(own, |a, b| a | b));
+            }
+        }
+        Some(Reach(found))
+    }
+
+    /// The results whose gradients reach it.
+    fn results(&self, n: NodeId) -> u64 {
+        self.0.get(&n).copied().unwrap_or(0)
+    }
 }
 
 /// How a graph is run where something is recorded.
@@ -219,52 +195,113 @@ pub(super) fn cut(graph: &GraphModule) -> Cut {
     let visible = visible(graph);
     let cuts = cuts(graph, &visible);
     // With a custom function in it the graph is interpreted, and has no need of stages.
-    let whole = [Function::SetGradEnabled, Function::ApplyFunction];
-    let whole = g.nodes().any(|n| g[n].target().is_some_and(|t| whole.iter().any(|f| t.is_function(f))));
-    if cuts.is_empty() || whole {
+    if cuts.is_empty() || g.nodes().any(|n| is_call(graph, n, &Function::ApplyFunction)) {
         return Cut::One;
     }
-    let calls = |n: &NodeId| matches!(g[*n].kind(), Kind::CallFunction(_));
-    let mut stage_of: HashMap<NodeId, usize> = HashMap::new();
-    let mut stage = 0;
-    for n in g.nodes().filter(calls) {
-        let own = part_of(graph, n).and_then(|of| stage_of.get(&of).copied()).unwrap_or(stage);
-        stage_of.insert(n, own);
-        if cuts.contains(&n) && own == stage {
-            stage += 1;
-        }
-    }
-    let Some(reached) = reached_by(graph, &visible) else { return Cut::Ops };
-    // Parts of a result belong to what they are parts of: they have one node in an eager run too.
-    let source = |mut n: NodeId| {
-        while let Some(of) = part_of(graph, n) {
-            n = of;
-        }
-        n
+    // A mode that is switched on is on in later stages too; hooks in regions are not seen here.
+    let hooks = |m: &GraphModule| m.graph.nodes().any(|n| is_hook(m, n));
+    let hides = |n: NodeId| {
+        is_call(graph, n, &Function::SetGradEnabled) || (!is_hook(graph, n) && regions(graph, n).any(|r| hooks(r)))
     };
-    // Of one stretch of the program, what more results are computed from comes first, and what leads to none last: it is no part of
-    // a node that gradients reach.
-    let by = |n: &NodeId| reached.get(&source(*n)).copied().unwrap_or(0);
-    let kind = |n: &NodeId| (stage_of[n], std::cmp::Reverse(by(n).count_ones()), by(n));
-    let mut kinds: Vec<_> = stage_of.keys().map(kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let place: HashMap<NodeId, usize> =
-        stage_of.keys().map(|n| (*n, kinds.binary_search(&kind(n)).unwrap_or_default())).collect();
-    match kinds.len() {
+    if g.nodes().any(hides) {
+        return Cut::Ops;
+    }
+    let Some(reach) = Reach::of(graph, &visible) else { return Cut::Ops };
+    let place = places_of_nodes(graph, cuts, &reach);
+    match place.values().max().map_or(0, |last| last + 1) {
         0 | 1 => Cut::One,
-        _ if !keeps_order(graph, &place) => Cut::Ops,
-        count => Cut::Stages((0..count).map(|k| piece(graph, &place, k, &by)).collect()),
+        count if count > MOST || overwrites(graph, &place) => Cut::Ops,
+        count => Cut::Stages((0..count).map(|k| piece(graph, &place, k, &reach)).collect()),
     }
 }
 
-fn piece(
-    module: &GraphModule,
-    stage_of: &HashMap<NodeId, usize>,
-    stage: usize,
-    reached: &dyn Fn(&NodeId) -> u64,
-) -> Piece {
+/// Whether a stage writes memory that an earlier one has to do with: that may keep it for its backward, where an eager run keeps
+/// something else.
+fn overwrites(graph: &GraphModule, place: &HashMap<NodeId, usize>) -> bool {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    let mut first: HashMap<NodeId, usize> = HashMap::new();
+    for n in g.nodes() {
+        let Some(&at) = place.get(&n) else { continue };
+        let touched = memory.touched(n);
+        if memory.writes(n) && touched.iter().any(|r| first.get(r).is_some_and(|&stage| stage < at)) {
+            return true;
+        }
+        for root in touched {
+            first.entry(root).or_insert(at);
+        }
+    }
+    false
+}
+
+/// The inputs that a graph writes, by position.
+fn written_inputs(graph: &GraphModule) -> Vec<usize> {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    let written: HashSet<NodeId> = g.nodes().filter(|&n| memory.writes(n)).flat_map(|n| memory.touched(n)).collect();
+    g.placeholders().enumerate().filter(|(_, p)| written.contains(p)).map(|(k, _)| k).collect()
+}
+
+/// The stage of every call.
+fn places_of_nodes(graph: &GraphModule, mut cuts: HashSet<NodeId>, reach: &Reach) -> HashMap<NodeId, usize> {
+    let (g, memory) = (&graph.graph, Memory { graph });
+    let mut apart: HashSet<NodeId> = HashSet::new();
+    loop {
+        let place = in_stretches(graph, &cuts, reach, &apart);
+        let before = cuts.len() + apart.len();
+        // Views of inputs are made by the caller's ops: where others see them, they are in stages of their own.
+        let leaves = |n: NodeId| g.users(n).any(|u| place.get(&u) != place.get(&n));
+        let given = |n: NodeId| place.get(&memory.root(n)) != place.get(&n);
+        apart.extend(g.nodes().filter(|&n| memory.is_view(n) && reach.results(n) != 0 && given(n) && leaves(n)));
+        // A hook that is not in the stage of its value is on the tensor behind it, which all gradients must pass.
+        let late = |h: &NodeId| is_hook(graph, *h) && place.get(h) != place.get(&hooked(graph, *h));
+        let on = g.nodes().filter(late).map(|h| hooked(graph, h));
+        cuts.extend(on.filter(|&n| !g[n].is_placeholder() && reach.results(n) != 0));
+        if cuts.len() + apart.len() == before {
+            return place;
+        }
+    }
+}
+
+fn in_stretches(
+    graph: &GraphModule,
+    cuts: &HashSet<NodeId>,
+    reach: &Reach,
+    apart: &HashSet<NodeId>,
+) -> HashMap<NodeId, usize> {
+    let g = &graph.graph;
+    let mut place: HashMap<NodeId, usize> = HashMap::new();
+    let mut at = 0;
+    // What the ops of the stage have in common, once it has one; and whether it ends here.
+    let (mut common, mut ends) = (None, false);
+    for n in g.nodes().filter(|n| matches!(g[*n].kind(), Kind::CallFunction(_))) {
+        // Parts of a result have one node with it, in an eager run too.
+        if let Some(&own) = part_of(graph, n).and_then(|of| place.get(&of)) {
+            place.insert(n, own);
+            ends |= own == at && cuts.contains(&n);
+            continue;
+        }
+        let kind = (reach.results(n), apart.contains(&n));
+        let is_op = kind.0 != 0 && !is_hook(graph, n);
+        // A hook is on the tensor between two stages. What has no part in any gradient goes anywhere.
+        if (ends && (is_op || is_hook(graph, n))) || (is_op && common.is_some_and(|c| c != kind)) {
+            at += 1;
+            (common, ends) = (None, false);
+        }
+        if is_op {
+            common = Some(kind);
+        }
+        place.insert(n, at);
+        ends |= cuts.contains(&n);
+    }
+    place
+}
+
+fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize, reach: &Reach) -> Piece {
     let g = &module.graph;
+    // A hook on what leads to no result is never called; what the caller does with an argument is not known here.
+    let is_idle = |n: NodeId| {
+        let on = hooked(module, n);
+        is_hook(module, n) && !g[on].is_placeholder() && reach.results(on) == 0
+    };
     let own: Vec<NodeId> = g.nodes().filter(|n| stage_of.get(n) == Some(&stage)).collect();
     let is_own: HashSet<NodeId> = own.iter().copied().collect();
     let mut part = GraphModule::default();
@@ -288,9 +325,7 @@ fn piece(
                 copies.insert(a, part.graph.get_attr(path).into());
             }
         }
-        // A hook on what leads to no result is never called.
-        let idle = is_hook(module, n) && reached(&n) == 0;
-        let of = g[n].args().first().and_then(Argument::node).filter(|_| idle);
+        let of = g[n].args().first().and_then(Argument::node).filter(|_| is_idle(n));
         let copy = match of {
             Some(of) => copies[&of].clone(),
             None => part.graph.node_copy(&g[n], |i| copies[&i].clone()).into(),
@@ -301,8 +336,8 @@ fn piece(
     let outputs: Vec<NodeId> = own.into_iter().filter(|&n| leaves(n)).collect();
     // What later stages use as a constant, or for nothing that is returned, leaves this one as a constant: no gradient arrives for it.
     let constant = |n: NodeId| {
-        let unrecorded = |u: NodeId| matches!(&g[u].meta().val, Some(Val::Tensor(meta)) if !meta.requires_grad);
-        let in_vain = |u: NodeId| !g[u].is_output() && (unrecorded(u) || reached(&u) == 0);
+        let hooks = |u: NodeId| is_hook(module, u) && !is_idle(u);
+        let in_vain = |u: NodeId| !g[u].is_output() && !hooks(u) && reach.results(u) == 0;
         is_recorded(module, n) && g.users(n).filter(|u| !is_own.contains(u)).all(in_vain)
     };
     for &n in outputs.iter().filter(|&&n| constant(n)) {
@@ -317,13 +352,32 @@ fn piece(
 /// A graph in stages.
 pub(super) struct Staged {
     /// What runs where nothing is recorded.
-    pub(super) whole: Arc<dyn Executable>,
-    pub(super) graph: Arc<GraphModule>,
+    whole: Arc<dyn Executable>,
+    graph: Arc<GraphModule>,
     /// None where the graph has to be interpreted if something is recorded.
-    pub(super) stages: Option<Vec<(Piece, Arc<dyn Executable>)>>,
+    stages: Option<Vec<(Piece, Arc<dyn Executable>)>>,
+    /// The inputs that the graph writes.
+    written: Vec<usize>,
 }
 
 impl Staged {
+    pub(super) fn new(
+        graph: &GraphModule,
+        whole: Arc<dyn Executable>,
+        stages: Option<Vec<(Piece, Arc<dyn Executable>)>>,
+    ) -> Staged {
+        let written = if stages.is_some() { written_inputs(graph) } else { Vec::new() };
+        Staged { whole, graph: Arc::new(graph.clone()), stages, written }
+    }
+
+    /// Whether an input that is written shares memory with another: a stage may keep that for its backward.
+    fn overlaps(&self, inputs: &[Value]) -> bool {
+        let shares = |(k, v): (usize, &Value), w: usize| {
+            k != w && matches!((v, &inputs[w]), (Value::Tensor(a), Value::Tensor(b)) if a.shares_storage(b))
+        };
+        self.written.iter().any(|&w| inputs.iter().enumerate().any(|i| shares(i, w)))
+    }
+
     fn run_stages(&self, stages: &[(Piece, Arc<dyn Executable>)], inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         let g = &self.graph.graph;
         let mut values: HashMap<NodeId, Value> = g.placeholders().zip(inputs.iter().cloned()).collect();
@@ -347,7 +401,7 @@ impl Executable for Staged {
             return self.whole.run(inputs, call);
         }
         match &self.stages {
-            Some(stages) if stages.len() <= MOST => self.run_stages(stages, inputs, call),
+            Some(stages) if !self.overlaps(inputs) => self.run_stages(stages, inputs, call),
             _ => Interpreted { graph: self.graph.clone() }.run(inputs, call),
         }
     }

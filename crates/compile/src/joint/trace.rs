@@ -11,8 +11,7 @@ use crate::backend::hook_result;
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint};
 use firebrand_core::autograd::{
-    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, get_gradient_edge, grad, is_autocast_enabled,
-    iter_graph, set_grad_enabled,
+    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
 };
 use firebrand_core::dispatch::Op;
 use firebrand_core::state::ThreadState;
@@ -20,11 +19,11 @@ use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
 use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{
-    Argument, Function, GraphModule, Hop, InsertPoint, Kind, NodeId, OpOverload, Target, TensorMeta, Val,
+    Argument, Function, GraphModule, Hop, InsertPoint, Kind, Node, NodeId, OpOverload, Target, TensorMeta, Val,
 };
 use firebrand_graph::passes::functionalize_module;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What to trace.
 #[derive(Clone)]
@@ -37,6 +36,8 @@ pub(crate) struct Request {
     pub(crate) is_static: Vec<bool>,
     /// Which of its results count, without repetition.
     pub(crate) outputs: Vec<usize>,
+    /// Outputs, by position, of which the caller gets nothing that has a history.
+    pub(crate) constants: HashSet<usize>,
     /// Hook nodes on results, which are left to the caller.
     pub(crate) deferred: HashSet<NodeId>,
     /// Hook nodes on inputs, which belong on the caller's tensors.
@@ -72,10 +73,12 @@ pub(crate) struct JointTrace {
     pub(crate) result_needs: Vec<bool>,
     /// Results of the graph that are numbers.
     pub(crate) numbers: Vec<Option<Value>>,
+    /// For each output, whether derivatives keep it as the result of its op.
+    pub(crate) is_kept: Vec<bool>,
     /// What tangents look like.
     pub(crate) layouts: Vec<Layout>,
-    /// For each tensor input, when the engine meets it first, walking from the results.
-    pub(crate) met: Vec<usize>,
+    /// Tensor inputs in the order in which the engine arrives at them; those it does not reach come last.
+    pub(crate) order: Vec<usize>,
 }
 
 /// A meta tensor like this.
@@ -142,7 +145,8 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
     let result_needs = results.iter().map(|v| matches!(v, Value::Tensor(t) if has_history(t))).collect();
     let numbers = results.iter().map(|v| (!matches!(v, Value::Tensor(_))).then(|| v.clone())).collect();
     let outputs = request.outputs.iter().map(|&i| Ok(results[i].tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
-    let needs: Vec<bool> = outputs.iter().map(has_history).collect();
+    let is_needed = |(k, t): (usize, &Tensor)| has_history(t) && !request.constants.contains(&k);
+    let needs: Vec<bool> = outputs.iter().enumerate().map(is_needed).collect();
     let layouts: Vec<Layout> = outputs.iter().map(tangent_layout).collect();
     let (mut roots, mut seeds) = (Vec::new(), Vec::new());
     for (i, t) in outputs.iter().enumerate().filter(|(i, _)| needs[*i]) {
@@ -156,13 +160,11 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
         }
     }
     let wanted: Vec<Tensor> = leaves.iter().filter(|t| t.requires_grad()).cloned().collect();
-    let walk = iter_graph(roots.iter().map(Tensor::grad_fn));
-    let place = |t: &Tensor| {
-        let end = get_gradient_edge(t).ok()?.node;
-        walk.iter().position(|n| n.is_same(&end))
-    };
-    let met = leaves.iter().map(|t| place(t).unwrap_or(usize::MAX)).collect();
-    drop(walk);
+    let arrived: Arc<Mutex<Vec<usize>>> = Arc::default();
+    for (k, t) in leaves.iter().enumerate().filter(|(_, t)| t.requires_grad()) {
+        let arrived = arrived.clone();
+        t.try_register_hook_any(move |_| arrived.lock().unwrap_or_else(|e| e.into_inner()).push(k))?;
+    }
     let mut found = match roots.is_empty() || wanted.is_empty() {
         true => vec![None; wanted.len()].into_iter(),
         false => {
@@ -175,16 +177,38 @@ fn trace_isolated(request: &Request) -> Result<JointTrace> {
             tracer.trace(|| grad(roots, wanted, &options))?.into_iter()
         }
     };
+    let mut order = std::mem::take(&mut *arrived.lock().unwrap_or_else(|e| e.into_inner()));
+    order.extend((0..leaves.len()).filter(|k| !order.contains(k)).collect::<Vec<_>>());
     let grads = leaves.iter().map(|t| if t.requires_grad() { found.next().flatten() } else { None });
     let all: Vec<Option<Tensor>> = outputs.iter().cloned().map(Some).chain(grads).collect();
     let mut module = without_writes(tracer.finish(&all)?)?;
     through_results(&mut module, &request.through_results);
+    // Asked before ops are decomposed into others.
+    let is_kept = kept_results(&module, outputs.len());
     if request.decompose && !request.create_graph {
         drop_aliases(&mut module)?;
         module = decompose(module)?;
     }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
-    Ok(JointTrace { joint, needs, result_needs, numbers, layouts, met })
+    Ok(JointTrace { joint, needs, result_needs, numbers, is_kept, layouts, order })
+}
+
+/// For each output, whether derivatives keep it as the result of its op.
+fn kept_results(module: &GraphModule, outputs: usize) -> Vec<bool> {
+    let graph = &module.graph;
+    let returned = graph.result().and_then(Argument::items).unwrap_or(&[]);
+    let is_kept = |a: &Argument| {
+        let mut at = a.node();
+        while let Some(n) = at.filter(|n| is_alias(&graph[*n])) {
+            at = graph[n].args().first().and_then(Argument::node);
+        }
+        at.is_some_and(|n| graph[n].is_saved_result())
+    };
+    returned.iter().take(outputs).map(is_kept).collect()
+}
+
+fn is_alias(node: &Node) -> bool {
+    node.target().is_some_and(|t| t.is_op(Op::DETACH) || t.is_op(Op::ALIAS))
 }
 
 /// The name of the input that is a result of the compiled node.
@@ -267,8 +291,7 @@ fn drop_aliases(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
     let order: Vec<NodeId> = graph.nodes().collect();
     for n in order {
-        let alias = graph[n].target().is_some_and(|t| t.is_op(Op::DETACH) || t.is_op(Op::ALIAS));
-        if let (true, Some(Argument::Node(of))) = (alias, graph[n].args().first().cloned()) {
+        if let (true, Some(Argument::Node(of))) = (is_alias(&graph[n]), graph[n].args().first().cloned()) {
             graph.replace_all_uses_with(n, of);
             graph.erase(n)?;
         }

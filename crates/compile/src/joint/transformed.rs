@@ -134,6 +134,7 @@ impl PureFunction {
             inputs: inputs.iter().cloned().map(Input::Tensor).collect(),
             is_static: vec![false; inputs.len()],
             outputs: (0..defined.len()).collect(),
+            constants: HashSet::new(),
             deferred: HashSet::new(),
             on_inputs: HashSet::new(),
             decompose: false,
@@ -265,6 +266,20 @@ fn own_results(module: &mut GraphModule) {
     }
 }
 
+/// For each result, whether it is computed from an input that has a batch.
+fn batched_results(module: &GraphModule, in_dims: &[Option<usize>]) -> Vec<bool> {
+    let graph = &module.graph;
+    let given = graph.placeholders().zip(in_dims).filter(|(_, d)| d.is_some());
+    let mut batched: HashSet<NodeId> = given.map(|(n, _)| n).collect();
+    for n in graph.nodes() {
+        if graph.input_nodes(n).any(|of| batched.contains(&of)) {
+            batched.insert(n);
+        }
+    }
+    let returned = graph.result().and_then(Argument::items).unwrap_or(&[]);
+    returned.iter().map(|a| a.node().is_some_and(|n| batched.contains(&n))).collect()
+}
+
 fn metas(tensors: &[Tensor]) -> Vec<TensorMeta> {
     tensors.iter().map(TensorMeta::of).collect()
 }
@@ -341,7 +356,13 @@ impl Function for PureFunction {
                 func::vmap(one).in_dims(dims).randomness(info.randomness).call(&inputs.to_vec())?
             }
         };
-        let dims = vec![Some(0); results.len()];
-        Ok(Some((results, dims)))
+        // What is computed from no batch is none, as in a plain run: it may be written there.
+        let batched = batched_results(&self.graph, in_dims);
+        let one = |(t, batched): (Tensor, bool)| match batched || info.batch_size == 0 {
+            true => Ok((t, Some(0))),
+            false => Ok((t.try_select(0, 0)?, None)),
+        };
+        let results = results.into_iter().zip(batched).map(one).collect::<firebrand_core::Result<Vec<_>>>()?;
+        Ok(Some(results.into_iter().unzip()))
     }
 }

@@ -5,7 +5,8 @@ use firebrand_compile::graph_break;
 use firebrand_core::autograd::{CheckpointOptions, Context, Function, checkpoint};
 use firebrand_core::{Result, Tensor};
 
-struct Double;
+/// Twice its input.
+pub(crate) struct Double;
 
 impl Function for Double {
     fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

@@ -1,7 +1,8 @@
 //! The compiled node in the caller's graph, and errors.
 
-use crate::{Case, How, check, leaf_of};
+use crate::{Case, How, Log, check, leaf_of};
 use firebrand_compile::graph_break;
+use firebrand_compile::hooks::register_pure_hook;
 use firebrand_core::autograd::{BackwardOptions, GradOptions, grad, no_grad};
 use firebrand_core::ops::dropout;
 use firebrand_core::{Error, Tensor};
@@ -170,7 +171,11 @@ fn errors_of_the_function(how: &How) {
 /// What leads to no result that is differentiated does not reach a leaf: beside random numbers, and beside writes.
 fn leaves_out_of_reach(how: &How) {
     type F = fn(&Tensor, &Tensor) -> Result<Vec<Tensor>, Error>;
-    let bodies: [(&str, F); 5] = [
+    let bodies: [(&str, F); 6] = [
+        ("memory of results that are detached", |x, y| {
+            let t = x.tanh();
+            Ok(vec![y * 0.5, t.detach(), t.detach()])
+        }),
         ("random numbers nobody returns", |x, y| {
             let t = (x * x).tanh();
             let result = y * 0.5;
@@ -214,6 +219,153 @@ fn leaves_out_of_reach(how: &How) {
     }
 }
 
+/// Two leaves whose gradients are logged as they are accumulated.
+fn logged_leaves(how: &How, k: usize) -> [Tensor; 2] {
+    let leaves = [leaf_of(k), leaf_of(k + 1)];
+    for (i, leaf) in leaves.iter().enumerate() {
+        let log = how.log.clone();
+        leaf.register_post_accumulate_grad_hook(move |t: &Tensor| log.see_opt(&format!("leaf {i}"), t.grad().as_ref()));
+    }
+    leaves
+}
+
+/// A function that logs what its hooks see.
+type Hooked = fn(&Log, &Tensor, &Tensor) -> Result<Vec<Tensor>, Error>;
+
+fn see(log: &Log, name: &'static str) -> impl Fn(&Tensor) -> Tensor + Send + Sync + 'static {
+    let log = log.clone();
+    move |g: &Tensor| {
+        log.see(name, g);
+        g * 0.5
+    }
+}
+
+/// Hooks that come after the last use of what they are on: on arguments, and on values from which results were computed before.
+fn late_hooks(how: &How) {
+    let bodies: [(&str, Hooked); 6] = [
+        ("on an argument that is returned", |log, x, y| {
+            let r = y.sin();
+            x.try_register_hook(see(log, "hook"))?;
+            Ok(vec![x.clone(), r])
+        }),
+        ("on an argument that leads to nothing here", |log, x, y| {
+            let (a, _lost) = (y.sin(), x.tanh());
+            let b = a.tanh();
+            x.try_register_hook(see(log, "hook"))?;
+            Ok(vec![a, b])
+        }),
+        ("on a value, behind a result", |log, x, y| {
+            let v = x * y;
+            let a = v.sin();
+            let b = a.tanh();
+            v.try_register_hook(see(log, "hook"))?;
+            Ok(vec![a, b])
+        }),
+        ("a pure one on a value, behind a result", |_, x, y| {
+            let v = x * y;
+            let a = v.sin();
+            let b = a.tanh();
+            register_pure_hook(&v, |g: &Tensor| g * 0.75)?;
+            Ok(vec![a, b])
+        }),
+        ("a pure one that reads a value, behind a result", |_, x, y| {
+            let v = x * y;
+            let (a, held) = (v.sin(), y.cos());
+            let b = a.tanh();
+            register_pure_hook(&v, move |g: &Tensor| g * &held)?;
+            Ok(vec![a, b])
+        }),
+        ("a pure one and another on one value", |log, x, y| {
+            let v = x * y;
+            register_pure_hook(&v, |g: &Tensor| g * 0.75)?;
+            v.try_register_hook(see(log, "hook"))?;
+            Ok(vec![v.sin(), v])
+        }),
+    ];
+    for (name, body) in bodies {
+        let log = how.log.clone();
+        let f = how.compile(move |(x, y): &(Tensor, Tensor)| body(&log, x, y));
+        for k in 0..3 {
+            let leaves = logged_leaves(how, k);
+            let given = [&leaves[0] * 1.0, &leaves[1] * 1.0];
+            let results = f(&(given[0].clone(), given[1].clone())).unwrap();
+            results.iter().for_each(|t| how.log.see(name, t));
+            let total = results.iter().map(Tensor::sum).reduce(|a, b| a + b).unwrap();
+            (total + (&given[0] * 3.0).sum()).backward();
+        }
+    }
+}
+
+/// Leaves get their gradients in the order of a plain run: where ops of two results alternate, where an op passes a gradient on
+/// as it is, and where a view of an argument is a result.
+fn order_of_leaves(how: &How) {
+    type F = fn(&Tensor, &Tensor) -> Vec<Tensor>;
+    let bodies: [(&str, F); 5] = [
+        ("ops of two results in turn", |x, y| {
+            let b = y.sin();
+            let a = x.sin();
+            vec![a, b.tanh()]
+        }),
+        ("a gradient passed on", |x, y| vec![(&(x - 0.5) * y).tanh()]),
+        ("a gradient passed on, the other way round", |x, y| vec![(y * &(x + 0.5)).tanh()]),
+        ("a view of an argument before", |x, y| {
+            let v = y.slice(0, Some(1.into()), None, 1);
+            vec![x.sin(), v]
+        }),
+        ("a view of an argument behind", |x, y| {
+            let a = x.sin();
+            vec![a, y.slice(0, Some(1.into()), None, 1)]
+        }),
+    ];
+    for (name, body) in bodies {
+        let f = how.compile(move |(x, y): &(Tensor, Tensor)| body(x, y));
+        for k in 0..3 {
+            let leaves = logged_leaves(how, k);
+            let results = f(&(leaves[0].clone(), leaves[1].clone())).unwrap();
+            how.log.push(name);
+            results.iter().map(Tensor::sum).reduce(|a, b| a + b).unwrap().backward();
+        }
+    }
+}
+
+/// Derivatives of a gradient that keeps its result pass through the hook on the result, also where the op is decomposed.
+fn hook_on_a_kept_result(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| -> Result<Tensor, Error> {
+        let y = x.tanh();
+        y.try_register_hook(see(&log, "hook"))?;
+        Ok(y)
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let y = f(&x).unwrap();
+        let create = GradOptions { create_graph: true, ..GradOptions::default() };
+        let first = grad(&(&y * &y).sum(), vec![x.clone()], &create).unwrap().remove(0).unwrap();
+        how.log.see("first", &first);
+        let second = grad(&(&first * &first).sum(), vec![x.clone()], &GradOptions::default()).unwrap();
+        how.log.see_opt("second", second[0].as_ref());
+    }
+}
+
+/// An argument is written behind a break: gradients that do not read it can still be differentiated.
+fn write_that_no_derivative_reads(how: &How) {
+    let f = how.compile(|(x, y): &(Tensor, Tensor)| -> Result<Tensor, Error> {
+        let a = y.neg().try_add(x)?;
+        graph_break();
+        no_grad(|| y.try_mul_scalar_(1.25).map(drop))?;
+        Ok(a)
+    });
+    for k in 0..3 {
+        let (x, y) = (leaf_of(k), leaf_of(k + 1));
+        let a = f(&(x.clone(), y.clone())).unwrap();
+        let options = GradOptions { create_graph: true, allow_unused: Some(true), ..GradOptions::default() };
+        match grad(&a.sum(), vec![y.clone()], &options) {
+            Ok(g) => how.log.see_opt("first", g[0].as_ref()),
+            Err(e) => how.log.push(e.to_string()),
+        }
+    }
+}
+
 #[test]
 fn the_compiled_node() {
     const CASES: &[Case] = &[
@@ -224,9 +376,13 @@ fn the_compiled_node() {
         ("X-64", order_of_accumulation),
         ("X-65", write_behind_a_break),
         ("X-66", leaves_out_of_reach),
+        ("X-67", late_hooks),
+        ("X-68", order_of_leaves),
+        ("X-69", hook_on_a_kept_result),
         ("X-70", error_of_a_hook),
         ("X-71", hook_with_another_size),
         ("X-72", errors_of_the_function),
+        ("X-73", write_that_no_derivative_reads),
     ];
     check(CASES);
 }

@@ -1,9 +1,11 @@
 //! Meta tensors, and sizes where they are read.
 
+use crate::functions::Double;
 use crate::{Case, How, check, leaf, ramp};
 use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::{Options, backends, compile_with};
-use firebrand_core::{DType, Device, Tensor, TensorOptions};
+use firebrand_core::autograd::{CheckpointOptions, Function, checkpoint};
+use firebrand_core::{DType, Device, Result, Tensor, TensorOptions};
 
 fn meta(sizes: [i64; 1]) -> Tensor {
     Tensor::full(
@@ -132,20 +134,92 @@ fn meta_tensors_and_sizes() {
         ("X-7", pure_hook_branches_on_a_size),
         ("X-8", pure_hook_reads_the_size_of_a_value),
         ("X-9", tensor_plus_size),
+        ("X-12", pure_hook_with_a_captured_size),
     ];
     check(CASES);
 }
 
-/// a size as an operand ties the graph to nothing: two graphs for all sizes but one, a third for that.
+/// A pure hook computes with a size that was read outside of it, alone and with that of its gradient.
+fn pure_hook_with_a_captured_size(how: &How) {
+    let f = how.compile(|x: &Tensor| -> Result<Tensor> {
+        let (y, n) = (x * 2.0, x.size(0));
+        register_pure_hook(&y, move |g: &Tensor| (g.reshape([n]) * n) * (g.size(0) + n))?;
+        Ok(y.sin())
+    });
+    for n in [3, 4, 5, 6, 1] {
+        let x = ramp(n).requires_grad_();
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// A function of a vector, for the table of frames.
+type Sized = (&'static str, fn(&Tensor) -> Result<Tensor>, [(usize, usize); 7]);
+
+/// sizes as operands, in custom functions, hooks and checkpoints. The frames are PyTorch's: no size that is only
+/// computed with ties a graph to it.
 #[test]
-fn a_size_as_an_operand_does_not_recompile() {
-    for name in ["eager", "aot_eager", "firebrand"] {
-        let counter = backends::counter(backends::backend(name).unwrap());
-        let f = compile_with(|x: &Tensor| x * x.size(0) + x.size(0), Options::with_backend(counter.clone()));
-        for (n, frames) in [(3, 1), (4, 2), (5, 2), (6, 2), (7, 2), (1, 3), (9, 3)] {
-            let y = f.call(&ramp(n));
-            assert_eq!(y.to_vec::<f64>()[0], 2.0 * n as f64, "{name}, size {n}");
-            assert_eq!(counter.frames(), frames, "{name}, size {n}");
+fn no_more_frames_than_pytorch() {
+    const USUAL: [(usize, usize); 7] = [(3, 1), (4, 2), (5, 2), (6, 2), (7, 2), (1, 3), (9, 3)];
+    let rows: [Sized; 9] = [
+        ("X-10 product and sum", |x| Ok(x * x.size(0) + x.size(0)), USUAL),
+        ("X-11 quotient", |x| Ok(x / x.size(0)), USUAL),
+        ("X-11 difference", |x| Ok(x - x.size(0)), USUAL),
+        (
+            "X-11 shapes",
+            |x| Ok(x.reshape([x.size(0), 1.into()]).expand([x.size(0), x.size(0)]).sum_dim(1, false)),
+            USUAL,
+        ),
+        (
+            "X-11 a branch",
+            |x| Ok(if x.size(0) > 3 { x * 2.0 } else { x * 0.5 }),
+            [(3, 1), (4, 2), (5, 2), (6, 2), (2, 3), (1, 4), (8, 4)],
+        ),
+        (
+            "X-11 a custom function",
+            |x| {
+                let y = Double.apply(&[x])?.remove(0);
+                Ok(&y * y.size(0))
+            },
+            USUAL,
+        ),
+        (
+            "X-11 a hook",
+            |x| {
+                let y = x * 2.0;
+                register_pure_hook(&y, |g: &Tensor| g * g.size(0))?;
+                Ok(y.sum())
+            },
+            USUAL,
+        ),
+        (
+            "X-11 a hook with a branch",
+            |x| {
+                let y = x * 2.0;
+                register_pure_hook(&y, |g: &Tensor| if g.size(0) > 3 { g * 0.75 } else { g.sin() })?;
+                Ok(y.sum())
+            },
+            USUAL,
+        ),
+        (
+            "X-11 a checkpoint",
+            |x| {
+                let options = CheckpointOptions { use_reentrant: Some(false), ..CheckpointOptions::default() };
+                Ok(checkpoint(|t: &[Tensor]| Ok(vec![&t[0].sin() * t[0].size(0)]), &[x], &options)?.remove(0).sum())
+            },
+            USUAL,
+        ),
+    ];
+    for (what, f, sizes) in rows {
+        for name in ["eager", "aot_eager", "firebrand"] {
+            let counter = backends::counter(backends::backend(name).unwrap());
+            let compiled = compile_with(f, Options::with_backend(counter.clone()));
+            for (n, frames) in sizes {
+                let x = ramp(n).requires_grad_();
+                let (found, plain) = (compiled.try_call(&x).unwrap(), f(&x).unwrap());
+                assert_eq!(found.to_vec::<f64>(), plain.to_vec::<f64>(), "{what} on {name}, size {n}");
+                assert_eq!(counter.frames(), frames, "{what} on {name}, frames at size {n}");
+            }
         }
     }
 }

@@ -166,6 +166,9 @@ impl Session {
             return size.into(); // that of this call: the transform said so
         }
         let mut state = self.lock();
+        if let Some(size) = state.size_of_gradient(t, dim, self.plan.symbols.len()) {
+            return size;
+        }
         match state.body() {
             Body::Function => {}
             Body::PureHook | Body::Branch => {
@@ -186,18 +189,49 @@ impl Session {
                 _ => size.into(),
             };
         }
-        let Some(node) = state.trace.known(t) else { return size.into() };
-        let known = state.derived.iter().find(|(_, n, d)| *n == node && *d == dim).map(|(s, ..)| *s);
+        state.inner_size(t, dim, self.plan.symbols.len()).unwrap_or_else(|| size.into())
+    }
+}
+
+impl State {
+    /// The size of a value that the function computes, as a symbol behind those of its inputs.
+    fn inner_size(&mut self, t: &Tensor, dim: usize, inputs: usize) -> Option<SymInt> {
+        let size = t.layout().sizes()[dim] as i64;
+        let node = self.trace.known(t)?;
+        let known = self.derived.iter().find(|(_, n, d)| *n == node && *d == dim).map(|(s, ..)| *s);
         let symbol = known.unwrap_or_else(|| {
-            let symbol = (self.plan.symbols.len() + state.derived.len()) as u32;
-            state.derived.push((symbol, node, dim));
-            let graph = &mut state.trace.module_mut().graph;
-            let read = graph.call_function(Target::aten("sym_size.int"), [node.into(), Argument::Int(dim as i64)]);
-            graph.meta_mut(read).val = Some(Val::SymInt(size.into()));
-            state.trace.bind_symbol(symbol, read);
+            let symbol = (inputs + self.derived.len()) as u32;
+            self.derived.push((symbol, node, dim));
+            self.read_size(node, dim, size, symbol);
             symbol
         });
-        SymInt::symbol(symbol, size)
+        Some(SymInt::symbol(symbol, size))
+    }
+
+    /// Reads the size of a value in the graph, for a symbol.
+    fn read_size(&mut self, node: NodeId, dim: usize, size: i64, symbol: u32) {
+        let graph = &mut self.trace.module_mut().graph;
+        let read = graph.call_function(Target::aten("sym_size.int"), [node.into(), Argument::Int(dim as i64)]);
+        graph.meta_mut(read).val = Some(Val::SymInt(size.into()));
+        self.trace.bind_symbol(symbol, read);
+    }
+
+    /// The size of the gradient that a pure hook takes: it is that of its tensor, which the function knows. In the body of
+    /// the hook it is read from the gradient.
+    fn size_of_gradient(&mut self, t: &Tensor, dim: usize, inputs: usize) -> Option<SymInt> {
+        let mut hook = self.in_pure_hook.take_if(|hook| hook.grad.is_same(t))?;
+        std::mem::swap(&mut *self.trace, &mut hook.outer);
+        let size = self.inner_size(&hook.on, dim, inputs);
+        std::mem::swap(&mut *self.trace, &mut hook.outer);
+        self.in_pure_hook = Some(hook);
+        let size = size?;
+        if let Some(SymNode::Symbol(symbol)) = size.parts()
+            && !self.trace.has_symbol(symbol)
+        {
+            let node = self.trace.known(t)?;
+            self.read_size(node, dim, size.hint(), symbol);
+        }
+        Some(size)
     }
 }
 

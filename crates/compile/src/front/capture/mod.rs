@@ -93,7 +93,7 @@ impl State {
 
     /// What is traced.
     pub(crate) fn body(&self) -> Body {
-        match (self.in_pure_hook, self.trace.in_branch()) {
+        match (self.in_pure_hook.is_some(), self.trace.in_branch()) {
             (true, _) => Body::PureHook,
             (false, true) => Body::Branch,
             (false, false) => Body::Function,
@@ -107,11 +107,21 @@ impl AsMut<TraceStack> for State {
     }
 }
 
+/// The body of a pure hook, while it is traced.
+pub(crate) struct HookBody {
+    /// The gradient it takes.
+    pub(crate) grad: Tensor,
+    /// The tensor it is on.
+    pub(crate) on: Tensor,
+    /// The trace of the function, which goes on afterwards.
+    pub(crate) outer: Trace,
+}
+
 /// What a session knows.
 pub(crate) struct State {
     pub(crate) trace: TraceStack,
-    /// Whether the body of a pure hook is traced.
-    pub(crate) in_pure_hook: bool,
+    /// The pure hook whose body is traced.
+    pub(crate) in_pure_hook: Option<HookBody>,
     /// Placeholders and where their values come from.
     pub(crate) inputs: Vec<(NodeId, Source)>,
     /// Meta tensors that stand for sources, in no graph yet or in any.
@@ -218,7 +228,7 @@ impl Session {
         let ambient_grad = is_grad_enabled();
         let state = State {
             trace: TraceStack::new(Trace::new(ambient_grad, Free::Input)),
-            in_pure_hook: false,
+            in_pure_hook: None,
             inputs: Vec::new(),
             sources: Vec::new(),
             reals: HashMap::new(),

@@ -1,6 +1,6 @@
 //! Pure hooks: their body is traced and becomes part of the graph.
 
-use super::{Session, session};
+use super::{HookBody, Session, session};
 use crate::breaks::BreakKind;
 use firebrand_core::autograd::{HookResult, RemovableHandle};
 use firebrand_core::capture as core_capture;
@@ -35,18 +35,18 @@ impl Session {
         }
         let grad = core_capture::suspended(|| outline(&t.detach()))?;
         grad.mark_symbolic();
-        let outer = {
+        {
             let mut state = self.lock();
             let mut inner = Trace::new(false, Free::Input);
             inner.input("grad", &grad);
             let outer = std::mem::replace(&mut *state.trace, inner);
-            state.in_pure_hook = true;
-            outer
-        };
+            state.in_pure_hook = Some(HookBody { grad: grad.clone(), on: t.clone(), outer });
+        }
         let result = firebrand_core::autograd::no_grad(|| body(&grad));
         let (mut inner, failed) = {
             let mut state = self.lock();
-            state.in_pure_hook = false;
+            let lost = || firebrand_core::Error::user("the trace of a hook ended before the hook did");
+            let outer = state.in_pure_hook.take().ok_or_else(lost)?.outer;
             (std::mem::replace(&mut *state.trace, outer), state.error.is_some())
         };
         let result = result?;

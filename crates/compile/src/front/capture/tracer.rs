@@ -380,15 +380,17 @@ impl Tracer for Session {
 
     fn size_operand(&self, n: SymInt) -> Result<Tensor> {
         let mut state = self.lock();
-        if state.body() != Body::Function {
+        let given = match state.body() {
+            Body::Function => Some(state.trace.arguments(&[Value::Int(n)]).map_err(firebrand_core::Error::user)?),
+            // It knows the sizes of its gradient, and not those that it captured.
+            Body::PureHook => state.trace.arguments(&[Value::Int(n)]).ok(),
+            Body::Branch => None,
+        };
+        let Some(node) = given.and_then(|given| given[0].node()) else {
             return Ok(Number::new(n.int()).tensor().clone());
-        }
+        };
         let number = Number::outline(n.hint().into())?;
-        let given = state.trace.arguments(&[Value::Int(n)]).map_err(firebrand_core::Error::user)?;
-        match given[0].node() {
-            Some(node) => state.trace.bind(number.tensor(), node),
-            None => return Ok(Number::new(n.int()).tensor().clone()),
-        }
+        state.trace.bind(number.tensor(), node);
         Ok(number.tensor().clone())
     }
 
