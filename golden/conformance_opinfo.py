@@ -1,12 +1,13 @@
 """Runs every entry of PyTorch's own op database through export, `.pt2` and firebrand, and compares.
 
-    python golden/conformance_opinfo.py FIREBRAND [--only NAME ...] [--dtypes NAME ...] [--summary FILE] [--json FILE] [--programs DIR] [--jobs N]
+    python golden/conformance_opinfo.py FIREBRAND [--only NAME ...] [--dtypes NAME ...] [--summary FILE] [--json FILE] [--programs DIR] [--jobs N] [--resume]
 
 Run by `cargo xtask conformance opinfo`. Every sample of every op, for float64, float32, complex128, int64 and bool where
 the op takes them: values of all, gradients of inputs for float64, and for the inputs that PyTorch refuses that they are refused
 here (`conformance_opinfo_refusals`). Samples of one op and dtype become programs of up to 32, each sample with outputs and inputs of
 its own; a program that is refused is halved until the sample is found. A sample that PyTorch itself cannot run or export counts
-as `not exportable`. `--programs` keeps what PyTorch made, so that a second run needs only firebrand.
+as `not exportable`. `--programs` keeps what PyTorch made, so that a second run needs only firebrand; `--json` keeps results op by
+op, and with `--resume` ops that have one there are not run again.
 
 Fails if fewer than 99.5 % are equal, or if an op differs that `opinfo_differences.json` does not explain.
 """
@@ -304,6 +305,7 @@ def main():
     p.add_argument("--json")
     p.add_argument("--programs")
     p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--resume", action="store_true")
     a = p.parse_args()
     ops = [op for op in op_db if not a.only or op.name in a.only or name_of(op) in a.only]
     dtypes = [getattr(torch, d) for d in a.dtypes]
@@ -311,6 +313,10 @@ def main():
     if programs:
         programs.mkdir(parents=True, exist_ok=True)
     results = []
+    if a.resume and a.json and pathlib.Path(a.json).exists():
+        results = json.loads(pathlib.Path(a.json).read_text())
+        done = {r["op"] for r in results}
+        ops = [op for op in ops if name_of(op) not in done]
     with concurrent.futures.ProcessPoolExecutor(a.jobs) as pool:
         n = len(ops)
         several = lambda: pool.map(one, [a.firebrand] * n, ops, [dtypes] * n, [programs] * n)

@@ -59,12 +59,11 @@ def failing_call(op, sample):
         with watch:
             op(input, *args, **kwargs)
     except Exception:
-        if watch.failed:
-            return watch.failed if fails(*watch.failed) else None
         try:
-            return by_name(op, input, args, kwargs)
+            call = watch.failed or by_name(op, input, args, kwargs)
         except Exception:
             return None
+        return call if call and fails(*call) else None
     return None
 
 

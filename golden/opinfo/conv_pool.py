@@ -78,7 +78,7 @@ def samples(t):
             far = T(1, 2, 2, 2, lo=-1.9, hi=1.9)
             t.op("grid_sampler_2d", S(T(1, 1, 3, 4), far, interp, pad, False), S(T(1, 2, 3, 3), far, interp, pad, True), dtypes=ONE if interp == pad == 0 else [], nc=interp == 0)
     t.op("grid_sampler", S(T(1, 2, 3, 3), grid, 0, 0, False), S(T(1, 1, 3, 3), grid, 0, 0, True), S(T(1, 1, 2, 2, 2), T(1, 1, 2, 2, 3, lo=-0.9, hi=0.9), 0, 1, False), dtypes=ONE, err=[S(T(1, 1, 3, 3), T(1, 2, 2, 3), 0, 0, False), S(T(2, 1, 3, 3), T(1, 2, 2, 2), 0, 0, False), S(T(3, 3), T(1, 2, 2, 2), 0, 0, False)])
-    t.op("grid_sampler_3d", S(T(1, 1, 2, 2, 2), T(1, 1, 2, 2, 3, lo=-0.9, hi=0.9), 0, 0, False), S(T(1, 1, 2, 2, 2), T(1, 1, 2, 2, 3, lo=-0.9, hi=0.9), 1, 1, True), dtypes=ONE)
+    t.op("grid_sampler_3d", S(T(1, 1, 2, 2, 2), T(1, 1, 2, 2, 3, lo=-0.9, hi=0.9), 0, 0, False), S(T(1, 1, 2, 2, 2), T(1, 1, 2, 2, 3, lo=-0.9, hi=0.9), 1, 1, True), *[S(T(1, 2, 3, 2, 4), T(1, 1, 2, 2, 3, lo=-1.3, hi=1.3), 2, padding, corners) for padding in (0, 1, 2) for corners in (False, True)], dtypes=ONE)
     t.op("grid_sampler_2d_backward", S(T(1, 1, 2, 3), T(1, 1, 3, 3), grid, 0, 0, False, [True, True]), S(T(1, 1, 2, 3), T(1, 1, 3, 3), grid, 0, 1, True, [True, True]), S(T(1, 1, 2, 3), T(1, 1, 3, 3), grid, 1, 0, False, [True, True]), grad=False, dtypes=ONE, nc=False)
 
     # gradients as ops of their own, and the rest of their families

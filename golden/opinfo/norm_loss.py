@@ -98,6 +98,20 @@ def samples(t):
             nc=False,
             err=[S(T(2, 1, 3), hid(1, 1, 2), rnn(gates, 1, False, True), True, 1, 0.0, True, False, False), S(T(2, 1, 2), hid(2, 1, 2), rnn(gates, 1, False, True), True, 1, 0.0, True, False, False)],
         )
+    # Three sequences of 3, 2 and 1 steps, packed: three samples at the first step, then two, then one.
+    for op, gates in (("lstm.data", 4), ("gru.data", 3), ("rnn_tanh.data", 1), ("rnn_relu.data", 1)):
+        lstm = gates == 4
+        hid = lambda *s, **k: [T(*s, **k), T(*s, **k)] if lstm else T(*s, **k)
+        sizes = lambda *n: X(list(n))
+        t.op(
+            op,
+            S(T(6, 2), sizes(3, 2, 1), hid(1, 3, 2), rnn(gates, 1, False, True), True, 1, 0.0, True, False),
+            S(T(5, 2), sizes(2, 2, 1), hid(2, 2, 2), rnn(gates, 1, True, False), False, 1, 0.0, False, True),
+            S(T(4, 2), sizes(2, 1, 1), hid(4, 2, 2), rnn(gates, 2, True, True), True, 2, 0.0, True, True),
+            dtypes=[f32],
+            nc=False,
+            err=[S(T(6, 2), sizes(3, 2, 1), hid(1, 2, 2), rnn(gates, 1, False, True), True, 1, 0.0, True, False)],
+        )
     t.op("lstm_cell", S(T(1, 2), [T(1, 2), T(1, 2)], T(8, 2), T(8, 2), T(8), T(8)), S(T(1, 2), [T(1, 2), T(1, 2)], T(8, 2), T(8, 2)), dtypes=ONE, nc=False)
     t.op("gru_cell", S(T(1, 2), T(1, 2), T(6, 2), T(6, 2), T(6), T(6)), dtypes=ONE, nc=False)
     t.op("rnn_tanh_cell rnn_relu_cell", S(T(1, 2), T(1, 2), T(2, 2), T(2, 2), T(2), T(2)), dtypes=ONE, nc=False)

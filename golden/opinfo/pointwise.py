@@ -94,6 +94,8 @@ def samples(t):
     t.op("threshold", S(T(2, 3), 0.25, -7.0), S(T(4), 0, 0), S(X([1.0, 2.0, 3.0]), 2.0, 9.0, tags=["no_gradcheck"]))
     t.op("prelu", S(T(2, 3), T(3)), S(T(2, 3), T(1)), S(T(2, 3, 2), T(3)), S(T(4), T(1)), dtypes=FLOATS, err=[S(T(2, 3), T(2))])
     t.op("_prelu_kernel", S(T(2, 3), T(1, 3)), S(T(2, 3), T(2, 3)), dtypes=FLOATS)
+    t.op("softshrink", dtypes=[], err=[S(T(3), -0.5)])
+    t.op("rrelu_with_noise_functional", S(T(4), T(4, grad=False), 0.125, 0.25, False), dtypes=FLOATS)
     t.op("rrelu_with_noise", S(T(4), T(4, grad=False), 0.125, 0.25, False), dtypes=FLOATS)
     t.op("rrelu rrelu_", S(T(4), 0.25, 0.25), S(T(2, 3), 0.125, 0.375, False), dtypes=[f32], nc=False)
     t.op("rrelu_with_noise_", S(T(4), T(4, grad=False), 0.125, 0.25, False), dtypes=[], nc=False)

@@ -397,8 +397,15 @@ impl Trace {
             [Value::Tensors(list)] => list.iter().enumerate().for_each(|(i, t)| self.bind_item(node, i, t)),
             many => {
                 for (i, value) in many.iter().enumerate() {
-                    if let Value::Tensor(t) = value {
-                        self.bind_item(node, i, t);
+                    match value {
+                        Value::Tensor(t) => self.bind_item(node, i, t),
+                        Value::Tensors(list) => {
+                            let graph = &mut self.module.graph;
+                            let part = graph.call_function(Function::GetItem, [node.into(), (i as i64).into()]);
+                            graph.meta_mut(part).val = Some(val_of(value));
+                            list.iter().enumerate().for_each(|(k, t)| self.bind_item(part, k, t));
+                        }
+                        _ => {}
                     }
                 }
             }

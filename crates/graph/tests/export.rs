@@ -3,6 +3,7 @@
 
 use firebrand_core::Tensor;
 use firebrand_core::autograd::{GradOptions, enable_grad, grad, inference_mode, no_grad};
+use firebrand_core::dispatch::{self, Value};
 use firebrand_graph::passes::{Context, run_decompositions};
 use firebrand_graph::text::{Form, print};
 use firebrand_graph::{Dialect, ExportedProgram, NamedTensor, export};
@@ -139,4 +140,25 @@ fn decompositions_keep_gradients() {
         grad(&y, &w, &GradOptions::default()).unwrap()[0].as_ref().unwrap().to_vec::<f64>()
     };
     assert_eq!(gradient(&core), gradient(&program));
+}
+
+/// An op with a list among several results: captured, written, read and run; an element that nobody uses is not missed.
+#[test]
+fn a_list_among_several_results() {
+    let f = |x: &[Tensor]| {
+        let bins = Value::Ints([2i64, 3].into_iter().map(Into::into).collect());
+        let mut out = dispatch::call_by_name("aten::histogramdd", &[x[0].clone().into(), bins])?.into_iter();
+        match (out.next(), out.next()) {
+            (Some(Value::Tensor(counts)), Some(Value::Tensors(edges))) => Ok(vec![counts, edges[1].clone()]),
+            other => panic!("expected a tensor and a list, found {other:?}"),
+        }
+    };
+    let x = Tensor::from_slice(&[0.0f64, 0.0, 1.0, 3.0, 0.75, 1.5], [3, 2]);
+    let program = export(f, std::slice::from_ref(&x), &[]).unwrap();
+    let again = ExportedProgram::from_bytes(program.to_bytes().unwrap()).unwrap();
+    for (name, program) in [("captured", &program), ("read", &again)] {
+        let out = program.module().unwrap().run(std::slice::from_ref(&x)).unwrap();
+        let out: Vec<Vec<f64>> = out.iter().map(|v| v.tensor().unwrap().to_vec()).collect();
+        assert_eq!(out, [vec![1.0, 0.0, 0.0, 0.0, 1.0, 1.0], vec![0.0, 1.0, 2.0, 3.0]], "{name}");
+    }
 }

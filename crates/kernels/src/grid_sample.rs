@@ -15,7 +15,7 @@ pub enum Interpolation {
     Linear,
     /// The nearest pixel, ties to even.
     Nearest,
-    /// The four neighbors in each dimension (images only).
+    /// The four neighbors in each dimension.
     Cubic,
 }
 

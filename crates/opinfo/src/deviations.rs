@@ -44,6 +44,56 @@ fn every(_: &Row) -> bool {
     true
 }
 
+/// Ops that look at the numbers of each sample, which `vmap` refuses if they differ from sample to sample. Their rows are mapped all
+/// the same: what is not refused by name must be right.
+const LOOK_AT_NUMBERS: &[&str] = &[
+    "aten::argwhere.",
+    "aten::one_hot.",
+    "aten::embedding_renorm_.",
+    "aten::embedding_bag.",
+    "aten::_embedding_bag",
+    "aten::allclose.",
+    "aten::equal.",
+    "aten::nonzero_numpy.",
+    "aten::masked_select.",
+    "aten::repeat_interleave.self_Tensor",
+    "aten::repeat_interleave.Tensor",
+    "aten::_fused_",
+    "aten::masked_scatter_backward.",
+    "aten::ctc_loss.Tensor",
+    "aten::_ctc_loss.Tensor",
+    "aten::_ctc_loss_backward.Tensor",
+    "aten::lstm.data",
+    "aten::gru.data",
+    "aten::rnn_tanh.data",
+    "aten::rnn_relu.data",
+    "aten::_pack_padded_sequence",
+    "aten::_pad_packed_sequence.",
+    "aten::segment_reduce.",
+    "aten::_segment_reduce_backward.",
+    "aten::histogram",
+    "aten::_histogramdd",
+    "aten::narrow.Tensor",
+    "aten::tensor_split.tensor_indices_or_sections",
+    "aten::_reshape_from_tensor.",
+    "aten::linspace.",
+    "aten::logspace.",
+    "aten::_foreach_addcmul.Tensor",
+    "aten::_foreach_addcmul_.Tensor",
+    "aten::_foreach_addcdiv.Tensor",
+    "aten::_foreach_addcdiv_.Tensor",
+    "aten::where.default",
+    "aten::_unique.",
+    "aten::unique_dim_consecutive.",
+    "aten::_amp_update_scale_.",
+];
+
+/// Whether `vmap` may refuse this row, see [`LOOK_AT_NUMBERS`].
+pub fn looks_at_numbers(row: &Row) -> bool {
+    let windows_differ = row.op.starts_with("aten::istft.") && row.args.get(4).is_some();
+    windows_differ || LOOK_AT_NUMBERS.iter().any(|op| row.op.starts_with(op))
+}
+
 /// All of them.
 pub const DEVIATIONS: &[Deviation] = &[
     Deviation {
@@ -170,59 +220,11 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "asks for the strides of a sample, which the place of the batch changes",
     },
     Deviation {
-        ops: &[
-            "aten::argwhere.",
-            "aten::one_hot.",
-            "aten::embedding_renorm_.",
-            "aten::embedding_bag.",
-            "aten::_embedding_bag",
-            "aten::allclose.",
-            "aten::equal.",
-            "aten::nonzero_numpy.",
-            "aten::masked_select.",
-            "aten::repeat_interleave.self_Tensor",
-            "aten::repeat_interleave.Tensor",
-            "aten::_fused_",
-            "aten::masked_scatter_backward.",
-            "aten::ctc_loss.Tensor",
-            "aten::_ctc_loss.Tensor",
-            "aten::_ctc_loss_backward.Tensor",
-            "aten::_pack_padded_sequence",
-            "aten::_pad_packed_sequence.",
-            "aten::segment_reduce.",
-            "aten::_segment_reduce_backward.",
-            "aten::histogram",
-            "aten::_histogramdd",
-            "aten::narrow.Tensor",
-            "aten::tensor_split.tensor_indices_or_sections",
-            "aten::_reshape_from_tensor.",
-            "aten::linspace.",
-            "aten::logspace.",
-            "aten::_foreach_addcmul.Tensor",
-            "aten::_foreach_addcmul_.Tensor",
-            "aten::_foreach_addcdiv.Tensor",
-            "aten::_foreach_addcdiv_.Tensor",
-            "aten::where.default",
-            "aten::_unique.",
-            "aten::unique_dim_consecutive.",
-            "aten::_amp_update_scale_.",
-        ],
-        checks: &[Check::Vmap, Check::Transforms],
-        rows: every,
-        reason: "looks at the numbers of each sample, which vmap refuses",
-    },
-    Deviation {
         ops: &["aten::pdist."],
         checks: &[Check::Threads],
         rows: every,
         reason: "pairs grow with the square of the rows, so the enlarged sample would take minutes; the ops it is built of \
                  are checked",
-    },
-    Deviation {
-        ops: &["aten::istft."],
-        checks: &[Check::Vmap, Check::Transforms],
-        rows: |row| row.args.get(4).is_some(),
-        reason: "looks whether the window covers the signal, which vmap refuses if each sample has a window of its own",
     },
     Deviation {
         ops: &[

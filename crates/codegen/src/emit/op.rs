@@ -34,6 +34,8 @@ pub(super) enum Returns {
     /// Several tensors, by name.
     Tensors(Vec<String>),
     List,
+    /// Tensors and lists of tensors, of an op that is called with boxed arguments only.
+    Mixed(Vec<Ty>),
     Value(Ty),
 }
 
@@ -122,7 +124,7 @@ impl Op {
         match &self.returns {
             Returns::Tensors(names) => names.clone(),
             Returns::Tensor | Returns::List => vec!["result".to_owned()],
-            Returns::Nothing | Returns::Value(_) => Vec::new(),
+            Returns::Nothing | Returns::Mixed(_) | Returns::Value(_) => Vec::new(),
         }
     }
 
@@ -185,6 +187,13 @@ fn returns(schema: &FunctionSchema, boxed: bool) -> Result<Returns, Refusal> {
             value @ Ty::DType if boxed => Returns::Value(value),
             _ => return Err(unsupported(only)),
         },
+        several if boxed && several.iter().any(|r| Ty::of(&r.ty) == Some(Ty::Tensors)) => {
+            let part = |r: &Return| {
+                let ty = Ty::of(&r.ty).filter(|ty| matches!(ty, Ty::Tensor | Ty::Tensors));
+                ty.ok_or_else(|| unsupported(r))
+            };
+            Returns::Mixed(several.iter().map(part).collect::<Result<_, _>>()?)
+        }
         several => {
             let named = |r: &Return| r.name.as_ref().is_none_or(|name| is_ident(&ident(name)));
             if let Some(r) = several.iter().find(|r| Ty::of(&r.ty) != Some(Ty::Tensor) || !named(r)) {

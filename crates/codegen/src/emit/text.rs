@@ -51,6 +51,10 @@ impl Plan<'_> {
             (Returns::Tensor, _) => "Tensor".into(),
             (Returns::Tensors(names), _) => tuple(names.len(), "Tensor"),
             (Returns::List, _) => "Vec<Tensor>".into(),
+            (Returns::Mixed(parts), _) => {
+                let part = |ty: &Ty| if *ty == Ty::Tensors { "Vec<Tensor>" } else { "Tensor" };
+                format!("({})", join(parts.iter().map(|ty| part(ty).to_owned())))
+            }
             (Returns::Value(ty), _) => ty.typed(),
         }
     }

@@ -7,7 +7,7 @@ use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float, need_real};
 use crate::random::draw;
-use crate::{Error, Result, Tensor, ops, races, state};
+use crate::{Error, Result, Scalar, Tensor, ops, races, state};
 use firebrand_kernels::ViewMut;
 use firebrand_kernels::random::Generator;
 use smallvec::smallvec;
@@ -171,7 +171,16 @@ pub(crate) fn random_from_(self_: &Tensor, from: i64, to: Option<i64>) -> Result
 /// `bernoulli_.float`.
 pub(crate) fn bernoulli_(self_: &Tensor, p: f64) -> Result<&Tensor> {
     need_probability("bernoulli_", p)?;
-    random("bernoulli_", "BernoulliBackward2", self_, |g, out| g.bernoulli(out, p))
+    if !self_.is_complex() {
+        return random("bernoulli_", "BernoulliBackward2", self_, |g, out| g.bernoulli(out, p));
+    }
+    overwrite("bernoulli_", "BernoulliBackward2", self_, |t| {
+        firebrand_kernels::fill(t.write()?.view_mut(), Scalar::Int(0).into());
+        let real = ops::cpu::complex::part(t, 0)?;
+        let to = real.write()?;
+        draw(|g| g.bernoulli(&to.view_mut(), p));
+        Ok(())
+    })
 }
 
 /// `bernoulli_.Tensor`.

@@ -64,6 +64,23 @@ fn missing(name: &str) -> String {
     format!("nothing is known of the value {name:?}")
 }
 
+/// One of several results of a call, by the name the file gives it.
+enum Element<'a> {
+    Absent,
+    One(&'a str, Val),
+    List(Vec<(&'a str, Val)>),
+}
+
+impl Element<'_> {
+    fn val(&self) -> Val {
+        match self {
+            Element::Absent => Val::None,
+            Element::One(_, val) => val.clone(),
+            Element::List(list) => Val::List(list.iter().map(|(_, val)| val.clone()).collect()),
+        }
+    }
+}
+
 /// Everything runs on the CPU, whichever processor a value once lived on; the loader says so once.
 fn device(d: &schema::Device) -> DeviceName {
     DeviceName { kind: if d.kind == "meta" { "meta".into() } else { "cpu".into() }, index: None }
@@ -263,13 +280,11 @@ impl<'a> Reader<'a> {
             self.values.insert(name, id);
             return Ok(());
         }
-        let elements: Vec<Option<(&'a str, Val)>> = match &node.outputs[..] {
-            [schema::Argument::AsTensors(list)] => {
-                list.iter().map(|t| Ok(Some((&*t.name, self.tensor(&t.name)?)))).collect::<Result<_, String>>()?
-            }
-            many => many.iter().map(|o| self.result(o)).collect::<Result<_, String>>()?,
+        let elements: Vec<Element<'a>> = match &node.outputs[..] {
+            [schema::Argument::AsTensors(list)] => self.list(list)?,
+            many => many.iter().map(|o| self.element(o)).collect::<Result<_, String>>()?,
         };
-        let vals = elements.iter().map(|e| e.as_ref().map_or(Val::None, |(_, v)| v.clone())).collect();
+        let vals = elements.iter().map(Element::val).collect();
         meta.val = Some(match &node.outputs[..] {
             [] => Val::None,
             [schema::Argument::AsTensors(_)] => Val::List(vals),
@@ -282,17 +297,51 @@ impl<'a> Reader<'a> {
         let origin = meta.clone();
         *self.graph().meta_mut(id) = meta;
         let own_name = self.graph()[id].name().clone();
-        for (k, (name, val)) in elements.into_iter().enumerate().filter_map(|(k, e)| Some((k, e?))) {
-            // An unused result has a name made up for the file.
-            if name == format!("{own_name}_unused_{k}") && !used.contains(name) {
-                continue;
+        for (k, element) in elements.into_iter().enumerate() {
+            match element {
+                Element::Absent => {}
+                Element::One(name, val) => {
+                    // An unused result has a name made up for the file.
+                    if name != format!("{own_name}_unused_{k}") || used.contains(name) {
+                        self.item(id, k, name, val, &origin)?;
+                    }
+                }
+                // The list has no name in the file, only what is in it.
+                Element::List(list) => {
+                    let item = Kind::CallFunction(Function::GetItem.into());
+                    let item = self.graph().create_node(item, vec![id.into(), Argument::Int(k as i64)], Vec::new(), None);
+                    let vals = list.iter().map(|(_, val)| val.clone()).collect();
+                    *self.graph().meta_mut(item) = Meta { val: Some(Val::List(vals)), ..origin.clone() };
+                    for (k, (name, val)) in list.into_iter().enumerate().filter(|(_, (name, _))| used.contains(name)) {
+                        self.item(item, k, name, val, &origin)?;
+                    }
+                }
             }
-            let args = vec![id.into(), Argument::Int(k as i64)];
-            let item = self.create(Kind::CallFunction(Function::GetItem.into()), args, Vec::new(), name)?;
-            *self.graph().meta_mut(item) = Meta { val: Some(val), ..origin.clone() };
-            self.values.insert(name, item);
         }
         Ok(())
+    }
+
+    /// Takes one of several results out, under the name the file gives it.
+    fn item(&mut self, from: NodeId, k: usize, name: &'a str, val: Val, origin: &Meta) -> Result<(), String> {
+        let args = vec![from.into(), Argument::Int(k as i64)];
+        let item = self.create(Kind::CallFunction(Function::GetItem.into()), args, Vec::new(), name)?;
+        *self.graph().meta_mut(item) = Meta { val: Some(val), ..origin.clone() };
+        self.values.insert(name, item);
+        Ok(())
+    }
+
+    /// One of several results.
+    fn element(&self, output: &'a schema::Argument) -> Result<Element<'a>, String> {
+        if let schema::Argument::AsTensors(list) = output {
+            let one = |t: &'a schema::Named| Ok((&*t.name, self.tensor(&t.name)?));
+            return Ok(Element::List(list.iter().map(one).collect::<Result<_, String>>()?));
+        }
+        Ok(self.result(output)?.map_or(Element::Absent, |(name, val)| Element::One(name, val)))
+    }
+
+    /// A list of tensors that is all an op returns.
+    fn list(&self, list: &'a [schema::Named]) -> Result<Vec<Element<'a>>, String> {
+        list.iter().map(|t| Ok(Element::One(&t.name, self.tensor(&t.name)?))).collect()
     }
 
     /// Name and value of a result; none if it is absent.

@@ -163,22 +163,19 @@ impl<'a> Writer<'a> {
         let Some(vals) = val.items() else {
             return Ok(if *val == Val::None { Vec::new() } else { vec![self.value(node.name(), val)?] });
         };
-        let mut items: IndexMap<i64, NodeId> = IndexMap::new();
-        for user in self.graph().users(id) {
-            let user_node = &self.graph()[user];
-            if user_node.target().is_some_and(|t| t.is_function(&Function::GetItem))
-                && let [_, Argument::Int(index)] = user_node.args()
-            {
-                items.entry(*index).or_insert(user);
-            }
-        }
+        let items = self.taken_out(id);
         let mut outputs = Vec::with_capacity(vals.len());
         for (k, val) in vals.iter().enumerate() {
-            let name = match items.get(&(k as i64)) {
-                Some(item) => self.graph()[*item].name().to_string(),
+            let item = items.get(&(k as i64)).copied();
+            let name = match item {
+                Some(item) => self.graph()[item].name().to_string(),
                 None => format!("{}_unused_{k}", node.name()),
             };
-            outputs.push(if *val == Val::None { schema::Argument::AsNone(true) } else { self.value(&name, val)? });
+            outputs.push(match val {
+                Val::None => schema::Argument::AsNone(true),
+                Val::List(list) => self.inner_list(item, &name, list)?,
+                _ => self.value(&name, val)?,
+            });
         }
         self.items.insert(id, items);
         if let Val::List(_) = val {
@@ -189,6 +186,40 @@ impl<'a> Writer<'a> {
             return Ok(vec![schema::Argument::AsTensors(names.collect::<Result<_, _>>()?)]);
         }
         Ok(outputs)
+    }
+
+    /// The nodes that take results of a node out, by index.
+    fn taken_out(&self, id: NodeId) -> IndexMap<i64, NodeId> {
+        let mut items = IndexMap::new();
+        for user in self.graph().users(id) {
+            let user_node = &self.graph()[user];
+            if user_node.target().is_some_and(|t| t.is_function(&Function::GetItem))
+                && let [_, Argument::Int(index)] = user_node.args()
+            {
+                items.entry(*index).or_insert(user);
+            }
+        }
+        items
+    }
+
+    /// A list among several results: only its elements have names.
+    fn inner_list(&mut self, item: Option<NodeId>, name: &str, list: &[Val]) -> Result<schema::Argument, String> {
+        let inner = item.map_or_else(IndexMap::new, |item| self.taken_out(item));
+        let mut names = Vec::with_capacity(list.len());
+        for (k, val) in list.iter().enumerate() {
+            let element = match inner.get(&(k as i64)) {
+                Some(element) => self.graph()[*element].name().to_string(),
+                None => format!("{name}_unused_{k}"),
+            };
+            match self.value(&element, val)? {
+                schema::Argument::AsTensor(t) => names.push(t),
+                _ => return Err("a list of results that are not all tensors".to_string()),
+            }
+        }
+        if let Some(item) = item {
+            self.items.insert(item, inner);
+        }
+        Ok(schema::Argument::AsTensors(names))
     }
 
     /// Mentions a value, and notes what is known of it.

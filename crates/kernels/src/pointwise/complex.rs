@@ -106,6 +106,7 @@ macro_rules! complex_step {
                     Op::Acosh => call1(d, a, n, |x: C| x.acosh()),
                     Op::Atanh => call1(d, a, n, |x: C| x.atanh()),
                     Op::Sigmoid => call1(d, a, n, sigmoid),
+                    Op::Silu => call1(d, a, n, |x: C| div(x, C::ONE + (-x).exp())),
                     Op::Isnan => map1(d, a, n, |x: C| any(x, T::is_nan)),
                     Op::Isinf => map1(d, a, n, |x: C| any(x, T::is_infinite)),
                     Op::Isfinite => map1(d, a, n, |x: C| !any(x, |v| !v.is_finite())),

@@ -113,6 +113,18 @@ pub(crate) fn rrelu_with_noise(
     ops::mul(a, noise)
 }
 
+/// As above; the slopes are a second result, and `noise` stays as it is.
+pub(crate) fn rrelu_with_noise_functional(
+    a: &Tensor,
+    noise: &Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<(Tensor, Tensor)> {
+    let noise = ops::clone(noise, None)?;
+    Ok((rrelu_with_noise(a, &noise, lower, upper, training)?, noise))
+}
+
 /// As above, in place.
 pub(crate) fn rrelu_with_noise_<'a>(
     a: &'a Tensor,

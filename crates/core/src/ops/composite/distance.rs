@@ -17,7 +17,7 @@ pub(crate) fn renorm(t: &Tensor, p: Scalar, dim: i64, maxnorm: Scalar) -> Result
     }
     let d = wrap_dim(OP, dim, t.ndim())?;
     let others: Vec<i64> = (0..t.ndim()).filter(|k| *k != d).map(|k| k as i64).collect();
-    let wide = if t.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let wide = if t.dtype().to_real() == DType::F64 { DType::F64 } else { DType::F32 };
     let norm = ops::linalg_vector_norm(t, p, Some(&others), true, Some(wide))?;
     // The small number is part of the definition: it keeps the result below the limit in spite of rounding.
     let shrink =

@@ -179,3 +179,37 @@ pub(crate) fn histogramdd_counts(
 ) -> Result<Tensor> {
     histogramdd_tensors(self_, &bin_edges(self_, bins, range, None, false)?, weight, density)
 }
+
+pub(crate) fn histogramdd(
+    self_: &Tensor,
+    bins: &[i64],
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Vec<Tensor>)> {
+    let edges = bin_edges(self_, bins, range, None, false)?;
+    Ok((histogramdd_tensors(self_, &edges, weight, density)?, edges))
+}
+
+/// As many bins along every dimension.
+pub(crate) fn histogramdd_int(
+    self_: &Tensor,
+    bins: i64,
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Vec<Tensor>)> {
+    let dimensions = self_.shape().last().copied().unwrap_or(0);
+    histogramdd(self_, &vec![bins; dimensions], range, weight, density)
+}
+
+/// With edges given; a range has nothing to say then.
+pub(crate) fn histogramdd_edges(
+    self_: &Tensor,
+    bins: &[Tensor],
+    _range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Vec<Tensor>)> {
+    Ok((histogramdd_tensors(self_, bins, weight, density)?, bins.iter().map(Tensor::try_detach).collect::<Result<_>>()?))
+}

@@ -14,6 +14,7 @@ pub(crate) fn scatter_with_reduce(
     reduce: &str,
 ) -> Result<Tensor> {
     match reduce {
+        "add" if self_.is_complex() => ops::scatter_add(self_, dim, index, src),
         "add" => ops::scatter_reduce(self_, dim, index, src, "sum", true),
         "multiply" => ops::scatter_reduce(self_, dim, index, src, "prod", true),
         other => Err(Error::argument("scatter", format!("reduce is \"add\" or \"multiply\", found {other:?}"))),

@@ -32,6 +32,9 @@ pub(crate) fn slogdet(a: &Tensor) -> Result<(Tensor, Tensor)> {
 /// NaN for a negative determinant, minus infinity for zero.
 pub(crate) fn logdet(a: &Tensor) -> Result<Tensor> {
     let (sign, log) = slogdet(a)?;
+    if sign.is_complex() {
+        return ops::add(&ops::log(&sign)?, &log, Scalar::Int(1));
+    }
     ops::masked_fill(&log, &ops::lt_scalar(&sign, Scalar::Int(0))?, Scalar::Float(f64::NAN))
 }
 

@@ -77,6 +77,18 @@ pub(crate) fn batch_norm(
     eps: f64,
     _cudnn_enabled: bool,
 ) -> Result<Tensor> {
+    // Of nothing, there are no channels to check.
+    if input.numel() == 0 && input.ndim() < 2 {
+        let first = |v: &Tensor| ops::select(v, 0, 0.into());
+        let mut out = ops::clone(input, None)?;
+        if let Some(w) = weight.filter(|w| w.numel() > 0) {
+            out = ops::mul(&out, &first(w)?)?;
+        }
+        if let Some(b) = bias.filter(|b| b.numel() > 0) {
+            out = ops::add(&out, &first(b)?, Scalar::Int(1))?;
+        }
+        return Ok(out);
+    }
     Ok(ops::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)?.0)
 }
 

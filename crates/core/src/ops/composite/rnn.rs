@@ -3,7 +3,7 @@
 //! The products of the inputs with the weights are taken for all time steps at once; what depends on the step before
 //! is one small product per step.
 
-use crate::{Error, Result, Scalar, Tensor, ops};
+use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 /// Which cell.
 #[derive(Clone, Copy, PartialEq)]
@@ -86,6 +86,64 @@ impl Cell {
         }
         Ok((ops::stack(&outputs, 0)?, state))
     }
+
+    /// All steps over packed sequences: step `t` has the first `sizes[t]` samples, whose rows stand one below the other. Samples
+    /// that end keep their state; backwards they join with the state they begin with.
+    fn run_packed(
+        self,
+        input: &Tensor,
+        sizes: &[usize],
+        initial: State,
+        w: &Weights<'_>,
+        backwards: bool,
+    ) -> Result<(Tensor, State)> {
+        let lengths: Vec<SymInt> = sizes.iter().map(|&n| n.into()).collect();
+        let from_input = ops::split_with_sizes(&ops::linear(input, w.input, w.input_bias)?, &lengths, 0)?;
+        let mut outputs = Vec::with_capacity(sizes.len());
+        if backwards {
+            let mut now = *sizes.last().unwrap_or(&0);
+            let mut state = initial.rows(0, now)?;
+            for (x, &n) in from_input.iter().zip(sizes).rev() {
+                if n > now {
+                    state = State::joined(&[state, initial.rows(now, n)?])?;
+                    now = n;
+                }
+                state = self.step(x, &state, w)?;
+                outputs.push(state.h.clone());
+            }
+            outputs.reverse();
+            return Ok((ops::cat(&outputs, 0)?, state));
+        }
+        let (mut state, mut ended) = (initial, Vec::new());
+        let mut now = sizes.first().copied().unwrap_or(0);
+        for (x, &n) in from_input.iter().zip(sizes) {
+            if n < now {
+                ended.push(state.rows(n, now)?);
+                state = state.rows(0, n)?;
+                now = n;
+            }
+            state = self.step(x, &state, w)?;
+            outputs.push(state.h.clone());
+        }
+        ended.push(state);
+        ended.reverse();
+        Ok((ops::cat(&outputs, 0)?, State::joined(&ended)?))
+    }
+}
+
+impl State {
+    /// The samples from one to another.
+    fn rows(&self, from: usize, to: usize) -> Result<State> {
+        let cut = |t: &Tensor| ops::slice(t, 0, Some(from.into()), Some(to.into()), 1.into());
+        Ok(State { h: cut(&self.h)?, c: self.c.as_ref().map(cut).transpose()? })
+    }
+
+    /// The samples of several, in order.
+    fn joined(states: &[State]) -> Result<State> {
+        let h: Vec<Tensor> = states.iter().map(|s| s.h.clone()).collect();
+        let c: Option<Vec<Tensor>> = states.iter().map(|s| s.c.clone()).collect();
+        Ok(State { h: ops::cat(&h, 0)?, c: c.map(|c| ops::cat(&c, 0)).transpose()? })
+    }
 }
 
 /// How layers are stacked.
@@ -120,10 +178,51 @@ impl Stack<'_> {
         Ok(Weights { input: &p[0], hidden: &p[1], input_bias: p.get(2), hidden_bias: p.get(3) })
     }
 
+    /// Over sequences of one length.
     fn run(&self, input: &Tensor, hx: &Tensor, cx: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
         if input.ndim() != 3 {
             return self.refuse(format!("expected time, samples and features, found shape {:?}", input.shape()));
         }
+        let x = if self.batch_first { ops::transpose(input, 0, 1)? } else { input.clone() };
+        if x.shape()[0] == 0 {
+            return self.refuse("expected at least one time step".to_owned());
+        }
+        let (x, h, c) = self.layers(&x, None, hx, cx)?;
+        Ok((if self.batch_first { ops::transpose(&x, 0, 1)? } else { x }, h, c))
+    }
+
+    /// Over packed sequences, as `_pack_padded_sequence` makes them.
+    fn run_packed(
+        &self,
+        data: &Tensor,
+        batch_sizes: &Tensor,
+        hx: &Tensor,
+        cx: Option<&Tensor>,
+    ) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        if batch_sizes.ndim() != 1 || batch_sizes.dtype() != DType::I64 || batch_sizes.numel() == 0 {
+            let m = format!("expected a vector of i64 sizes, found {} {:?}", batch_sizes.dtype(), batch_sizes.shape());
+            return self.refuse(m);
+        }
+        let sizes: Vec<i64> = ops::cpu::reduce::elements(&batch_sizes.try_detach()?)?;
+        let falls = sizes.windows(2).all(|w| w[0] >= w[1]) && sizes.iter().all(|&n| n > 0);
+        let total = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
+        if !falls || data.ndim() != 2 || total != Some(data.shape()[0] as i64) {
+            let m = format!("expected rows for positive sizes that never grow, found {:?} for {sizes:?}", data.shape());
+            return self.refuse(m);
+        }
+        let sizes: Vec<usize> = sizes.iter().map(|&n| n as usize).collect();
+        self.layers(data, Some(&sizes), hx, cx)
+    }
+
+    /// The layers, one above the other. `sizes` are the samples at every step of packed sequences.
+    fn layers(
+        &self,
+        input: &Tensor,
+        sizes: Option<&[usize]>,
+        hx: &Tensor,
+        cx: Option<&Tensor>,
+    ) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let last_dim = input.ndim() - 1;
         let directions = if self.bidirectional { 2 } else { 1 };
         let Some(layers) = usize::try_from(self.num_layers).ok().filter(|&n| n > 0) else {
             return self.refuse(format!("expected at least one layer, found {}", self.num_layers));
@@ -132,11 +231,8 @@ impl Stack<'_> {
         if self.params.len() != wanted {
             return self.refuse(format!("expected {wanted} weights, found {}", self.params.len()));
         }
-        let mut x = if self.batch_first { ops::transpose(input, 0, 1)? } else { input.clone() };
-        if x.shape()[0] == 0 {
-            return self.refuse("expected at least one time step".to_owned());
-        }
-        let batch = x.shape()[1];
+        let mut x = input.clone();
+        let batch = sizes.map_or_else(|| x.shape()[1], |sizes| sizes[0]);
         let Some(&hidden) = hx.shape().last() else {
             return self.refuse("the state has no dimensions".to_owned());
         };
@@ -153,13 +249,16 @@ impl Stack<'_> {
             let mut outputs = Vec::with_capacity(directions);
             for direction in 0..directions {
                 let k = layer * directions + direction;
-                let w = self.weights(k, x.shape()[2], hidden)?;
+                let w = self.weights(k, x.shape()[last_dim], hidden)?;
                 let state = State { h: initial[k].clone(), c: initial_c.as_ref().map(|c| c[k].clone()) };
-                let (out, state) = self.cell.run(&x, state, &w, direction == 1)?;
+                let (out, state) = match sizes {
+                    None => self.cell.run(&x, state, &w, direction == 1)?,
+                    Some(sizes) => self.cell.run_packed(&x, sizes, state, &w, direction == 1)?,
+                };
                 outputs.push(out);
                 last.push(state);
             }
-            x = if directions == 1 { outputs.remove(0) } else { ops::cat(&outputs, 2)? };
+            x = if directions == 1 { outputs.remove(0) } else { ops::cat(&outputs, last_dim as i64)? };
             if self.train && self.dropout > 0.0 && layer + 1 < layers {
                 x = ops::dropout(&x, self.dropout, true)?;
             }
@@ -167,7 +266,7 @@ impl Stack<'_> {
         let h = ops::stack(&last.iter().map(|s| s.h.clone()).collect::<Vec<_>>(), 0)?;
         let c: Option<Vec<Tensor>> = last.into_iter().map(|s| s.c).collect();
         let c = c.map(|c| ops::stack(&c, 0)).transpose()?;
-        Ok((if self.batch_first { ops::transpose(&x, 0, 1)? } else { x }, h, c))
+        Ok((x, h, c))
     }
 }
 
@@ -192,9 +291,30 @@ pub(crate) fn lstm(
     Ok((out, h, c.expect("an LSTM carries a cell")))
 }
 
+pub(crate) fn lstm_packed(
+    data: &Tensor,
+    batch_sizes: &Tensor,
+    hx: &[Tensor],
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    const OP: &str = "lstm";
+    let [h, c] = hx else {
+        return Err(Error::argument(OP, format!("expected two states, found {}", hx.len())));
+    };
+    let (cell, batch_first) = (Cell::Lstm, false);
+    let stack = Stack { op: OP, cell, params, has_biases, num_layers, dropout, train, bidirectional, batch_first };
+    let (out, h, c) = stack.run_packed(data, batch_sizes, h, Some(c))?;
+    Ok((out, h, c.expect("an LSTM carries a cell")))
+}
+
 /// The layers with one state.
 macro_rules! layers {
-    ($($name:ident $cell:ident),*) => {$(
+    ($($name:ident $packed:ident $cell:ident),*) => {$(
         pub(crate) fn $name(
             input: &Tensor,
             hx: &Tensor,
@@ -211,9 +331,26 @@ macro_rules! layers {
             let (out, h, _) = stack.run(input, hx, None)?;
             Ok((out, h))
         }
+
+        pub(crate) fn $packed(
+            data: &Tensor,
+            batch_sizes: &Tensor,
+            hx: &Tensor,
+            params: &[Tensor],
+            has_biases: bool,
+            num_layers: i64,
+            dropout: f64,
+            train: bool,
+            bidirectional: bool,
+        ) -> Result<(Tensor, Tensor)> {
+            let (op, cell, batch_first) = (stringify!($name), Cell::$cell, false);
+            let stack = Stack { op, cell, params, has_biases, num_layers, dropout, train, bidirectional, batch_first };
+            let (out, h, _) = stack.run_packed(data, batch_sizes, hx, None)?;
+            Ok((out, h))
+        }
     )*};
 }
-layers!(gru Gru, rnn_tanh Tanh, rnn_relu Relu);
+layers!(gru gru_packed Gru, rnn_tanh rnn_tanh_packed Tanh, rnn_relu rnn_relu_packed Relu);
 
 /// One step of a cell by itself.
 fn single(op: &'static str, cell: Cell, input: &Tensor, state: State, weights: Weights<'_>) -> Result<State> {

@@ -3,6 +3,7 @@
 use crate::limits::as_size;
 use crate::ops::formulas::sym;
 use crate::ops::lists;
+use crate::ops::shape::wrap_dim;
 use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 /// The integers of a tensor on the CPU.
@@ -192,13 +193,10 @@ pub(crate) fn unflatten_dense_tensors(flat: &Tensor, tensors: &[Tensor]) -> Resu
 pub(crate) fn chunk_cat(tensors: &[Tensor], dim: i64, num_chunks: i64) -> Result<Tensor> {
     const OP: &str = "_chunk_cat";
     let Some(first) = tensors.first() else { return Err(Error::argument(OP, "expected at least one tensor")) };
-    let d = usize::try_from(dim).ok().filter(|d| *d < first.ndim());
-    let (Some(d), true) = (d, num_chunks > 0) else {
-        let m = format!(
-            "expected a dimension of every tensor and a positive number of chunks, found {dim} and {num_chunks}"
-        );
-        return Err(Error::argument(OP, m));
-    };
+    let d = wrap_dim(OP, dim, first.ndim())?;
+    if num_chunks <= 0 {
+        return Err(Error::argument(OP, format!("expected a positive number of chunks, found {num_chunks}")));
+    }
     let n = as_size(num_chunks);
     let chunks = |t: &Tensor| {
         if t.ndim() <= d || t.numel() == 0 || t.shape()[..d] != first.shape()[..d] || t.dtype() != first.dtype() {

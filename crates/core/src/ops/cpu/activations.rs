@@ -42,7 +42,7 @@ formulas! {
     /// `s (1 + x (1 - s))` with the sigmoid `s`.
     fn silu_backward(grad, input) = |[g, x]| {
         let s = x.one(Op::Sigmoid);
-        g * s * x.mul_add(1.0 - s, 1.0)
+        g * (s * x.mul_add(1.0 - s, 1.0)).conj()
     };
     /// `t + x s (1 - t^2)` with the sigmoid `s` and `t = tanh(softplus(x))`.
     fn mish_backward(grad, input) = |[g, x]| {

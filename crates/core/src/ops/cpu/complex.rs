@@ -1,10 +1,12 @@
 //! Complex numbers in terms of real kernels: as pairs, or multiplied by pointwise products.
 
-use super::pointwise::binary_op;
+use super::fused::Fused;
+use super::pointwise::{binary_op, ternary_op};
+use super::reduce::converted;
 use super::{copy_into, dense};
 use crate::layout::{Dims, Layout};
 use crate::ops::shape::view::as_parts;
-use crate::{Result, Scalar, Spec, Tensor};
+use crate::{DType, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::fill;
 use firebrand_kernels::pointwise::Op;
 
@@ -63,15 +65,42 @@ pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
     copy_into(&shaped, out)
 }
 
-/// Products of the elements so far, along one dimension.
-pub(crate) fn cumprod(t: &Tensor, dim: usize, out: &Tensor) -> Result<()> {
+/// `log(e^a + e^b)`: the operand with the larger real part, and the logarithm of what the other adds to it.
+pub(crate) fn logaddexp(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
+    static SUM: Fused<3> =
+        Fused::new(|[low, high, same]| same.eq(1.0).select(low, high + (low - high).one(Op::Exp).one(Op::Log1p)));
+    let dtype = out.dtype();
+    let (a, b) = (&converted(a, dtype)?, &converted(b, dtype)?);
+    let (x, y) = (&part(a, 0)?, &part(b, 0)?);
+    let fresh = |dtype| Tensor::try_empty(Spec::new(out.shape(), dtype, out.device())?);
+    let (less, same, infinite) = (fresh(DType::Bool)?, fresh(DType::Bool)?, fresh(DType::Bool)?);
+    binary_op(Op::Lt, x.dtype(), x, y, &less)?;
+    // Both have nothing to add.
+    binary_op(Op::Eq, x.dtype(), x, y, &same)?;
+    let nothing = Tensor::try_empty(Spec::new(&[], x.dtype(), x.device())?)?;
+    fill(nothing.write()?.view_mut(), Scalar::Float(f64::NEG_INFINITY).into());
+    binary_op(Op::Eq, x.dtype(), x, &nothing, &infinite)?;
+    binary_op(Op::LogicalAnd, DType::Bool, &same, &infinite, &same)?;
+    let (low, high) = (fresh(dtype)?, fresh(dtype)?);
+    ternary_op(Op::Where, dtype, &less, a, b, &low)?;
+    ternary_op(Op::Where, dtype, &less, b, a, &high)?;
+    SUM.run(dtype, [(&low).into(), (&high).into(), (&same).into()], out)
+}
+
+/// The elements so far combined, along one dimension.
+pub(crate) fn scan(
+    t: &Tensor,
+    dim: usize,
+    out: &Tensor,
+    combine: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
     let sizes: Dims = t.dims();
     let Some(&n) = sizes.get(dim).filter(|_| t.numel() > 0) else { return copy_into(t, out) };
     for k in 0..n {
         let (from, to) = (cut(t, dim, k, 1), cut(out, dim, k, 1));
         match k {
             0 => copy_into(&from, &to)?,
-            _ => binary_op(Op::Mul, out.dtype(), &cut(out, dim, k - 1, 1), &from, &to)?,
+            _ => combine(&cut(out, dim, k - 1, 1), &from, &to)?,
         }
     }
     Ok(())

@@ -442,6 +442,9 @@ pub(crate) fn nan_to_num(
     neginf: Option<f64>,
     out: &Tensor,
 ) -> Result<()> {
+    if out.is_complex() {
+        return nan_to_num(&super::complex::parts(a)?, nan, posinf, neginf, &super::complex::parts(out)?);
+    }
     let largest = match out.dtype() {
         DType::F64 => f64::MAX,
         DType::F32 => f64::from(f32::MAX),
@@ -486,6 +489,9 @@ static HEAVISIDE: Fused<2> = Fused::new(|[a, values]| a.eq(0.0).select(values, a
 
 /// `log(e^a + e^b)`.
 pub(crate) fn logaddexp(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
+    if out.is_complex() {
+        return super::complex::logaddexp(a, b, out);
+    }
     LOGADDEXP.run(out.dtype(), [a.into(), b.into()], out)
 }
 

@@ -1,11 +1,14 @@
 //! Reductions and scans: which fold, over which dimensions, into which memory.
 
 use super::complex::{part, parts};
+use super::fused::Fused;
+use super::pointwise::{binary_op, unary_op};
 use crate::layout::{Dims, Layout};
 use crate::limits::as_size;
 use crate::ops::lists;
 use crate::ops::shape::{wrap_dim, wrap_dims};
 use crate::{DType, Error, Result, Scalar, Spec, Tensor};
+use firebrand_kernels::pointwise::Op;
 use firebrand_kernels::reduce::{self as kernel, ArgReduce, Reduce};
 use firebrand_kernels::scan::{Scan, ScanExtreme, scan as scan_lines, scan_extreme};
 use firebrand_kernels::{Element, copy, read_slice};
@@ -300,7 +303,35 @@ pub(crate) fn vector_norm(
 }
 
 pub(crate) fn logsumexp(t: &Tensor, dim: &[i64], _keepdim: bool, out: &Tensor) -> Result<()> {
+    if out.is_complex() {
+        return complex_logsumexp(t, &wrap_dims("reduce", dim, t.ndim())?, out);
+    }
     over(Reduce::LogSumExp, t, Some(dim), out)
+}
+
+/// The largest real parts are taken out before the exponential, so that nothing overflows.
+fn complex_logsumexp(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
+    static FINITE: Fused<1> = Fused::new(|[x]| x.one(Op::Isinf).select(0.0, x));
+    let dtype = out.dtype();
+    let mut sizes = t.dims();
+    for (d, n) in sizes.iter_mut().enumerate() {
+        if dims.is_empty() || dims.contains(&d) {
+            *n = 1;
+        }
+    }
+    let largest = Tensor::try_empty(Spec::new(&sizes, dtype.to_real(), t.device())?)?;
+    match t.numel() {
+        0 => firebrand_kernels::fill(largest.write()?.view_mut(), Scalar::Int(0).into()),
+        _ => fold(Reduce::Max, &part(t, 0)?, dims, &largest)?,
+    }
+    FINITE.run(largest.dtype(), [(&largest).into()], &largest)?;
+    let shifted = Tensor::try_empty(Spec::new(t.shape(), dtype, t.device())?)?;
+    binary_op(Op::Sub, dtype, t, &largest, &shifted)?;
+    unary_op(Op::Exp, dtype, &shifted, &shifted)?;
+    fold(Reduce::Sum, &shifted, dims, out)?;
+    unary_op(Op::Log, dtype, out, out)?;
+    // The same elements, whether or not dimensions of size 1 are kept.
+    binary_op(Op::Add, dtype, out, &largest.alias_with(Layout::contiguous(out.shape())?), out)
 }
 
 fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
@@ -311,7 +342,8 @@ fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
             // The parts of a single complex number are not a row of values.
             _ if t.ndim() == 0 => super::copy_into(&t, out),
             Scan::Sum => along(op, &parts(&t)?, d as i64, &parts(out)?),
-            _ => super::complex::cumprod(&t, d, out),
+            Scan::LogSumExp => super::complex::scan(&t, d, out, super::complex::logaddexp),
+            _ => super::complex::scan(&t, d, out, super::pointwise::mul),
         };
     }
     scan_lines(op, t.read()?.view(), d, out.write()?.view_mut());

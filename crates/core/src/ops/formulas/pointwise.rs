@@ -3,6 +3,7 @@
 //! Where a function has no derivative the values are PyTorch's: half to each of two equal maxima, none at the bounds of a
 //! clamp.
 
+use super::base::conj;
 use crate::ops::{self, arith};
 use crate::{Result, Scalar, Tensor};
 use std::f64::consts::PI;
@@ -32,7 +33,10 @@ pub(crate) fn maybe_multiply(g: &Tensor, s: Scalar) -> Result<Tensor> {
 
 /// `1 - s`.
 pub(crate) fn one_minus(s: Scalar) -> Result<Scalar> {
-    Ok(Scalar::Float(1.0 - s.to_f64()))
+    Ok(match s {
+        Scalar::Complex(s) => Scalar::Complex(1.0 - s),
+        s => Scalar::Float(1.0 - s.to_f64()),
+    })
 }
 
 // ---- the larger and the smaller
@@ -271,7 +275,7 @@ pub(crate) fn sinc_backward(g: &Tensor, x: &Tensor) -> Result<Tensor> {
     let angle = ops::mul_scalar(&safe, PI.into())?;
     let rise = ops::sub(&ops::mul(&angle, &ops::cos(&angle)?)?, &ops::sin(&angle)?, ONE)?;
     let slope = ops::div(&rise, &ops::mul(&angle, &safe)?)?;
-    drop_where(&at_zero, &ops::mul(g, &slope)?)
+    drop_where(&at_zero, &ops::mul(g, &conj(&slope)?)?)
 }
 
 /// What flows to the factor of `x log(y)`: nothing at `0 log(y)` with `y` not positive.

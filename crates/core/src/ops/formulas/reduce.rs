@@ -1,6 +1,6 @@
 //! Gradients of reductions: spreading over what was reduced.
 
-use super::base::{sum_to_size, sym};
+use super::base::{conj, sum_to_size, sym};
 use crate::layout::Dims;
 use crate::ops::shape::wrap_dims;
 use crate::sym::SymInt;
@@ -280,7 +280,7 @@ pub(crate) fn logsumexp_backward(
     keepdim: bool,
 ) -> Result<Tensor> {
     let grad = restore_dims(grad, input.ndim(), Some(dim), keepdim)?;
-    ops::mul(&grad, &parts_of_sum(input, result, dim, keepdim)?)
+    ops::mul(&grad, &conj(&parts_of_sum(input, result, dim, keepdim)?)?)
 }
 
 pub(crate) fn logsumexp_jvp(

@@ -97,9 +97,22 @@ fn by_sign(t: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> 
     ops::sub(&side(t)?, &side(&ops::neg(t)?)?, Scalar::Int(1))
 }
 
+/// The logarithm of complex numbers, a finite one where there is none: complex numbers have signs of every kind.
+fn logarithm(t: &Tensor) -> Result<Tensor> {
+    let number = |n: f64| Tensor::try_wrapped_number(Scalar::Float(n));
+    let zero = ops::eq_scalar(t, Scalar::Int(0))?;
+    let log = ops::log(&ops::where_self(&zero, &number(1.0)?, t)?)?;
+    ops::where_self(&zero, &number(NOTHING)?, &log)
+}
+
 pub(crate) fn logcumsumexp_backward(grad: &Tensor, input: &Tensor, result: &Tensor, dim: i64) -> Result<Tensor> {
     if grad.ndim() == 0 || grad.numel() == 0 {
         return Ok(grad.clone());
+    }
+    if grad.is_complex() {
+        let (log, input, result) = (logarithm(grad)?, conj(input)?, conj(result)?);
+        let sums = reversed_logcumsumexp(&ops::sub(&log, &result, Scalar::Int(1))?, dim)?;
+        return ops::exp(&ops::add(&sums, &input, Scalar::Int(1))?);
     }
     by_sign(grad, |log| {
         let sums = reversed_logcumsumexp(&ops::sub(log, result, Scalar::Int(1))?, dim)?;
@@ -110,6 +123,10 @@ pub(crate) fn logcumsumexp_backward(grad: &Tensor, input: &Tensor, result: &Tens
 pub(crate) fn logcumsumexp_jvp(tangent: &Tensor, input: &Tensor, result: &Tensor, dim: i64) -> Result<Tensor> {
     if tangent.ndim() == 0 || tangent.numel() == 0 {
         return Ok(tangent.clone());
+    }
+    if tangent.is_complex() {
+        let sums = ops::logcumsumexp(&ops::add(&logarithm(tangent)?, input, Scalar::Int(1))?, dim)?;
+        return ops::exp(&ops::sub(&sums, result, Scalar::Int(1))?);
     }
     by_sign(tangent, |log| {
         let sums = ops::logcumsumexp(&ops::add(log, input, Scalar::Int(1))?, dim)?;

@@ -1003,8 +1003,6 @@ pub(crate) fn lerp_scalar(
             &[self_.into(), end.into(), weight.into()],
         );
     }
-    shape::need_real("lerp", &[self_, end])?;
-    shape::need_real_number("lerp", weight)?;
     races::op!("lerp", self_, end);
     let result = Tensor::try_empty(shape::lerp_scalar("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
@@ -1028,8 +1026,6 @@ pub(crate) fn lerp_scalar_(
             &[self_.into(), end.into(), weight.into()],
         );
     }
-    shape::need_real("lerp_", &[self_, end])?;
-    shape::need_real_number("lerp_", weight)?;
     races::op!("lerp_", self_, end);
     let spec = shape::lerp_scalar("lerp_", self_, end, weight)?;
     inplace::write(
@@ -1056,7 +1052,6 @@ pub(crate) fn lerp(
             &[self_.into(), end.into(), weight.into()],
         );
     }
-    shape::need_real("lerp", &[self_, end, weight])?;
     races::op!("lerp", self_, end, weight);
     let result = Tensor::try_empty(shape::lerp("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
@@ -1080,7 +1075,6 @@ pub(crate) fn lerp_(
             &[self_.into(), end.into(), weight.into()],
         );
     }
-    shape::need_real("lerp_", &[self_, end, weight])?;
     races::op!("lerp_", self_, end, weight);
     let spec = shape::lerp("lerp_", self_, end, weight)?;
     inplace::write(
@@ -1098,7 +1092,6 @@ pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
     {
         return dispatch::apart(word, Op::LDEXP_TENSOR, &[self_.into(), other.into()]);
     }
-    shape::need_real("ldexp", &[self_, other])?;
     races::op!("ldexp", self_, other);
     let result = Tensor::try_empty(shape::binary_float("ldexp", self_, other)?)?;
     if !result.is_meta() {
@@ -1260,7 +1253,6 @@ pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
     {
         return dispatch::apart(word, Op::LOGADDEXP, &[self_.into(), other.into()]);
     }
-    shape::need_real("logaddexp", &[self_, other])?;
     races::op!("logaddexp", self_, other);
     let result = Tensor::try_empty(shape::binary_floating("logaddexp", self_, other)?)?;
     if !result.is_meta() {
@@ -2859,7 +2851,6 @@ pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::APART != 0 {
         return dispatch::inner(Op::SINC, &[self_.into()]);
     }
-    shape::need_real("sinc", &[self_])?;
     races::op!("sinc", self_);
     let result = Tensor::try_empty(shape::unary_float("sinc", self_)?)?;
     if !result.is_meta() {
@@ -2872,7 +2863,6 @@ pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::APART != 0 {
         return dispatch::inner(Op::SINC_, &[self_.into()]);
     }
-    shape::need_real("sinc_", &[self_])?;
     races::op!("sinc_", self_);
     let spec = shape::unary_float("sinc_", self_)?;
     inplace::write(
@@ -2997,7 +2987,6 @@ pub(crate) fn nan_to_num(
             &[self_.into(), nan.into(), posinf.into(), neginf.into()],
         );
     }
-    shape::need_real("nan_to_num", &[self_])?;
     races::op!("nan_to_num", self_);
     let result = Tensor::try_empty(
         shape::nan_to_num("nan_to_num", self_, nan, posinf, neginf)?,
@@ -3021,7 +3010,6 @@ pub(crate) fn nan_to_num_(
             &[self_.into(), nan.into(), posinf.into(), neginf.into()],
         );
     }
-    shape::need_real("nan_to_num_", &[self_])?;
     races::op!("nan_to_num_", self_);
     let spec = shape::nan_to_num("nan_to_num_", self_, nan, posinf, neginf)?;
     inplace::write(
@@ -5071,9 +5059,8 @@ pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::APART != 0 {
         return dispatch::inner(Op::SILU, &[self_.into()]);
     }
-    shape::need_real("silu", &[self_])?;
     races::op!("silu", self_);
-    let result = Tensor::try_empty(shape::unary_floating("silu", self_)?)?;
+    let result = Tensor::try_empty(shape::unary_floating_or_complex("silu", self_)?)?;
     if !result.is_meta() {
         cpu::activations::silu(self_, &result)?;
     }
@@ -5084,9 +5071,8 @@ pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::APART != 0 {
         return dispatch::inner(Op::SILU_, &[self_.into()]);
     }
-    shape::need_real("silu_", &[self_])?;
     races::op!("silu_", self_);
-    let spec = shape::unary_floating("silu_", self_)?;
+    let spec = shape::unary_floating_or_complex("silu_", self_)?;
     inplace::write(
         "silu_",
         self_,
@@ -5454,7 +5440,7 @@ pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
     shape::need_real("softshrink", &[self_])?;
     shape::need_real_number("softshrink", lambd)?;
     races::op!("softshrink", self_);
-    let result = Tensor::try_empty(shape::floating1("softshrink", self_, lambd)?)?;
+    let result = Tensor::try_empty(shape::softshrink("softshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::softshrink(self_, lambd, &result)?;
     }
@@ -5635,7 +5621,6 @@ pub(crate) fn silu_backward(
             &[grad_output.into(), self_.into()],
         );
     }
-    shape::need_real("silu_backward", &[grad_output, self_])?;
     races::op!("silu_backward", grad_output, self_);
     let result = Tensor::try_empty(
         shape::binary_floating("silu_backward", grad_output, self_)?,
@@ -6776,7 +6761,6 @@ pub(crate) fn logsumexp(
             &[self_.into(), dim.into(), keepdim.into()],
         );
     }
-    shape::need_real("logsumexp", &[self_])?;
     races::op!("logsumexp", self_);
     let result = Tensor::try_empty(shape::logsumexp("logsumexp", self_, dim, keepdim)?)?;
     if !result.is_meta() {
@@ -6907,7 +6891,6 @@ pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor
     if word & state::APART != 0 {
         return dispatch::inner(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()]);
     }
-    shape::need_real("logcumsumexp", &[self_])?;
     races::op!("logcumsumexp", self_);
     let result = Tensor::try_empty(shape::scan_float("logcumsumexp", self_, dim)?)?;
     if !result.is_meta() {

@@ -209,46 +209,50 @@ pub(crate) enum Typed {
         fn(&Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
     ),
     S57(
-        for<'a> fn(&'a Tensor, &Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
-        for<'a> fn(&'a Tensor, &Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
+        fn(&Tensor, &Tensor, Scalar, Scalar, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, Scalar, Scalar, bool) -> Result<(Tensor, Tensor)>,
     ),
     S58(
-        fn(&Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
-        fn(&Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+        for<'a> fn(&'a Tensor, &Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
+        for<'a> fn(&'a Tensor, &Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
     ),
     S59(
+        fn(&Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+        fn(&Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+    ),
+    S60(
         for<'a> fn(&'a Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
         for<'a> fn(&'a Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
     ),
-    S60(
+    S61(
         fn(&Tensor, &Tensor, &str) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &str) -> Result<Tensor>,
     ),
-    S61(
+    S62(
         fn(&Tensor, Scalar, Scalar, Scalar, bool, &Tensor) -> Result<Tensor>,
         fn(u32, &Tensor, Scalar, Scalar, Scalar, bool, &Tensor) -> Result<Tensor>,
     ),
-    S62(
+    S63(
         fn(&Tensor, &Tensor, Scalar, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, Scalar, bool) -> Result<Tensor>,
     ),
-    S63(
+    S64(
         fn(&Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
     ),
-    S64(
+    S65(
         fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64) -> Result<Tensor>,
     ),
-    S65(
+    S66(
         fn(&Tensor, Option<DType>) -> Result<Tensor>,
         fn(u32, &Tensor, Option<DType>) -> Result<Tensor>,
     ),
-    S66(
+    S67(
         fn(&Tensor, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
         fn(u32, &Tensor, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
     ),
-    S67(
+    S68(
         for<'a> fn(
             &Tensor,
             Option<&[i64]>,
@@ -258,72 +262,72 @@ pub(crate) enum Typed {
         ) -> Result<&'a Tensor>,
         fn(u32, &Tensor, Option<&[i64]>, bool, Option<DType>, &Tensor) -> Result<()>,
     ),
-    S68(
+    S69(
         fn(&Tensor, i64, bool, Option<DType>) -> Result<Tensor>,
         fn(u32, &Tensor, i64, bool, Option<DType>) -> Result<Tensor>,
     ),
-    S69(
+    S70(
         for<'a> fn(&Tensor, i64, bool, Option<DType>, &'a Tensor) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, bool, Option<DType>, &Tensor) -> Result<()>,
     ),
-    S70(
+    S71(
         fn(&Tensor, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
         fn(&Tensor, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
     ),
-    S71(
+    S72(
         fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S72(
+    S73(
         fn(&Tensor, &[i64], bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[i64], bool) -> Result<Tensor>,
     ),
-    S73(
+    S74(
         for<'a> fn(&Tensor, &[i64], bool, &'a Tensor) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &[i64], bool, &Tensor) -> Result<()>,
     ),
-    S74(
+    S75(
         fn(&Tensor, Option<i64>, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, Option<i64>, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S75(
+    S76(
         fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
         fn(u32, &Tensor, Option<i64>, bool) -> Result<Tensor>,
     ),
-    S76(
+    S77(
         fn(&Tensor, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, i64, bool) -> Result<Tensor>,
     ),
-    S77(
+    S78(
         fn(&Tensor, Option<&[i64]>, bool) -> Result<Tensor>,
         fn(u32, &Tensor, Option<&[i64]>, bool) -> Result<Tensor>,
     ),
-    S78(
+    S79(
         fn(&Tensor, Option<i64>) -> Result<Tensor>,
         fn(u32, &Tensor, Option<i64>) -> Result<Tensor>,
     ),
-    S79(
+    S80(
         fn(&Tensor, &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[i64]) -> Result<Tensor>,
     ),
-    S80(fn(&Tensor, bool) -> Result<Tensor>, fn(&Tensor, bool) -> Result<Tensor>),
-    S81(
+    S81(fn(&Tensor, bool) -> Result<Tensor>, fn(&Tensor, bool) -> Result<Tensor>),
+    S82(
         fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<Tensor>,
         fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<Tensor>,
     ),
-    S82(
+    S83(
         fn(&Tensor, Option<&[i64]>, Option<Scalar>, bool) -> Result<Tensor>,
         fn(u32, &Tensor, Option<&[i64]>, Option<Scalar>, bool) -> Result<Tensor>,
     ),
-    S83(
-        fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
-    ),
     S84(
-        fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
     ),
     S85(
+        fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S86(
         fn(&Tensor, Option<&[i64]>, Option<Scalar>, bool) -> Result<(Tensor, Tensor)>,
         fn(
             u32,
@@ -333,105 +337,87 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S86(
+    S87(
         fn(&Tensor, Option<Scalar>, &[i64], bool) -> Result<Tensor>,
         fn(u32, &Tensor, Option<Scalar>, &[i64], bool) -> Result<Tensor>,
     ),
-    S87(
+    S88(
         fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
         fn(u32, &Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
     ),
-    S88(
+    S89(
         fn(&Tensor, i64, Option<DType>) -> Result<Tensor>,
         fn(u32, &Tensor, i64, Option<DType>) -> Result<Tensor>,
     ),
-    S89(
+    S90(
         for<'a> fn(&Tensor, i64, Option<DType>, &'a Tensor) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, Option<DType>, &Tensor) -> Result<()>,
     ),
-    S90(
+    S91(
         fn(&Tensor, i64) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, i64) -> Result<(Tensor, Tensor)>,
     ),
-    S91(
+    S92(
         fn(&Tensor, i64, Scalar, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, i64, Scalar, Scalar) -> Result<Tensor>,
     ),
-    S92(
+    S93(
         fn(&Tensor, Option<&Tensor>, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, Option<&Tensor>, SymInt) -> Result<Tensor>,
     ),
-    S93(fn(&Tensor, &Tensor) -> Result<bool>, fn(u32, &Tensor, &Tensor) -> Result<bool>),
-    S94(
-        fn(&Tensor, i64, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
-        fn(&Tensor, i64, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
-    ),
+    S94(fn(&Tensor, &Tensor) -> Result<bool>, fn(u32, &Tensor, &Tensor) -> Result<bool>),
     S95(
-        fn(&Tensor, Scalar, i64, Scalar) -> Result<Tensor>,
-        fn(&Tensor, Scalar, i64, Scalar) -> Result<Tensor>,
+        fn(&Tensor, i64, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
+        fn(&Tensor, i64, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
     ),
     S96(
+        fn(&Tensor, Scalar, i64, Scalar) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64, Scalar) -> Result<Tensor>,
+    ),
+    S97(
         fn(&Tensor, &Tensor, f64, Option<i64>) -> Result<Tensor>,
         fn(&Tensor, &Tensor, f64, Option<i64>) -> Result<Tensor>,
     ),
-    S97(fn(&Tensor, f64) -> Result<Tensor>, fn(&Tensor, f64) -> Result<Tensor>),
-    S98(
-        fn(&Tensor, &Tensor, Option<i64>, bool, &str) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<i64>, bool, &str) -> Result<Tensor>,
-    ),
+    S98(fn(&Tensor, f64) -> Result<Tensor>, fn(&Tensor, f64) -> Result<Tensor>),
     S99(
-        fn(&Tensor, f64, Option<i64>, bool, &str) -> Result<Tensor>,
-        fn(&Tensor, f64, Option<i64>, bool, &str) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<i64>, bool, &str) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<i64>, bool, &str) -> Result<Tensor>,
     ),
     S100(
-        fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, f64, Option<i64>, bool, &str) -> Result<Tensor>,
+        fn(&Tensor, f64, Option<i64>, bool, &str) -> Result<Tensor>,
     ),
     S101(
-        fn(&Tensor, Scalar, i64) -> Result<Tensor>,
-        fn(&Tensor, Scalar, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
     ),
     S102(
-        fn(&Tensor, f64, i64) -> Result<Tensor>,
-        fn(&Tensor, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64) -> Result<Tensor>,
     ),
     S103(
-        fn(&Tensor, &[SymInt]) -> Result<Tensor>,
-        fn(&Tensor, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, f64, i64) -> Result<Tensor>,
     ),
     S104(
-        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
-        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt]) -> Result<Tensor>,
     ),
     S105(
+        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
+        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
+    ),
+    S106(
         fn(&Tensor, i64, Option<DType>) -> Result<Tensor>,
         fn(&Tensor, i64, Option<DType>) -> Result<Tensor>,
     ),
-    S106(
+    S107(
         for<'a> fn(&Tensor, i64, bool, &'a Tensor) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, bool, &Tensor) -> Result<()>,
     ),
-    S107(
+    S108(
         fn(&Tensor, &Tensor, i64, DType) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, DType) -> Result<Tensor>,
-    ),
-    S108(
-        fn(
-            &Tensor,
-            &[SymInt],
-            Option<&Tensor>,
-            Option<&Tensor>,
-            f64,
-            bool,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &[SymInt],
-            Option<&Tensor>,
-            Option<&Tensor>,
-            f64,
-            bool,
-        ) -> Result<Tensor>,
     ),
     S109(
         fn(
@@ -440,120 +426,114 @@ pub(crate) enum Typed {
             Option<&Tensor>,
             Option<&Tensor>,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+            bool,
+        ) -> Result<Tensor>,
         fn(
-            u32,
             &Tensor,
             &[SymInt],
             Option<&Tensor>,
             Option<&Tensor>,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+            bool,
+        ) -> Result<Tensor>,
     ),
     S110(
         fn(
             &Tensor,
-            &Tensor,
             &[SymInt],
-            &Tensor,
-            &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            [bool; 3],
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             u32,
             &Tensor,
-            &Tensor,
             &[SymInt],
-            &Tensor,
-            &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            [bool; 3],
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S111(
-        fn(&Tensor, &[SymInt], Option<&Tensor>, Option<f64>) -> Result<Tensor>,
-        fn(&Tensor, &[SymInt], Option<&Tensor>, Option<f64>) -> Result<Tensor>,
-    ),
-    S112(
-        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>, f64, bool) -> Result<Tensor>,
-        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>, f64, bool) -> Result<Tensor>,
-    ),
-    S113(
         fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &Tensor,
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            SymInt,
-            SymInt,
-            SymInt,
-            i64,
-            f64,
+            [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             u32,
             &Tensor,
+            &Tensor,
+            &[SymInt],
+            &Tensor,
+            &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            SymInt,
-            SymInt,
-            SymInt,
-            i64,
-            f64,
+            [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S112(
+        fn(&Tensor, &[SymInt], Option<&Tensor>, Option<f64>) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], Option<&Tensor>, Option<f64>) -> Result<Tensor>,
+    ),
+    S113(
+        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>, f64, bool) -> Result<Tensor>,
+        fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>, f64, bool) -> Result<Tensor>,
     ),
     S114(
         fn(
             &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
+            Option<&Tensor>,
             Option<&Tensor>,
             SymInt,
             SymInt,
             SymInt,
             i64,
-            [bool; 3],
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             u32,
             &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
+            Option<&Tensor>,
             Option<&Tensor>,
             SymInt,
             SymInt,
             SymInt,
             i64,
-            [bool; 3],
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S115(
         fn(
             &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            bool,
-            f64,
-            f64,
-            bool,
-        ) -> Result<Tensor>,
-        fn(
+            &Tensor,
+            &Tensor,
             &Tensor,
             Option<&Tensor>,
+            SymInt,
+            SymInt,
+            SymInt,
+            i64,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            u32,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
             Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            bool,
-            f64,
-            f64,
-            bool,
-        ) -> Result<Tensor>,
+            SymInt,
+            SymInt,
+            SymInt,
+            i64,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S116(
         fn(
@@ -565,9 +545,9 @@ pub(crate) enum Typed {
             bool,
             f64,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+            bool,
+        ) -> Result<Tensor>,
         fn(
-            u32,
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
@@ -576,55 +556,57 @@ pub(crate) enum Typed {
             bool,
             f64,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+            bool,
+        ) -> Result<Tensor>,
     ),
     S117(
         fn(
             &Tensor,
-            &Tensor,
-            Option<&Tensor>,
             Option<&Tensor>,
             Option<&Tensor>,
             Option<&Tensor>,
             Option<&Tensor>,
             bool,
             f64,
-            [bool; 3],
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             u32,
             &Tensor,
-            &Tensor,
-            Option<&Tensor>,
             Option<&Tensor>,
             Option<&Tensor>,
             Option<&Tensor>,
             Option<&Tensor>,
             bool,
             f64,
-            [bool; 3],
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S118(
         fn(
             &Tensor,
+            &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            &Tensor,
-            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
             bool,
             f64,
-            f64,
+            [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
+            u32,
+            &Tensor,
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            &Tensor,
-            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
             bool,
             f64,
-            f64,
+            [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S119(
@@ -632,6 +614,8 @@ pub(crate) enum Typed {
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
+            &Tensor,
+            &Tensor,
             bool,
             f64,
             f64,
@@ -640,6 +624,8 @@ pub(crate) enum Typed {
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
+            &Tensor,
+            &Tensor,
             bool,
             f64,
             f64,
@@ -650,8 +636,7 @@ pub(crate) enum Typed {
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            &Tensor,
-            &Tensor,
+            bool,
             f64,
             f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
@@ -659,8 +644,7 @@ pub(crate) enum Typed {
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
-            &Tensor,
-            &Tensor,
+            bool,
             f64,
             f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
@@ -672,20 +656,18 @@ pub(crate) enum Typed {
             Option<&Tensor>,
             &Tensor,
             &Tensor,
-            bool,
             f64,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
             &Tensor,
             &Tensor,
-            bool,
             f64,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S122(
         fn(
@@ -694,18 +676,20 @@ pub(crate) enum Typed {
             Option<&Tensor>,
             &Tensor,
             &Tensor,
+            bool,
             f64,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
             Option<&Tensor>,
             Option<&Tensor>,
             &Tensor,
             &Tensor,
+            bool,
             f64,
             f64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)>,
     ),
     S123(
         fn(
@@ -716,6 +700,26 @@ pub(crate) enum Typed {
             &Tensor,
             f64,
             f64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
+            f64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    ),
+    S124(
+        fn(
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
+            f64,
+            f64,
         ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
@@ -727,31 +731,31 @@ pub(crate) enum Typed {
             f64,
         ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)>,
     ),
-    S124(
+    S125(
         fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
     ),
-    S125(
+    S126(
         fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
     ),
-    S126(
+    S127(
         fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, f64) -> Result<Tensor>,
     ),
-    S127(
+    S128(
         fn(&Tensor, &Tensor, &Tensor, i64, f64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, i64, f64) -> Result<Tensor>,
     ),
-    S128(
+    S129(
         fn(&Tensor, &Tensor, Option<&Tensor>, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, Option<&Tensor>, i64) -> Result<Tensor>,
     ),
-    S129(
+    S130(
         fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, Option<&Tensor>, i64) -> Result<Tensor>,
     ),
-    S130(
+    S131(
         fn(&Tensor, &Tensor, Option<&Tensor>, Option<&Tensor>, i64) -> Result<Tensor>,
         fn(
             u32,
@@ -762,15 +766,15 @@ pub(crate) enum Typed {
             i64,
         ) -> Result<Tensor>,
     ),
-    S131(
-        fn(&Tensor, &Tensor, i64, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64, bool) -> Result<Tensor>,
-    ),
     S132(
-        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, bool) -> Result<Tensor>,
     ),
     S133(
+        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<Tensor>,
+    ),
+    S134(
         fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<(Tensor, Tensor)>,
         fn(
             u32,
@@ -781,7 +785,7 @@ pub(crate) enum Typed {
             SymInt,
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S134(
+    S135(
         fn(
             &Tensor,
             &Tensor,
@@ -802,62 +806,38 @@ pub(crate) enum Typed {
             &Tensor,
         ) -> Result<Tensor>,
     ),
-    S135(
-        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt, f64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt, f64) -> Result<Tensor>,
-    ),
     S136(
-        fn(&Tensor, &Tensor, &Tensor, f64, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt, f64) -> Result<Tensor>,
     ),
     S137(
-        fn(&Tensor, &Tensor, f64, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, i64) -> Result<Tensor>,
     ),
     S138(
-        fn(&Tensor, &Tensor, &Tensor, f64, f64, f64, bool, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, f64, f64, f64, bool, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, f64, i64) -> Result<Tensor>,
     ),
     S139(
-        fn(&Tensor, &Tensor, bool, bool, f64, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, bool, bool, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, f64, f64, bool, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, f64, f64, bool, i64) -> Result<Tensor>,
     ),
     S140(
-        fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, bool, bool, f64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, bool, bool, f64, i64) -> Result<Tensor>,
     ),
     S141(
-        fn(&Tensor, &Tensor, Scalar, Scalar, Option<&Tensor>, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Scalar, Scalar, Option<&Tensor>, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
     ),
     S142(
-        fn(
-            &Tensor,
-            &[Tensor],
-            &[Tensor],
-            bool,
-            i64,
-            f64,
-            bool,
-            bool,
-            bool,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &[Tensor],
-            &[Tensor],
-            bool,
-            i64,
-            f64,
-            bool,
-            bool,
-            bool,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, Scalar, Scalar, Option<&Tensor>, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Scalar, Scalar, Option<&Tensor>, i64) -> Result<Tensor>,
     ),
     S143(
         fn(
             &Tensor,
-            &Tensor,
+            &[Tensor],
             &[Tensor],
             bool,
             i64,
@@ -865,10 +845,10 @@ pub(crate) enum Typed {
             bool,
             bool,
             bool,
-        ) -> Result<(Tensor, Tensor)>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
-            &Tensor,
+            &[Tensor],
             &[Tensor],
             bool,
             i64,
@@ -876,30 +856,102 @@ pub(crate) enum Typed {
             bool,
             bool,
             bool,
-        ) -> Result<(Tensor, Tensor)>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S144(
         fn(
             &Tensor,
+            &Tensor,
             &[Tensor],
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<(Tensor, Tensor)>,
+            &[Tensor],
+            bool,
+            i64,
+            f64,
+            bool,
+            bool,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
+            &Tensor,
             &[Tensor],
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<(Tensor, Tensor)>,
+            &[Tensor],
+            bool,
+            i64,
+            f64,
+            bool,
+            bool,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S145(
         fn(
             &Tensor,
             &Tensor,
+            &[Tensor],
+            bool,
+            i64,
+            f64,
+            bool,
+            bool,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[Tensor],
+            bool,
+            i64,
+            f64,
+            bool,
+            bool,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+    ),
+    S146(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[Tensor],
+            bool,
+            i64,
+            f64,
+            bool,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[Tensor],
+            bool,
+            i64,
+            f64,
+            bool,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+    ),
+    S147(
+        fn(
+            &Tensor,
+            &[Tensor],
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &[Tensor],
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<(Tensor, Tensor)>,
+    ),
+    S148(
+        fn(
+            &Tensor,
+            &Tensor,
             &Tensor,
             &Tensor,
             Option<&Tensor>,
@@ -914,15 +966,15 @@ pub(crate) enum Typed {
             Option<&Tensor>,
         ) -> Result<Tensor>,
     ),
-    S146(
+    S149(
         fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
     ),
-    S147(
+    S150(
         for<'a> fn(&'a Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<()>,
     ),
-    S148(
+    S151(
         for<'a> fn(
             &Tensor,
             &Tensor,
@@ -933,285 +985,285 @@ pub(crate) enum Typed {
         ) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, Scalar, Scalar, &Tensor) -> Result<()>,
     ),
-    S149(
-        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
-    ),
-    S150(
-        fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
-    ),
-    S151(
-        fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
-    ),
     S152(
-        fn(&Tensor, &Tensor, &[i64], &[i64]) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &[i64], &[i64]) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
     ),
-    S153(fn(&[Tensor]) -> Result<Tensor>, fn(&[Tensor]) -> Result<Tensor>),
+    S153(
+        fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+    ),
     S154(
-        fn(&Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
     ),
     S155(
+        fn(&Tensor, &Tensor, &[i64], &[i64]) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64]) -> Result<Tensor>,
+    ),
+    S156(fn(&[Tensor]) -> Result<Tensor>, fn(&[Tensor]) -> Result<Tensor>),
+    S157(
+        fn(&Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+    ),
+    S158(
         fn(&str, &[Tensor], Option<&[i64]>) -> Result<Tensor>,
         fn(&str, &[Tensor], Option<&[i64]>) -> Result<Tensor>,
     ),
-    S156(
+    S159(
         fn(&Tensor, &[SymInt], i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, bool) -> Result<Tensor>,
     ),
-    S157(
+    S160(
         fn(&Tensor, &[i64], i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[i64], i64, bool) -> Result<Tensor>,
     ),
-    S158(
+    S161(
         fn(&Tensor, &[i64], i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &[i64], i64, SymInt) -> Result<Tensor>,
     ),
-    S159(
-        fn(&Tensor, Option<SymInt>, i64, Option<&str>) -> Result<Tensor>,
-        fn(&Tensor, Option<SymInt>, i64, Option<&str>) -> Result<Tensor>,
-    ),
-    S160(
-        fn(
-            &Tensor,
-            i64,
-            Option<i64>,
-            Option<i64>,
-            Option<&Tensor>,
-            bool,
-            Option<bool>,
-            Option<bool>,
-            Option<bool>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            i64,
-            Option<i64>,
-            Option<i64>,
-            Option<&Tensor>,
-            bool,
-            Option<bool>,
-            Option<bool>,
-            Option<bool>,
-        ) -> Result<Tensor>,
-    ),
-    S161(
-        fn(
-            &Tensor,
-            i64,
-            Option<i64>,
-            Option<i64>,
-            Option<&Tensor>,
-            bool,
-            &str,
-            bool,
-            Option<bool>,
-            Option<bool>,
-            Option<bool>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            i64,
-            Option<i64>,
-            Option<i64>,
-            Option<&Tensor>,
-            bool,
-            &str,
-            bool,
-            Option<bool>,
-            Option<bool>,
-            Option<bool>,
-        ) -> Result<Tensor>,
-    ),
     S162(
-        fn(
-            &Tensor,
-            i64,
-            Option<i64>,
-            Option<i64>,
-            Option<&Tensor>,
-            bool,
-            bool,
-            Option<bool>,
-            Option<i64>,
-            bool,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            i64,
-            Option<i64>,
-            Option<i64>,
-            Option<&Tensor>,
-            bool,
-            bool,
-            Option<bool>,
-            Option<i64>,
-            bool,
-        ) -> Result<Tensor>,
+        fn(&Tensor, Option<SymInt>, i64, Option<&str>) -> Result<Tensor>,
+        fn(&Tensor, Option<SymInt>, i64, Option<&str>) -> Result<Tensor>,
     ),
     S163(
-        fn(&Tensor, Option<&[SymInt]>, &[i64], Option<&str>) -> Result<Tensor>,
-        fn(&Tensor, Option<&[SymInt]>, &[i64], Option<&str>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            i64,
+            Option<i64>,
+            Option<i64>,
+            Option<&Tensor>,
+            bool,
+            Option<bool>,
+            Option<bool>,
+            Option<bool>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            i64,
+            Option<i64>,
+            Option<i64>,
+            Option<&Tensor>,
+            bool,
+            Option<bool>,
+            Option<bool>,
+            Option<bool>,
+        ) -> Result<Tensor>,
     ),
     S164(
-        fn(&Tensor, Option<&[SymInt]>, Option<&[i64]>, Option<&str>) -> Result<Tensor>,
-        fn(&Tensor, Option<&[SymInt]>, Option<&[i64]>, Option<&str>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            i64,
+            Option<i64>,
+            Option<i64>,
+            Option<&Tensor>,
+            bool,
+            &str,
+            bool,
+            Option<bool>,
+            Option<bool>,
+            Option<bool>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            i64,
+            Option<i64>,
+            Option<i64>,
+            Option<&Tensor>,
+            bool,
+            &str,
+            bool,
+            Option<bool>,
+            Option<bool>,
+            Option<bool>,
+        ) -> Result<Tensor>,
     ),
     S165(
+        fn(
+            &Tensor,
+            i64,
+            Option<i64>,
+            Option<i64>,
+            Option<&Tensor>,
+            bool,
+            bool,
+            Option<bool>,
+            Option<i64>,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            i64,
+            Option<i64>,
+            Option<i64>,
+            Option<&Tensor>,
+            bool,
+            bool,
+            Option<bool>,
+            Option<i64>,
+            bool,
+        ) -> Result<Tensor>,
+    ),
+    S166(
+        fn(&Tensor, Option<&[SymInt]>, &[i64], Option<&str>) -> Result<Tensor>,
+        fn(&Tensor, Option<&[SymInt]>, &[i64], Option<&str>) -> Result<Tensor>,
+    ),
+    S167(
+        fn(&Tensor, Option<&[SymInt]>, Option<&[i64]>, Option<&str>) -> Result<Tensor>,
+        fn(&Tensor, Option<&[SymInt]>, Option<&[i64]>, Option<&str>) -> Result<Tensor>,
+    ),
+    S168(
         fn(&Tensor, Option<&[i64]>) -> Result<Tensor>,
         fn(&Tensor, Option<&[i64]>) -> Result<Tensor>,
     ),
-    S166(
+    S169(
         fn(i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S167(
+    S170(
         fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S168(
+    S171(
         fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
-    S169(
+    S172(
         fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S170(
+    S173(
         fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
         fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
     ),
-    S171(
+    S174(
         fn(&Tensor) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S172(
+    S175(
         fn(&Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
-    S173(
+    S176(
         fn(&Tensor) -> Result<(Tensor, Tensor)>,
         fn(&Tensor) -> Result<(Tensor, Tensor)>,
     ),
-    S174(
+    S177(
         fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S175(
-        fn(&Tensor, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor)>,
-    ),
-    S176(
-        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
-    ),
-    S177(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &[i64],
-            &[i64],
-            &[i64],
-            &[i64],
-            i64,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &[i64],
-            &[i64],
-            &[i64],
-            &[i64],
-            i64,
-        ) -> Result<Tensor>,
-    ),
     S178(
+        fn(&Tensor, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S179(
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S180(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[i64],
+            &[i64],
+            &[i64],
+            &[i64],
+            i64,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[i64],
+            &[i64],
+            &[i64],
+            &[i64],
+            i64,
+        ) -> Result<Tensor>,
+    ),
+    S181(
         fn(&Tensor, &str) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, &str) -> Result<(Tensor, Tensor)>,
     ),
-    S179(
+    S182(
         fn(&Tensor, &str, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, &str, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S180(
+    S183(
         fn(&Tensor, &str) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &str) -> Result<(Tensor, Tensor)>,
     ),
-    S181(fn(&Tensor, &str) -> Result<Tensor>, fn(&Tensor, &str) -> Result<Tensor>),
-    S182(
+    S184(fn(&Tensor, &str) -> Result<Tensor>, fn(&Tensor, &str) -> Result<Tensor>),
+    S185(
         fn(&Tensor, bool, bool, Option<&str>) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool, Option<&str>) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S183(
+    S186(
         fn(&Tensor, bool, Option<&str>) -> Result<(Tensor, Tensor, Tensor)>,
         fn(&Tensor, bool, Option<&str>) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S184(
+    S187(
         fn(&Tensor, Option<&str>) -> Result<Tensor>,
         fn(&Tensor, Option<&str>) -> Result<Tensor>,
     ),
-    S185(
+    S188(
         fn(&Tensor, &Tensor, bool, bool, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, bool, bool, bool) -> Result<Tensor>,
     ),
-    S186(
-        fn(&Tensor, Scalar, &[i64], bool, Option<DType>) -> Result<Tensor>,
-        fn(&Tensor, Scalar, &[i64], bool, Option<DType>) -> Result<Tensor>,
-    ),
-    S187(
-        fn(&Tensor, &str, &[i64], bool, Option<DType>) -> Result<Tensor>,
-        fn(&Tensor, &str, &[i64], bool, Option<DType>) -> Result<Tensor>,
-    ),
-    S188(
-        fn(
-            &Tensor,
-            Option<Scalar>,
-            Option<&[i64]>,
-            bool,
-            Option<DType>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            Option<Scalar>,
-            Option<&[i64]>,
-            bool,
-            Option<DType>,
-        ) -> Result<Tensor>,
-    ),
     S189(
-        fn(&Tensor, &str, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
-        fn(&Tensor, &str, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, &[i64], bool, Option<DType>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, &[i64], bool, Option<DType>) -> Result<Tensor>,
     ),
     S190(
+        fn(&Tensor, &str, &[i64], bool, Option<DType>) -> Result<Tensor>,
+        fn(&Tensor, &str, &[i64], bool, Option<DType>) -> Result<Tensor>,
+    ),
+    S191(
+        fn(
+            &Tensor,
+            Option<Scalar>,
+            Option<&[i64]>,
+            bool,
+            Option<DType>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            Option<Scalar>,
+            Option<&[i64]>,
+            bool,
+            Option<DType>,
+        ) -> Result<Tensor>,
+    ),
+    S192(
+        fn(&Tensor, &str, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+        fn(&Tensor, &str, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+    ),
+    S193(
         fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S191(
+    S194(
         fn(&Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S192(
+    S195(
         fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S193(
+    S196(
         fn(&Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
     ),
-    S194(
+    S197(
         fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
         fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ),
-    S195(
+    S198(
         fn(&Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
     ),
-    S196(
+    S199(
         fn(
             &Tensor,
             &Tensor,
@@ -1225,159 +1277,78 @@ pub(crate) enum Typed {
             Option<f64>,
             Option<&str>,
         ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-    ),
-    S197(
-        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
-        fn(u32, &Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
-    ),
-    S198(
-        fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
-        fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
-    ),
-    S199(
-        fn(&Tensor, f64, bool) -> Result<Tensor>,
-        fn(&Tensor, f64, bool) -> Result<Tensor>,
     ),
     S200(
         fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
-        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
     ),
     S201(
-        fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
-        fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
+        fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
+        fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
     ),
     S202(
-        fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
+        fn(&Tensor, f64, bool) -> Result<Tensor>,
+        fn(&Tensor, f64, bool) -> Result<Tensor>,
     ),
     S203(
-        fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
-        fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
+        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
     ),
     S204(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            f64,
-            bool,
-            Option<f64>,
-            bool,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            f64,
-            bool,
-            Option<f64>,
-            bool,
-        ) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
     ),
     S205(
-        fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
-        fn(u32, &Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
     ),
     S206(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            f64,
-            bool,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            u32,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            f64,
-            bool,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
+        fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
     ),
     S207(
         fn(
             &Tensor,
             &Tensor,
+            &Tensor,
             Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
+            f64,
             bool,
-            &[SymInt],
-            SymInt,
+            Option<f64>,
+            bool,
         ) -> Result<Tensor>,
         fn(
-            u32,
+            &Tensor,
             &Tensor,
             &Tensor,
             Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
+            f64,
             bool,
-            &[SymInt],
-            SymInt,
+            Option<f64>,
+            bool,
         ) -> Result<Tensor>,
     ),
     S208(
-        for<'a> fn(
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            bool,
-            &[SymInt],
-            SymInt,
-            &'a Tensor,
-        ) -> Result<&'a Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            bool,
-            &[SymInt],
-            SymInt,
-            &Tensor,
-        ) -> Result<()>,
+        fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
     ),
     S209(
         fn(
             &Tensor,
             &Tensor,
             &Tensor,
-            Option<&[SymInt]>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
+            &Tensor,
+            f64,
             bool,
-            &[SymInt],
-            SymInt,
-            [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             u32,
             &Tensor,
             &Tensor,
             &Tensor,
-            Option<&[SymInt]>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
+            &Tensor,
+            f64,
             bool,
-            &[SymInt],
-            SymInt,
-            [bool; 3],
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S210(
@@ -1391,12 +1362,9 @@ pub(crate) enum Typed {
             bool,
             &[SymInt],
             SymInt,
-            bool,
-            bool,
-            bool,
-            bool,
         ) -> Result<Tensor>,
         fn(
+            u32,
             &Tensor,
             &Tensor,
             Option<&Tensor>,
@@ -1406,51 +1374,63 @@ pub(crate) enum Typed {
             bool,
             &[SymInt],
             SymInt,
-            bool,
-            bool,
-            bool,
-            bool,
         ) -> Result<Tensor>,
     ),
     S211(
-        fn(
+        for<'a> fn(
             &Tensor,
             &Tensor,
             Option<&Tensor>,
             &[SymInt],
             &[SymInt],
             &[SymInt],
+            bool,
+            &[SymInt],
             SymInt,
-        ) -> Result<Tensor>,
+            &'a Tensor,
+        ) -> Result<&'a Tensor>,
         fn(
+            u32,
             &Tensor,
             &Tensor,
             Option<&Tensor>,
             &[SymInt],
             &[SymInt],
             &[SymInt],
+            bool,
+            &[SymInt],
             SymInt,
-        ) -> Result<Tensor>,
+            &Tensor,
+        ) -> Result<()>,
     ),
     S212(
         fn(
             &Tensor,
             &Tensor,
-            Option<&Tensor>,
+            &Tensor,
+            Option<&[SymInt]>,
             &[SymInt],
-            &str,
+            &[SymInt],
+            &[SymInt],
+            bool,
             &[SymInt],
             SymInt,
-        ) -> Result<Tensor>,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
+            u32,
             &Tensor,
             &Tensor,
-            Option<&Tensor>,
+            &Tensor,
+            Option<&[SymInt]>,
             &[SymInt],
-            &str,
+            &[SymInt],
+            &[SymInt],
+            bool,
             &[SymInt],
             SymInt,
-        ) -> Result<Tensor>,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S213(
         fn(
@@ -1460,6 +1440,78 @@ pub(crate) enum Typed {
             &[SymInt],
             &[SymInt],
             &[SymInt],
+            bool,
+            &[SymInt],
+            SymInt,
+            bool,
+            bool,
+            bool,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[SymInt],
+            SymInt,
+            bool,
+            bool,
+            bool,
+            bool,
+        ) -> Result<Tensor>,
+    ),
+    S214(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            SymInt,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            SymInt,
+        ) -> Result<Tensor>,
+    ),
+    S215(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &str,
+            &[SymInt],
+            SymInt,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &str,
+            &[SymInt],
+            SymInt,
+        ) -> Result<Tensor>,
+    ),
+    S216(
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
             SymInt,
             &[SymInt],
         ) -> Result<Tensor>,
@@ -1474,23 +1526,23 @@ pub(crate) enum Typed {
             &[SymInt],
         ) -> Result<Tensor>,
     ),
-    S214(
+    S217(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
     ),
-    S215(
+    S218(
         fn(&Tensor, &[SymInt], &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
     ),
-    S216(
+    S219(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<Tensor>,
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<Tensor>,
     ),
-    S217(
+    S220(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
     ),
-    S218(
+    S221(
         fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
         fn(
             u32,
@@ -1502,7 +1554,7 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S219(
+    S222(
         fn(
             &Tensor,
             &Tensor,
@@ -1525,23 +1577,23 @@ pub(crate) enum Typed {
             &Tensor,
         ) -> Result<Tensor>,
     ),
-    S220(
+    S223(
         fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
     ),
-    S221(
-        fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
-    ),
-    S222(
-        fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
-    ),
-    S223(
-        fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
-        fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
-    ),
     S224(
+        fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
+    ),
+    S225(
+        fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
+    ),
+    S226(
+        fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
+    ),
+    S227(
         fn(&Tensor, &[i64], &[i64], &[i64], bool, bool, Option<i64>) -> Result<Tensor>,
         fn(
             u32,
@@ -1554,7 +1606,7 @@ pub(crate) enum Typed {
             Option<i64>,
         ) -> Result<Tensor>,
     ),
-    S225(
+    S228(
         fn(
             &Tensor,
             &Tensor,
@@ -1577,36 +1629,36 @@ pub(crate) enum Typed {
             Option<i64>,
         ) -> Result<Tensor>,
     ),
-    S226(fn(&Tensor, &[i64]) -> Result<Tensor>, fn(&Tensor, &[i64]) -> Result<Tensor>),
-    S227(
+    S229(fn(&Tensor, &[i64]) -> Result<Tensor>, fn(&Tensor, &[i64]) -> Result<Tensor>),
+    S230(
         fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
     ),
-    S228(
+    S231(
         fn(&Tensor, &[SymInt]) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt]) -> Result<Tensor>,
     ),
-    S229(
+    S232(
         fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
     ),
-    S230(
+    S233(
         fn(&Tensor, &[SymInt], Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Option<f64>) -> Result<Tensor>,
     ),
-    S231(
+    S234(
         fn(&Tensor, &[SymInt], &[SymInt], Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[SymInt], Option<f64>) -> Result<Tensor>,
     ),
-    S232(
+    S235(
         fn(&Tensor, Option<&[SymInt]>, Option<&[f64]>) -> Result<Tensor>,
         fn(&Tensor, Option<&[SymInt]>, Option<&[f64]>) -> Result<Tensor>,
     ),
-    S233(
+    S236(
         fn(&Tensor, &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
     ),
-    S234(
+    S237(
         fn(&Tensor, &[SymInt], &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(
             u32,
@@ -1617,7 +1669,7 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S235(
+    S238(
         fn(&Tensor, &[SymInt], Option<f64>, Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(
             u32,
@@ -1628,7 +1680,7 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S236(
+    S239(
         fn(
             &Tensor,
             &[SymInt],
@@ -1647,94 +1699,94 @@ pub(crate) enum Typed {
             Option<f64>,
         ) -> Result<Tensor>,
     ),
-    S237(
+    S240(
         fn(&Tensor, &[SymInt], bool, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], bool, Option<f64>) -> Result<Tensor>,
     ),
-    S238(
+    S241(
         fn(&Tensor, &[SymInt], &[SymInt], bool, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[SymInt], bool, Option<f64>) -> Result<Tensor>,
     ),
-    S239(
+    S242(
         fn(&Tensor, Option<&[SymInt]>, bool, Option<&[f64]>) -> Result<Tensor>,
         fn(&Tensor, Option<&[SymInt]>, bool, Option<&[f64]>) -> Result<Tensor>,
     ),
-    S240(
+    S243(
         fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
     ),
-    S241(
-        fn(
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-    ),
-    S242(
-        fn(
-            &Tensor,
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-    ),
-    S243(
-        fn(
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-    ),
     S244(
-        fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
-        fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
     ),
     S245(
+        fn(
+            &Tensor,
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+    ),
+    S246(
+        fn(
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            bool,
+            Option<f64>,
+            Option<f64>,
+            Option<f64>,
+        ) -> Result<Tensor>,
+    ),
+    S247(
+        fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
+    ),
+    S248(
         fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
         fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
     ),
-    S246(
+    S249(
         fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
     ),
-    S247(
+    S250(
         fn(
             &Tensor,
             &Tensor,
@@ -1755,121 +1807,121 @@ pub(crate) enum Typed {
             [bool; 2],
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S248(
+    S251(
         fn(&Tensor, &Tensor, &[i64], i64, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[i64], i64, i64, bool) -> Result<Tensor>,
     ),
-    S249(
+    S252(
         fn(&Tensor, &Tensor, &[SymInt], &[i64], i64, i64, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[SymInt], &[i64], i64, i64, bool) -> Result<Tensor>,
     ),
-    S250(
+    S253(
         fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
     ),
-    S251(
+    S254(
         fn(&Tensor, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, i64, i64) -> Result<Tensor>,
     ),
-    S252(
+    S255(
         fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], bool) -> Result<Tensor>,
     ),
-    S253(
+    S256(
         fn(&Tensor, i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, i64, SymInt) -> Result<Tensor>,
     ),
-    S254(
+    S257(
         fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
     ),
-    S255(
+    S258(
         fn(&Tensor, i64) -> Result<Vec<Tensor>>,
         fn(u32, &Tensor, i64) -> Result<Vec<Tensor>>,
     ),
-    S256(
+    S259(
         fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
         fn(u32, &Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
     ),
-    S257(
+    S260(
         fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
         fn(u32, &Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
     ),
-    S258(
+    S261(
         fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
     ),
-    S259(
+    S262(
         fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, i64, i64, i64) -> Result<Tensor>,
     ),
-    S260(fn(&Tensor) -> Result<Tensor>),
-    S261(for<'a> fn(&'a Tensor) -> Result<&'a Tensor>),
-    S262(for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>),
-    S263(for<'a> fn(&'a Tensor, i64, i64) -> Result<&'a Tensor>),
-    S264(fn(&[Tensor]) -> Result<Vec<Tensor>>, fn(&[Tensor]) -> Result<Vec<Tensor>>),
-    S265(
-        fn(&Tensor, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, i64, i64) -> Result<Tensor>,
-    ),
-    S266(
-        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
-        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
-    ),
-    S267(
-        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
-    ),
+    S263(fn(&Tensor) -> Result<Tensor>),
+    S264(for<'a> fn(&'a Tensor) -> Result<&'a Tensor>),
+    S265(for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>),
+    S266(for<'a> fn(&'a Tensor, i64, i64) -> Result<&'a Tensor>),
+    S267(fn(&[Tensor]) -> Result<Vec<Tensor>>, fn(&[Tensor]) -> Result<Vec<Tensor>>),
     S268(
-        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, i64, i64) -> Result<Tensor>,
     ),
     S269(
-        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
     ),
     S270(
-        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
-        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64) -> Result<Vec<Tensor>>,
     ),
     S271(
-        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
     ),
     S272(
-        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
     ),
     S273(
-        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
     ),
     S274(
-        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
-        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
     ),
     S275(
-        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
-        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
+        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
     ),
     S276(
-        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
-        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
+        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
     ),
-    S277(fn(&Tensor, SymInt) -> Result<Tensor>, fn(&Tensor, SymInt) -> Result<Tensor>),
+    S277(
+        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
+        fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
+    ),
     S278(
-        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
-        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
+        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
+        fn(&Tensor, MemoryFormat) -> Result<Tensor>,
     ),
     S279(
-        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
-        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
+        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
     ),
-    S280(
-        fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
-        fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
-    ),
+    S280(fn(&Tensor, SymInt) -> Result<Tensor>, fn(&Tensor, SymInt) -> Result<Tensor>),
     S281(
+        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, SymInt) -> Result<Tensor>,
+    ),
+    S282(
+        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
+        fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
+    ),
+    S283(
+        fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
+    ),
+    S284(
         fn(
             &Tensor,
             &Tensor,
@@ -1888,35 +1940,35 @@ pub(crate) enum Typed {
             SymInt,
         ) -> Result<Tensor>,
     ),
-    S282(
+    S285(
         fn(&Tensor, &Tensor, i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, SymInt) -> Result<Tensor>,
     ),
-    S283(
+    S286(
         fn(&Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
     ),
-    S284(
+    S287(
         fn(&Tensor, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
     ),
-    S285(
+    S288(
         fn(&Tensor, &[SymInt], i64, SymInt, SymInt, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, SymInt, SymInt, SymInt) -> Result<Tensor>,
     ),
-    S286(
+    S289(
         fn(&Tensor, &[SymInt], i64, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, SymInt) -> Result<Tensor>,
     ),
-    S287(
+    S290(
         fn(&Tensor, &[SymInt], i64, i64, i64) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], i64, i64, i64) -> Result<Tensor>,
     ),
-    S288(
+    S291(
         fn(&Tensor, Option<MemoryFormat>) -> Result<Tensor>,
         fn(u32, &Tensor, Option<MemoryFormat>) -> Result<Tensor>,
     ),
-    S289(
+    S292(
         fn(
             &Tensor,
             Option<DType>,
@@ -1933,115 +1985,115 @@ pub(crate) enum Typed {
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
-    S290(
-        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-    ),
-    S291(
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            bool,
-            bool,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            bool,
-            bool,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
-    S292(
-        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
-    ),
     S293(
+        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+        fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+    ),
+    S294(
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            bool,
+            bool,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            bool,
+            bool,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S295(
+        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+        fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
+    ),
+    S296(
         fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
         fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
     ),
-    S294(for<'a> fn(&'a Tensor, &Tensor, bool) -> Result<&'a Tensor>),
-    S295(
+    S297(for<'a> fn(&'a Tensor, &Tensor, bool) -> Result<&'a Tensor>),
+    S298(
         fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, bool) -> Result<Tensor>,
     ),
-    S296(
+    S299(
         fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S297(
+    S300(
         fn(&[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S298(
+    S301(
         fn(Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S299(
-        fn(
-            &[SymInt],
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &[SymInt],
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
-    S300(
-        fn(&[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S301(
-        fn(&[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
     S302(
         fn(
-            &Tensor,
+            &[SymInt],
             Option<DType>,
             Option<Device>,
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
         fn(
             u32,
-            &Tensor,
+            &[SymInt],
             Option<DType>,
             Option<Device>,
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
     S303(
-        fn(
-            &Tensor,
-            Scalar,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            u32,
-            &Tensor,
-            Scalar,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
+        fn(&[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S304(
-        fn(&Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(u32, &Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S305(
         fn(
             &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S306(
+        fn(
+            &Tensor,
+            Scalar,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            Scalar,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+    ),
+    S307(
+        fn(&Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(u32, &Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S308(
+        fn(
+            &Tensor,
             &[SymInt],
             &[SymInt],
             Option<DType>,
@@ -2056,7 +2108,7 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S306(
+    S309(
         fn(&Tensor, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(
             u32,
@@ -2067,19 +2119,19 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S307(
+    S310(
         fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S308(
+    S311(
         fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S309(
+    S312(
         fn(Scalar, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, Scalar, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S310(
+    S313(
         fn(Scalar, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(
             u32,
@@ -2091,32 +2143,32 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S311(
+    S314(
         fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S312(
+    S315(
         fn(SymInt, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, SymInt, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S313(
+    S316(
         fn(i64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S314(
+    S317(
         fn(i64, bool, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, bool, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S315(
+    S318(
         fn(i64, i64, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, i64, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S316(fn(&Tensor) -> Result<Scalar>, fn(u32, &Tensor) -> Result<Scalar>),
-    S317(fn(&Tensor) -> Result<bool>, fn(u32, &Tensor) -> Result<bool>),
-    S318(fn(&Tensor) -> Result<i64>, fn(u32, &Tensor) -> Result<i64>),
-    S319(fn(&Tensor, i64) -> Result<SymInt>, fn(u32, &Tensor, i64) -> Result<SymInt>),
-    S320(fn(&Tensor) -> Result<SymInt>, fn(u32, &Tensor) -> Result<SymInt>),
-    S321(
+    S319(fn(&Tensor) -> Result<Scalar>, fn(u32, &Tensor) -> Result<Scalar>),
+    S320(fn(&Tensor) -> Result<bool>, fn(u32, &Tensor) -> Result<bool>),
+    S321(fn(&Tensor) -> Result<i64>, fn(u32, &Tensor) -> Result<i64>),
+    S322(fn(&Tensor, i64) -> Result<SymInt>, fn(u32, &Tensor, i64) -> Result<SymInt>),
+    S323(fn(&Tensor) -> Result<SymInt>, fn(u32, &Tensor) -> Result<SymInt>),
+    S324(
         fn(
             &Tensor,
             Option<&[SymInt]>,
@@ -2133,222 +2185,222 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<()>,
     ),
-    S322(fn(Scalar, &str) -> Result<()>, fn(u32, Scalar, &str) -> Result<()>),
-    S323(fn(&Tensor) -> Result<()>, fn(u32, &Tensor) -> Result<()>),
-    S324(fn(&Tensor, &str) -> Result<()>, fn(u32, &Tensor, &str) -> Result<()>),
-    S325(
+    S325(fn(Scalar, &str) -> Result<()>, fn(u32, Scalar, &str) -> Result<()>),
+    S326(fn(&Tensor) -> Result<()>, fn(u32, &Tensor) -> Result<()>),
+    S327(fn(&Tensor, &str) -> Result<()>, fn(u32, &Tensor, &str) -> Result<()>),
+    S328(
         fn(Scalar, Option<i64>, Option<i64>) -> Result<()>,
         fn(u32, Scalar, Option<i64>, Option<i64>) -> Result<()>,
     ),
-    S326(
+    S329(
         fn(&Tensor, i64, &Tensor, bool) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
     ),
-    S327(fn(&Tensor) -> Result<Vec<Tensor>>, fn(&Tensor) -> Result<Vec<Tensor>>),
-    S328(
+    S330(fn(&Tensor) -> Result<Vec<Tensor>>, fn(&Tensor) -> Result<Vec<Tensor>>),
+    S331(
         fn(&Tensor, &Tensor, &[Option<Tensor>], Scalar) -> Result<Tensor>,
         fn(&Tensor, &Tensor, &[Option<Tensor>], Scalar) -> Result<Tensor>,
     ),
-    S329(
+    S332(
         fn(&Tensor, &Tensor, &[Option<Tensor>], &Tensor) -> Result<Tensor>,
         fn(&Tensor, &Tensor, &[Option<Tensor>], &Tensor) -> Result<Tensor>,
     ),
-    S330(
+    S333(
         fn(&Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
     ),
-    S331(
+    S334(
         for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor) -> Result<()>,
     ),
-    S332(
+    S335(
         fn(&Tensor, i64, &Tensor, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, Scalar) -> Result<Tensor>,
     ),
-    S333(
+    S336(
         for<'a> fn(&'a Tensor, i64, &Tensor, Scalar) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, Scalar) -> Result<()>,
     ),
-    S334(
+    S337(
         fn(&Tensor, i64, &Tensor, &Tensor, &str) -> Result<Tensor>,
         fn(&Tensor, i64, &Tensor, &Tensor, &str) -> Result<Tensor>,
     ),
-    S335(
+    S338(
         fn(&Tensor, i64, &Tensor, Scalar, &str) -> Result<Tensor>,
         fn(&Tensor, i64, &Tensor, Scalar, &str) -> Result<Tensor>,
     ),
-    S336(
+    S339(
         fn(&Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<Tensor>,
     ),
-    S337(
+    S340(
         for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<()>,
     ),
-    S338(
+    S341(
         fn(&Tensor, &[Option<Tensor>]) -> Result<Tensor>,
         fn(u32, &Tensor, &[Option<Tensor>]) -> Result<Tensor>,
     ),
-    S339(
+    S342(
         fn(&Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<Tensor>,
     ),
-    S340(
+    S343(
         for<'a> fn(&'a Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<()>,
     ),
-    S341(
+    S344(
         fn(&Tensor, i64, &Tensor) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor) -> Result<Tensor>,
     ),
-    S342(
+    S345(
         fn(&Tensor, &[SymInt], i64, &Tensor) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], i64, &Tensor) -> Result<Tensor>,
     ),
-    S343(
+    S346(
         fn(&Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<Tensor>,
     ),
-    S344(
+    S347(
         for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<&'a Tensor>,
         fn(u32, &Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<()>,
     ),
-    S345(
+    S348(
         for<'a> fn(&'a Tensor, &Tensor, &Tensor, bool) -> Result<&'a Tensor>,
         fn(u32, &Tensor, &Tensor, &Tensor, bool) -> Result<()>,
     ),
-    S346(
+    S349(
         fn(&Tensor, &Tensor, SymInt, bool, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, SymInt, bool, bool) -> Result<Tensor>,
     ),
-    S347(
+    S350(
         fn(&Tensor, &Tensor, SymInt, SymInt, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, SymInt, SymInt, bool) -> Result<Tensor>,
     ),
-    S348(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            bool,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            bool,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-    ),
-    S349(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            bool,
-            Option<i64>,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            bool,
-            Option<i64>,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-    ),
-    S350(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            bool,
-            i64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            bool,
-            i64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-    ),
     S351(
-        for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
-        for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
     S352(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            bool,
+            Option<i64>,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            bool,
+            Option<i64>,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    ),
+    S353(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            bool,
+            i64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            bool,
+            i64,
+            bool,
+            Option<&Tensor>,
+            bool,
+            i64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+    ),
+    S354(
+        for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
+        for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
+    ),
+    S355(
         for<'a> fn(&'a Tensor, Scalar, bool) -> Result<&'a Tensor>,
         for<'a> fn(&'a Tensor, Scalar, bool) -> Result<&'a Tensor>,
     ),
-    S353(
+    S356(
         fn(&[Tensor], i64) -> Result<Tensor>,
         fn(u32, &[Tensor], i64) -> Result<Tensor>,
     ),
-    S354(
+    S357(
         for<'a> fn(&[Tensor], i64, &'a Tensor) -> Result<&'a Tensor>,
         fn(u32, &[Tensor], i64, &Tensor) -> Result<()>,
     ),
-    S355(fn(&[Tensor], i64) -> Result<Tensor>, fn(&[Tensor], i64) -> Result<Tensor>),
-    S356(
-        fn(&Tensor, i64, bool) -> Result<Tensor>,
-        fn(&Tensor, i64, bool) -> Result<Tensor>,
-    ),
-    S357(
-        fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
-        fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
-    ),
-    S358(
-        fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
-    ),
+    S358(fn(&[Tensor], i64) -> Result<Tensor>, fn(&[Tensor], i64) -> Result<Tensor>),
     S359(
-        fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
-        fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
+        fn(&Tensor, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, i64, bool) -> Result<Tensor>,
     ),
     S360(
+        fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
+        fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
+    ),
+    S361(
+        fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
+    ),
+    S362(
+        fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
+        fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
+    ),
+    S363(
         fn(&Tensor, &[SymInt], &[i64]) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], &[i64]) -> Result<Tensor>,
     ),
-    S361(
+    S364(
         fn(&Tensor, SymInt) -> Result<Tensor>,
         fn(u32, &Tensor, SymInt) -> Result<Tensor>,
     ),
-    S362(
+    S365(
         for<'a> fn(&'a Tensor, SymInt) -> Result<&'a Tensor>,
         fn(u32, &Tensor, SymInt) -> Result<()>,
     ),
-    S363(
+    S366(
         fn(&Tensor, &[SymInt], Scalar) -> Result<Tensor>,
         fn(u32, &Tensor, &[SymInt], Scalar) -> Result<Tensor>,
     ),
-    S364(
+    S367(
         fn(&Tensor, &[SymInt], &str, Option<f64>) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], &str, Option<f64>) -> Result<Tensor>,
     ),
-    S365(
+    S368(
         for<'a> fn(
             &Tensor,
             i64,
@@ -2358,19 +2410,19 @@ pub(crate) enum Typed {
         ) -> Result<(&'a Tensor, &'a Tensor)>,
         fn(u32, &Tensor, i64, bool, &Tensor, &Tensor) -> Result<()>,
     ),
-    S366(
+    S369(
         fn(&Tensor, Option<bool>, i64, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, Option<bool>, i64, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S367(
+    S370(
         fn(&Tensor, bool, i64, bool) -> Result<Tensor>,
         fn(&Tensor, bool, i64, bool) -> Result<Tensor>,
     ),
-    S368(
+    S371(
         fn(&Tensor, SymInt, i64, bool, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, SymInt, i64, bool, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S369(
+    S372(
         for<'a> fn(
             &Tensor,
             SymInt,
@@ -2382,11 +2434,11 @@ pub(crate) enum Typed {
         ) -> Result<(&'a Tensor, &'a Tensor)>,
         fn(u32, &Tensor, SymInt, i64, bool, bool, &Tensor, &Tensor) -> Result<()>,
     ),
-    S370(
+    S373(
         fn(&Tensor, SymInt, i64, bool) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, SymInt, i64, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S371(
+    S374(
         fn(
             &Tensor,
             &Tensor,
@@ -2405,31 +2457,31 @@ pub(crate) enum Typed {
             Option<&Tensor>,
         ) -> Result<Tensor>,
     ),
-    S372(
+    S375(
         fn(&Tensor, Scalar, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
         fn(&Tensor, Scalar, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
     ),
-    S373(
+    S376(
         fn(&Tensor, &Tensor, bool, bool) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
     ),
-    S374(
+    S377(
         fn(&Tensor, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S375(
+    S378(
         fn(&Tensor, bool, bool, Option<i64>) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, bool, bool, Option<i64>) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S376(
+    S379(
         fn(&Tensor, i64, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
         fn(u32, &Tensor, i64, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S377(
+    S380(
         fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S378(
+    S381(
         fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(
             u32,
@@ -2440,7 +2492,7 @@ pub(crate) enum Typed {
             Option<Device>,
         ) -> Result<Tensor>,
     ),
-    S379(
+    S382(
         fn(
             &Tensor,
             SymInt,
@@ -2457,7 +2509,7 @@ pub(crate) enum Typed {
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
-    S380(
+    S383(
         fn(
             &Tensor,
             SymInt,
@@ -2476,118 +2528,118 @@ pub(crate) enum Typed {
             Option<MemoryFormat>,
         ) -> Result<Tensor>,
     ),
-    S381(
+    S384(
         fn(f64, f64, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, f64, f64, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S382(fn(f64, &Tensor) -> Result<Tensor>, fn(f64, &Tensor) -> Result<Tensor>),
-    S383(fn(&Tensor, f64) -> Result<Tensor>, fn(u32, &Tensor, f64) -> Result<Tensor>),
-    S384(
+    S385(fn(f64, &Tensor) -> Result<Tensor>, fn(f64, &Tensor) -> Result<Tensor>),
+    S386(fn(&Tensor, f64) -> Result<Tensor>, fn(u32, &Tensor, f64) -> Result<Tensor>),
+    S387(
         fn(&Tensor, SymInt, bool) -> Result<Tensor>,
         fn(u32, &Tensor, SymInt, bool) -> Result<Tensor>,
     ),
-    S385(
+    S388(
         for<'a> fn(&'a Tensor, f64, bool) -> Result<&'a Tensor>,
         for<'a> fn(&'a Tensor, f64, bool) -> Result<&'a Tensor>,
     ),
-    S386(
+    S389(
         fn(&Tensor, f64, Option<bool>) -> Result<(Tensor, Tensor)>,
         fn(u32, &Tensor, f64, Option<bool>) -> Result<(Tensor, Tensor)>,
     ),
-    S387(
+    S390(
         fn(&Tensor, &Tensor, f64) -> Result<Tensor>,
         fn(u32, &Tensor, &Tensor, f64) -> Result<Tensor>,
     ),
-    S388(for<'a> fn(&'a Tensor, f64, f64) -> Result<&'a Tensor>),
-    S389(for<'a> fn(&'a Tensor, f64) -> Result<&'a Tensor>),
-    S390(for<'a> fn(&'a Tensor, i64, Option<i64>) -> Result<&'a Tensor>),
-    S391(for<'a> fn(&'a Tensor, &Tensor) -> Result<&'a Tensor>),
-    S392(fn(&[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
-    S393(fn(&[Tensor], &[Tensor], Scalar) -> Result<()>),
-    S394(fn(&[Tensor], Scalar) -> Result<Vec<Tensor>>),
-    S395(fn(&[Tensor], Scalar) -> Result<()>),
-    S396(fn(&[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
-    S397(fn(&[Tensor], &[Scalar]) -> Result<()>),
-    S398(fn(&[Tensor], &Tensor, Scalar) -> Result<Vec<Tensor>>),
-    S399(fn(&[Tensor], &Tensor, Scalar) -> Result<()>),
-    S400(fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
-    S401(fn(&[Tensor], &[Tensor]) -> Result<()>),
-    S402(fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>),
-    S403(fn(&[Tensor], &Tensor) -> Result<()>),
-    S404(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
-    S405(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<()>),
-    S406(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
-    S407(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
-    S408(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
-    S409(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<()>),
-    S410(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
-    S411(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
-    S412(fn(&[Tensor]) -> Result<Vec<Tensor>>),
-    S413(fn(&[Tensor]) -> Result<()>),
-    S414(fn(&[Tensor], &[Tensor], bool) -> Result<()>),
-    S415(
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            f64,
-            f64,
-            f64,
-            f64,
-            f64,
-            bool,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
-    ),
-    S416(
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            f64,
-            f64,
-            f64,
-            f64,
-            bool,
-            bool,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
-    ),
-    S417(
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            f64,
-            f64,
-            f64,
-            f64,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
-    ),
+    S391(for<'a> fn(&'a Tensor, f64, f64) -> Result<&'a Tensor>),
+    S392(for<'a> fn(&'a Tensor, f64) -> Result<&'a Tensor>),
+    S393(for<'a> fn(&'a Tensor, i64, Option<i64>) -> Result<&'a Tensor>),
+    S394(for<'a> fn(&'a Tensor, &Tensor) -> Result<&'a Tensor>),
+    S395(fn(&[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
+    S396(fn(&[Tensor], &[Tensor], Scalar) -> Result<()>),
+    S397(fn(&[Tensor], Scalar) -> Result<Vec<Tensor>>),
+    S398(fn(&[Tensor], Scalar) -> Result<()>),
+    S399(fn(&[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
+    S400(fn(&[Tensor], &[Scalar]) -> Result<()>),
+    S401(fn(&[Tensor], &Tensor, Scalar) -> Result<Vec<Tensor>>),
+    S402(fn(&[Tensor], &Tensor, Scalar) -> Result<()>),
+    S403(fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
+    S404(fn(&[Tensor], &[Tensor]) -> Result<()>),
+    S405(fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>),
+    S406(fn(&[Tensor], &Tensor) -> Result<()>),
+    S407(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>),
+    S408(fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<()>),
+    S409(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
+    S410(fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
+    S411(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<Vec<Tensor>>),
+    S412(fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<()>),
+    S413(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>),
+    S414(fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<()>),
+    S415(fn(&[Tensor]) -> Result<Vec<Tensor>>),
+    S416(fn(&[Tensor]) -> Result<()>),
+    S417(fn(&[Tensor], &[Tensor], bool) -> Result<()>),
     S418(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S419(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S420(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S421(
         fn(i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S419(
+    S422(
         fn(i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
         fn(u32, i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
-    S420(
+    S423(
         fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
         fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
     ),
-    S421(
+    S424(
         fn(
             &Tensor,
             i64,
@@ -2603,7 +2655,7 @@ pub(crate) enum Typed {
             bool,
         ) -> Result<(Tensor, Tensor)>,
     ),
-    S422(
+    S425(
         fn(
             &Tensor,
             &[i64],
@@ -2613,125 +2665,110 @@ pub(crate) enum Typed {
         ) -> Result<Vec<Tensor>>,
         fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Vec<Tensor>>,
     ),
-    S423(
-        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
-        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
-    ),
-    S424(
-        fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
-        fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
-    ),
-    S425(
-        fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
-    ),
     S426(
-        fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
     ),
     S427(
-        fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
+        fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
     ),
     S428(
-        fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(
+            &Tensor,
+            &[i64],
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Vec<Tensor>)>,
+        fn(
+            &Tensor,
+            &[i64],
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Vec<Tensor>)>,
     ),
     S429(
-        fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(
+            &Tensor,
+            i64,
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Vec<Tensor>)>,
+        fn(
+            &Tensor,
+            i64,
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Vec<Tensor>)>,
     ),
     S430(
-        fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(
+            &Tensor,
+            &[Tensor],
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Vec<Tensor>)>,
+        fn(
+            &Tensor,
+            &[Tensor],
+            Option<&[f64]>,
+            Option<&Tensor>,
+            bool,
+        ) -> Result<(Tensor, Vec<Tensor>)>,
     ),
     S431(
-        fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
     ),
     S432(
-        fn(
-            &Tensor,
-            &str,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            i64,
-            bool,
-            Option<Scalar>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &str,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            i64,
-            bool,
-            Option<Scalar>,
-        ) -> Result<Tensor>,
+        fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
     ),
     S433(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &str,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            i64,
-            Option<Scalar>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &str,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            i64,
-            Option<Scalar>,
-        ) -> Result<Tensor>,
+        fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
     ),
     S434(
-        fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
     ),
     S435(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
     ),
     S436(
-        fn(&Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
-        fn(u32, &Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
     ),
     S437(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
     ),
     S438(
         fn(
             &Tensor,
-            &Tensor,
-            &Tensor,
-            &[i64],
-            &[i64],
-            &Tensor,
-            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
             i64,
             bool,
+            Option<Scalar>,
         ) -> Result<Tensor>,
         fn(
-            u32,
             &Tensor,
-            &Tensor,
-            &Tensor,
-            &[i64],
-            &[i64],
-            &Tensor,
-            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
             i64,
             bool,
+            Option<Scalar>,
         ) -> Result<Tensor>,
     ),
     S439(
@@ -2739,383 +2776,326 @@ pub(crate) enum Typed {
             &Tensor,
             &Tensor,
             &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
             i64,
-            bool,
+            Option<Scalar>,
         ) -> Result<Tensor>,
         fn(
             &Tensor,
             &Tensor,
             &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
+            &str,
+            Option<&Tensor>,
+            Option<&Tensor>,
             i64,
-            bool,
+            Option<Scalar>,
         ) -> Result<Tensor>,
     ),
     S440(
-        fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
-        fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
     ),
     S441(
-        fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
     ),
     S442(
-        fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
-        fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(u32, &Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
     ),
     S443(
-        fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
     ),
     S444(
-        fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
-        fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[i64],
+            &[i64],
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            u32,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[i64],
+            &[i64],
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
     ),
     S445(
-        fn(&[Tensor], i64, i64) -> Result<Tensor>,
-        fn(&[Tensor], i64, i64) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            bool,
+        ) -> Result<Tensor>,
     ),
     S446(
-        fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
+        fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
+        fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
     ),
     S447(
-        fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
     ),
     S448(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
+        fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
     ),
     S449(
-        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
     ),
     S450(
-        fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
     ),
     S451(
-        fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+        fn(&[Tensor], i64, i64) -> Result<Tensor>,
+        fn(&[Tensor], i64, i64) -> Result<Tensor>,
     ),
     S452(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            Scalar,
-            Scalar,
-            Option<&Tensor>,
-            i64,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            Scalar,
-            Scalar,
-            Option<&Tensor>,
-            i64,
-        ) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
     ),
     S453(
-        fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
     ),
     S454(
-        fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
     ),
     S455(
-        fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
     ),
     S456(
-        fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
     ),
     S457(
-        fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
     ),
     S458(
-        fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
-        fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Scalar,
+            Scalar,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Scalar,
+            Scalar,
+            Option<&Tensor>,
+            i64,
+        ) -> Result<Tensor>,
     ),
     S459(
-        fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
     ),
     S460(
-        fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
     ),
     S461(
-        fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
     ),
     S462(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
     ),
     S463(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            bool,
-            f64,
-            [bool; 3],
-            &Tensor,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            bool,
-            f64,
-            [bool; 3],
-            &Tensor,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
     ),
     S464(
-        fn(
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            bool,
-            &[SymInt],
-            SymInt,
-            [bool; 3],
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            bool,
-            &[SymInt],
-            SymInt,
-            [bool; 3],
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
+        fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
     ),
     S465(
-        fn(
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            bool,
-            Option<f64>,
-            Option<f64>,
-        ) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
     ),
     S466(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
     ),
     S467(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            [bool; 3],
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            [bool; 3],
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
     ),
     S468(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            SymInt,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            i64,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            SymInt,
-            bool,
-            i64,
-            bool,
-            Option<&Tensor>,
-            i64,
-        ) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
     ),
     S469(
         fn(
             &Tensor,
             &Tensor,
             &Tensor,
-            &Tensor,
-            &Tensor,
-            SymInt,
-            bool,
-            i64,
             Option<&Tensor>,
-            i64,
-        ) -> Result<Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            bool,
+            f64,
+            [bool; 3],
+            &Tensor,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
             &Tensor,
             &Tensor,
-            &Tensor,
-            &Tensor,
-            SymInt,
-            bool,
-            i64,
             Option<&Tensor>,
-            i64,
-        ) -> Result<Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            bool,
+            f64,
+            [bool; 3],
+            &Tensor,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S470(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+        fn(
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[SymInt],
+            SymInt,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            bool,
+            &[SymInt],
+            SymInt,
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S471(
         fn(
             &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            &[SymInt],
             &[SymInt],
             &[SymInt],
             bool,
-            &[i64],
-            SymInt,
-            bool,
-            bool,
-            bool,
+            Option<f64>,
+            Option<f64>,
         ) -> Result<Tensor>,
         fn(
             &Tensor,
-            &Tensor,
-            Option<&Tensor>,
-            &[SymInt],
             &[SymInt],
             &[SymInt],
             bool,
-            &[i64],
-            SymInt,
-            bool,
-            bool,
-            bool,
+            Option<f64>,
+            Option<f64>,
         ) -> Result<Tensor>,
     ),
     S472(
-        fn(
-            &Tensor,
-            &Tensor,
-            &[SymInt],
-            Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &[SymInt],
-            Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-        ) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S473(
         fn(
             &Tensor,
             &Tensor,
-            &[SymInt],
-            Option<&Tensor>,
-            &[SymInt],
+            &Tensor,
             &[SymInt],
             &[SymInt],
-        ) -> Result<Tensor>,
+            &[SymInt],
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
         fn(
             &Tensor,
             &Tensor,
-            &[SymInt],
-            Option<&Tensor>,
-            &[SymInt],
+            &Tensor,
             &[SymInt],
             &[SymInt],
-        ) -> Result<Tensor>,
+            &[SymInt],
+            [bool; 3],
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S474(
         fn(
             &Tensor,
             &Tensor,
-            &[SymInt],
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            SymInt,
+            bool,
+            i64,
+            bool,
             Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
+            i64,
         ) -> Result<Tensor>,
         fn(
             &Tensor,
             &Tensor,
-            &[SymInt],
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            SymInt,
+            bool,
+            i64,
+            bool,
             Option<&Tensor>,
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
-            &[SymInt],
+            i64,
         ) -> Result<Tensor>,
     ),
     S475(
@@ -3123,156 +3103,276 @@ pub(crate) enum Typed {
             &Tensor,
             &Tensor,
             &Tensor,
-            f64,
+            &Tensor,
+            &Tensor,
+            SymInt,
             bool,
+            i64,
             Option<&Tensor>,
-            Option<f64>,
-        ) -> Result<(Tensor, Tensor)>,
+            i64,
+        ) -> Result<Tensor>,
         fn(
             &Tensor,
             &Tensor,
             &Tensor,
-            f64,
+            &Tensor,
+            &Tensor,
+            SymInt,
             bool,
+            i64,
             Option<&Tensor>,
-            Option<f64>,
-        ) -> Result<(Tensor, Tensor)>,
+            i64,
+        ) -> Result<Tensor>,
     ),
     S476(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            f64,
-            bool,
-            Option<&Tensor>,
-            Option<f64>,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            f64,
-            bool,
-            Option<&Tensor>,
-            Option<f64>,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
     ),
     S477(
         fn(
             &Tensor,
             &Tensor,
-            &Tensor,
             Option<&Tensor>,
-            f64,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
             bool,
-            Option<&Tensor>,
-            Option<f64>,
+            &[i64],
+            SymInt,
             bool,
-        ) -> Result<(Tensor, Tensor)>,
+            bool,
+            bool,
+        ) -> Result<Tensor>,
         fn(
             &Tensor,
             &Tensor,
-            &Tensor,
             Option<&Tensor>,
-            f64,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
             bool,
-            Option<&Tensor>,
-            Option<f64>,
+            &[i64],
+            SymInt,
             bool,
-        ) -> Result<(Tensor, Tensor)>,
+            bool,
+            bool,
+        ) -> Result<Tensor>,
     ),
     S478(
-        fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
     ),
     S479(
-        fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
     ),
     S480(
-        fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &[SymInt],
+            Option<&Tensor>,
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+            &[SymInt],
+        ) -> Result<Tensor>,
     ),
     S481(
         fn(
             &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
             f64,
-            f64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor)>,
         fn(
             &Tensor,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
-            Option<&Tensor>,
+            &Tensor,
+            &Tensor,
             f64,
-            f64,
-        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor)>,
     ),
     S482(
-        fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S483(
-        fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            Option<&Tensor>,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<f64>,
+            bool,
+        ) -> Result<(Tensor, Tensor)>,
     ),
     S484(
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S485(
-        fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
     ),
     S486(
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
     ),
     S487(
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            f64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            Option<&Tensor>,
+            f64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     ),
     S488(
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
     ),
     S489(
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
     ),
     S490(
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            i64,
-            i64,
-            f64,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-            i64,
-            i64,
-            f64,
-        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
     ),
     S491(
+        fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S492(
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S493(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
+    ),
+    S494(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
+    ),
+    S495(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
+    ),
+    S496(
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            i64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+            i64,
+            i64,
+            f64,
+        ) -> Result<(Tensor, Tensor, Tensor)>,
+    ),
+    S497(
         fn(
             &Tensor,
             &Tensor,
@@ -3294,29 +3394,29 @@ pub(crate) enum Typed {
             f64,
         ) -> Result<(Tensor, Tensor, Tensor)>,
     ),
-    S492(
+    S498(
         fn(&Tensor, DType) -> Result<Tensor>,
         fn(u32, &Tensor, DType) -> Result<Tensor>,
     ),
-    S493(fn(&Tensor, DType) -> Result<Tensor>, fn(&Tensor, DType) -> Result<Tensor>),
-    S494(
+    S499(fn(&Tensor, DType) -> Result<Tensor>, fn(&Tensor, DType) -> Result<Tensor>),
+    S500(
         fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
     ),
-    S495(
+    S501(
         fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
         fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
     ),
-    S496(
+    S502(
         fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
         fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
     ),
-    S497(
+    S503(
         fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
         fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
     ),
-    S498(for<'a> fn(&'a Tensor, &[i64]) -> Result<&'a Tensor>),
-    S499(
+    S504(for<'a> fn(&'a Tensor, &[i64]) -> Result<&'a Tensor>),
+    S505(
         for<'a> fn(
             &'a Tensor,
             &[SymInt],
@@ -3324,9 +3424,9 @@ pub(crate) enum Typed {
             Option<SymInt>,
         ) -> Result<&'a Tensor>,
     ),
-    S500(for<'a> fn(&'a Tensor, &[SymInt], Option<MemoryFormat>) -> Result<&'a Tensor>),
-    S501(for<'a> fn(&'a Tensor, &Tensor, Option<MemoryFormat>) -> Result<&'a Tensor>),
-    S502(
+    S506(for<'a> fn(&'a Tensor, &[SymInt], Option<MemoryFormat>) -> Result<&'a Tensor>),
+    S507(for<'a> fn(&'a Tensor, &Tensor, Option<MemoryFormat>) -> Result<&'a Tensor>),
+    S508(
         for<'a> fn(
             &'a Tensor,
             &Tensor,
@@ -3335,139 +3435,139 @@ pub(crate) enum Typed {
             &[SymInt],
         ) -> Result<&'a Tensor>,
     ),
-    S503(
-        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S504(
-        fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S505(
-        fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S506(
-        fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
-    ),
-    S507(
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
-    S508(
-        fn(
-            &Tensor,
-            SymInt,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            SymInt,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-    ),
     S509(
-        fn(
-            &Tensor,
-            SymInt,
-            SymInt,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            SymInt,
-            SymInt,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
+        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S510(
-        fn(
-            &Tensor,
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
+        fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S511(
-        fn(
-            &Tensor,
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
-        fn(
-            &Tensor,
-            &Tensor,
-            Option<DType>,
-            Option<Device>,
-            Option<MemoryFormat>,
-        ) -> Result<Tensor>,
+        fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S512(
-        fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S513(
-        fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
     ),
     S514(
-        fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
     ),
     S515(
-        fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            SymInt,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            SymInt,
+            SymInt,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
     ),
     S516(
-        fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
     ),
     S517(
-        fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
+        fn(
+            &Tensor,
+            &Tensor,
+            Option<DType>,
+            Option<Device>,
+            Option<MemoryFormat>,
+        ) -> Result<Tensor>,
     ),
     S518(
-        fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S519(
-        fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
-        fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
     ),
     S520(
+        fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S521(
+        fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S522(
+        fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S523(
+        fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S524(
+        fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S525(
+        fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+        fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
+    ),
+    S526(
         fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
         fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
     ),
-    S521(
+    S527(
         fn(
             &Tensor,
             &Tensor,
@@ -3484,219 +3584,219 @@ pub(crate) enum Typed {
             Option<DType>,
         ) -> Result<Tensor>,
     ),
-    S522(
+    S528(
         fn(&Tensor, &str, bool) -> Result<()>,
         fn(u32, &Tensor, &str, bool) -> Result<()>,
     ),
-    S523(
-        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
-        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
-    ),
-    S524(
-        fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
-    ),
-    S525(
-        fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
-        fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
-    ),
-    S526(
-        fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
-        fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
-    ),
-    S527(
-        fn(&Tensor, &[i64], bool) -> Result<Tensor>,
-        fn(&Tensor, &[i64], bool) -> Result<Tensor>,
-    ),
-    S528(
-        fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
-        fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
-    ),
     S529(
-        fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
-        fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
     ),
     S530(
+        fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
+    ),
+    S531(
+        fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
+    ),
+    S532(
+        fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
+        fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
+    ),
+    S533(
+        fn(&Tensor, &[i64], bool) -> Result<Tensor>,
+        fn(&Tensor, &[i64], bool) -> Result<Tensor>,
+    ),
+    S534(
+        fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+        fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
+    ),
+    S535(
+        fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
+    ),
+    S536(
         fn(&Tensor, SymInt, i64) -> Result<Tensor>,
         fn(u32, &Tensor, SymInt, i64) -> Result<Tensor>,
     ),
-    S531(
-        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
-    ),
-    S532(
-        fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
-        fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
-    ),
-    S533(
-        for<'a> fn(
-            &'a Tensor,
-            &[Option<Tensor>],
-            &Tensor,
-            bool,
-            bool,
-        ) -> Result<&'a Tensor>,
-        for<'a> fn(
-            &'a Tensor,
-            &[Option<Tensor>],
-            &Tensor,
-            bool,
-            bool,
-        ) -> Result<&'a Tensor>,
-    ),
-    S534(
-        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
-        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
-    ),
-    S535(
-        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
-        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
-    ),
-    S536(
-        fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
-        fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
-    ),
     S537(
-        fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
-        fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
     ),
     S538(
-        for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
-        for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+        fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
+        fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
     ),
     S539(
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
-        fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+        for<'a> fn(
+            &'a Tensor,
+            &[Option<Tensor>],
+            &Tensor,
+            bool,
+            bool,
+        ) -> Result<&'a Tensor>,
+        for<'a> fn(
+            &'a Tensor,
+            &[Option<Tensor>],
+            &Tensor,
+            bool,
+            bool,
+        ) -> Result<&'a Tensor>,
     ),
     S540(
-        for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
-        for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
     ),
     S541(
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &Tensor,
-            f64,
-            f64,
-            f64,
-            f64,
-            bool,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &Tensor,
-            f64,
-            f64,
-            f64,
-            f64,
-            bool,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
+        fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
     ),
     S542(
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            f64,
-            f64,
-            &Tensor,
-            f64,
-            bool,
-            bool,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            f64,
-            f64,
-            &Tensor,
-            f64,
-            bool,
-            bool,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
+        fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
+        fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
     ),
     S543(
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &Tensor,
-            f64,
-            f64,
-            f64,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
-        fn(
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &[Tensor],
-            &Tensor,
-            f64,
-            f64,
-            f64,
-            bool,
-            Option<&Tensor>,
-            Option<&Tensor>,
-        ) -> Result<()>,
+        fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
+        fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
     ),
-    S544(fn(&Tensor) -> Result<bool>, fn(&Tensor) -> Result<bool>),
-    S545(fn(&Tensor) -> Result<i64>, fn(&Tensor) -> Result<i64>),
+    S544(
+        for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+        for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
+    ),
+    S545(
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+        fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
+    ),
     S546(
-        fn(&Tensor, Option<Device>) -> Result<bool>,
-        fn(&Tensor, Option<Device>) -> Result<bool>,
+        for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
+        for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
     ),
     S547(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            f64,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S548(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            &Tensor,
+            f64,
+            bool,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            f64,
+            f64,
+            &Tensor,
+            f64,
+            bool,
+            bool,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S549(
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+        fn(
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &[Tensor],
+            &Tensor,
+            f64,
+            f64,
+            f64,
+            bool,
+            Option<&Tensor>,
+            Option<&Tensor>,
+        ) -> Result<()>,
+    ),
+    S550(fn(&Tensor) -> Result<bool>, fn(&Tensor) -> Result<bool>),
+    S551(fn(&Tensor) -> Result<i64>, fn(&Tensor) -> Result<i64>),
+    S552(
+        fn(&Tensor, Option<Device>) -> Result<bool>,
+        fn(&Tensor, Option<Device>) -> Result<bool>,
+    ),
+    S553(
         fn(&Tensor, MemoryFormat) -> Result<bool>,
         fn(&Tensor, MemoryFormat) -> Result<bool>,
     ),
-    S548(fn(&Tensor, &Tensor) -> Result<bool>, fn(&Tensor, &Tensor) -> Result<bool>),
-    S549(fn(&Tensor, i64) -> Result<i64>, fn(&Tensor, i64) -> Result<i64>),
-    S550(fn(DType, DType) -> Result<bool>, fn(DType, DType) -> Result<bool>),
-    S551(fn(DType, DType) -> Result<DType>, fn(DType, DType) -> Result<DType>),
-    S552(fn(&Tensor, &Tensor) -> Result<DType>, fn(&Tensor, &Tensor) -> Result<DType>),
-    S553(fn(&Tensor, Scalar) -> Result<DType>, fn(&Tensor, Scalar) -> Result<DType>),
-    S554(fn(Scalar, &Tensor) -> Result<DType>, fn(Scalar, &Tensor) -> Result<DType>),
-    S555(fn(Scalar, Scalar) -> Result<DType>, fn(Scalar, Scalar) -> Result<DType>),
-    S556(
+    S554(fn(&Tensor, &Tensor) -> Result<bool>, fn(&Tensor, &Tensor) -> Result<bool>),
+    S555(fn(&Tensor, i64) -> Result<i64>, fn(&Tensor, i64) -> Result<i64>),
+    S556(fn(DType, DType) -> Result<bool>, fn(DType, DType) -> Result<bool>),
+    S557(fn(DType, DType) -> Result<DType>, fn(DType, DType) -> Result<DType>),
+    S558(fn(&Tensor, &Tensor) -> Result<DType>, fn(&Tensor, &Tensor) -> Result<DType>),
+    S559(fn(&Tensor, Scalar) -> Result<DType>, fn(&Tensor, Scalar) -> Result<DType>),
+    S560(fn(Scalar, &Tensor) -> Result<DType>, fn(Scalar, &Tensor) -> Result<DType>),
+    S561(fn(Scalar, Scalar) -> Result<DType>, fn(Scalar, Scalar) -> Result<DType>),
+    S562(
         fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
         fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
     ),
-    S557(
+    S563(
         fn(Scalar, &str, &Tensor) -> Result<Tensor>,
         fn(Scalar, &str, &Tensor) -> Result<Tensor>,
     ),
-    S558(
+    S564(
         fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
         fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
     ),
-    S559(
+    S565(
         fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,
         fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,
     ),
@@ -3966,13 +4066,13 @@ impl Typed {
             Typed::S257(f, g) => s257(a, below, *f, *g),
             Typed::S258(f, g) => s258(a, below, *f, *g),
             Typed::S259(f, g) => s259(a, below, *f, *g),
-            Typed::S260(f) => s260(a, *f),
-            Typed::S261(f) => s261(a, *f),
-            Typed::S262(f) => s262(a, *f),
+            Typed::S260(f, g) => s260(a, below, *f, *g),
+            Typed::S261(f, g) => s261(a, below, *f, *g),
+            Typed::S262(f, g) => s262(a, below, *f, *g),
             Typed::S263(f) => s263(a, *f),
-            Typed::S264(f, g) => s264(a, below, *f, *g),
-            Typed::S265(f, g) => s265(a, below, *f, *g),
-            Typed::S266(f, g) => s266(a, below, *f, *g),
+            Typed::S264(f) => s264(a, *f),
+            Typed::S265(f) => s265(a, *f),
+            Typed::S266(f) => s266(a, *f),
             Typed::S267(f, g) => s267(a, below, *f, *g),
             Typed::S268(f, g) => s268(a, below, *f, *g),
             Typed::S269(f, g) => s269(a, below, *f, *g),
@@ -4000,10 +4100,10 @@ impl Typed {
             Typed::S291(f, g) => s291(a, below, *f, *g),
             Typed::S292(f, g) => s292(a, below, *f, *g),
             Typed::S293(f, g) => s293(a, below, *f, *g),
-            Typed::S294(f) => s294(a, *f),
+            Typed::S294(f, g) => s294(a, below, *f, *g),
             Typed::S295(f, g) => s295(a, below, *f, *g),
             Typed::S296(f, g) => s296(a, below, *f, *g),
-            Typed::S297(f, g) => s297(a, below, *f, *g),
+            Typed::S297(f) => s297(a, *f),
             Typed::S298(f, g) => s298(a, below, *f, *g),
             Typed::S299(f, g) => s299(a, below, *f, *g),
             Typed::S300(f, g) => s300(a, below, *f, *g),
@@ -4094,9 +4194,9 @@ impl Typed {
             Typed::S385(f, g) => s385(a, below, *f, *g),
             Typed::S386(f, g) => s386(a, below, *f, *g),
             Typed::S387(f, g) => s387(a, below, *f, *g),
-            Typed::S388(f) => s388(a, *f),
-            Typed::S389(f) => s389(a, *f),
-            Typed::S390(f) => s390(a, *f),
+            Typed::S388(f, g) => s388(a, below, *f, *g),
+            Typed::S389(f, g) => s389(a, below, *f, *g),
+            Typed::S390(f, g) => s390(a, below, *f, *g),
             Typed::S391(f) => s391(a, *f),
             Typed::S392(f) => s392(a, *f),
             Typed::S393(f) => s393(a, *f),
@@ -4124,9 +4224,9 @@ impl Typed {
             Typed::S415(f) => s415(a, *f),
             Typed::S416(f) => s416(a, *f),
             Typed::S417(f) => s417(a, *f),
-            Typed::S418(f, g) => s418(a, below, *f, *g),
-            Typed::S419(f, g) => s419(a, below, *f, *g),
-            Typed::S420(f, g) => s420(a, below, *f, *g),
+            Typed::S418(f) => s418(a, *f),
+            Typed::S419(f) => s419(a, *f),
+            Typed::S420(f) => s420(a, *f),
             Typed::S421(f, g) => s421(a, below, *f, *g),
             Typed::S422(f, g) => s422(a, below, *f, *g),
             Typed::S423(f, g) => s423(a, below, *f, *g),
@@ -4204,17 +4304,17 @@ impl Typed {
             Typed::S495(f, g) => s495(a, below, *f, *g),
             Typed::S496(f, g) => s496(a, below, *f, *g),
             Typed::S497(f, g) => s497(a, below, *f, *g),
-            Typed::S498(f) => s498(a, *f),
-            Typed::S499(f) => s499(a, *f),
-            Typed::S500(f) => s500(a, *f),
-            Typed::S501(f) => s501(a, *f),
-            Typed::S502(f) => s502(a, *f),
+            Typed::S498(f, g) => s498(a, below, *f, *g),
+            Typed::S499(f, g) => s499(a, below, *f, *g),
+            Typed::S500(f, g) => s500(a, below, *f, *g),
+            Typed::S501(f, g) => s501(a, below, *f, *g),
+            Typed::S502(f, g) => s502(a, below, *f, *g),
             Typed::S503(f, g) => s503(a, below, *f, *g),
-            Typed::S504(f, g) => s504(a, below, *f, *g),
-            Typed::S505(f, g) => s505(a, below, *f, *g),
-            Typed::S506(f, g) => s506(a, below, *f, *g),
-            Typed::S507(f, g) => s507(a, below, *f, *g),
-            Typed::S508(f, g) => s508(a, below, *f, *g),
+            Typed::S504(f) => s504(a, *f),
+            Typed::S505(f) => s505(a, *f),
+            Typed::S506(f) => s506(a, *f),
+            Typed::S507(f) => s507(a, *f),
+            Typed::S508(f) => s508(a, *f),
             Typed::S509(f, g) => s509(a, below, *f, *g),
             Typed::S510(f, g) => s510(a, below, *f, *g),
             Typed::S511(f, g) => s511(a, below, *f, *g),
@@ -4266,6 +4366,12 @@ impl Typed {
             Typed::S557(f, g) => s557(a, below, *f, *g),
             Typed::S558(f, g) => s558(a, below, *f, *g),
             Typed::S559(f, g) => s559(a, below, *f, *g),
+            Typed::S560(f, g) => s560(a, below, *f, *g),
+            Typed::S561(f, g) => s561(a, below, *f, *g),
+            Typed::S562(f, g) => s562(a, below, *f, *g),
+            Typed::S563(f, g) => s563(a, below, *f, *g),
+            Typed::S564(f, g) => s564(a, below, *f, *g),
+            Typed::S565(f, g) => s565(a, below, *f, *g),
         }
     }
 }
@@ -5093,6 +5199,21 @@ fn s56(
 fn s57(
     a: &Args<'_>,
     below: bool,
+    f: fn(&Tensor, &Tensor, Scalar, Scalar, bool) -> Result<(Tensor, Tensor)>,
+    g: fn(&Tensor, &Tensor, Scalar, Scalar, bool) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Scalar = a.get(2)?;
+    let x3: Scalar = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below { g(x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    Ok(result.boxed())
+}
+
+fn s58(
+    a: &Args<'_>,
+    below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
     g: for<'a> fn(&'a Tensor, &Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -5109,7 +5230,7 @@ fn s57(
     Ok(x0.boxed())
 }
 
-fn s58(
+fn s59(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
@@ -5123,7 +5244,7 @@ fn s58(
     Ok(result.boxed())
 }
 
-fn s59(
+fn s60(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, Scalar, Scalar, bool) -> Result<&'a Tensor>,
@@ -5141,7 +5262,7 @@ fn s59(
     Ok(x0.boxed())
 }
 
-fn s60(
+fn s61(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &str) -> Result<Tensor>,
@@ -5154,7 +5275,7 @@ fn s60(
     Ok(result.boxed())
 }
 
-fn s61(
+fn s62(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, Scalar, Scalar, bool, &Tensor) -> Result<Tensor>,
@@ -5174,7 +5295,7 @@ fn s61(
     Ok(result.boxed())
 }
 
-fn s62(
+fn s63(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Scalar, bool) -> Result<Tensor>,
@@ -5188,7 +5309,7 @@ fn s62(
     Ok(result.boxed())
 }
 
-fn s63(
+fn s64(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
@@ -5202,7 +5323,7 @@ fn s63(
     Ok(result.boxed())
 }
 
-fn s64(
+fn s65(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
@@ -5215,7 +5336,7 @@ fn s64(
     Ok(result.boxed())
 }
 
-fn s65(
+fn s66(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<DType>) -> Result<Tensor>,
@@ -5227,7 +5348,7 @@ fn s65(
     Ok(result.boxed())
 }
 
-fn s66(
+fn s67(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
@@ -5245,7 +5366,7 @@ fn s66(
     Ok(result.boxed())
 }
 
-fn s67(
+fn s68(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -5270,7 +5391,7 @@ fn s67(
     Ok(x4.boxed())
 }
 
-fn s68(
+fn s69(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool, Option<DType>) -> Result<Tensor>,
@@ -5284,7 +5405,7 @@ fn s68(
     Ok(result.boxed())
 }
 
-fn s69(
+fn s70(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&Tensor, i64, bool, Option<DType>, &'a Tensor) -> Result<&'a Tensor>,
@@ -5303,7 +5424,7 @@ fn s69(
     Ok(x4.boxed())
 }
 
-fn s70(
+fn s71(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
@@ -5321,7 +5442,7 @@ fn s70(
     Ok(result.boxed())
 }
 
-fn s71(
+fn s72(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -5334,7 +5455,7 @@ fn s71(
     Ok(result.boxed())
 }
 
-fn s72(
+fn s73(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], bool) -> Result<Tensor>,
@@ -5347,7 +5468,7 @@ fn s72(
     Ok(result.boxed())
 }
 
-fn s73(
+fn s74(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&Tensor, &[i64], bool, &'a Tensor) -> Result<&'a Tensor>,
@@ -5365,7 +5486,7 @@ fn s73(
     Ok(x3.boxed())
 }
 
-fn s74(
+fn s75(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<i64>, bool) -> Result<(Tensor, Tensor)>,
@@ -5378,7 +5499,7 @@ fn s74(
     Ok(result.boxed())
 }
 
-fn s75(
+fn s76(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
@@ -5391,7 +5512,7 @@ fn s75(
     Ok(result.boxed())
 }
 
-fn s76(
+fn s77(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool) -> Result<Tensor>,
@@ -5404,7 +5525,7 @@ fn s76(
     Ok(result.boxed())
 }
 
-fn s77(
+fn s78(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, bool) -> Result<Tensor>,
@@ -5421,7 +5542,7 @@ fn s77(
     Ok(result.boxed())
 }
 
-fn s78(
+fn s79(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<i64>) -> Result<Tensor>,
@@ -5433,7 +5554,7 @@ fn s78(
     Ok(result.boxed())
 }
 
-fn s79(
+fn s80(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<Tensor>,
@@ -5445,7 +5566,7 @@ fn s79(
     Ok(result.boxed())
 }
 
-fn s80(
+fn s81(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool) -> Result<Tensor>,
@@ -5457,7 +5578,7 @@ fn s80(
     Ok(result.boxed())
 }
 
-fn s81(
+fn s82(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<Tensor>,
@@ -5475,7 +5596,7 @@ fn s81(
     Ok(result.boxed())
 }
 
-fn s82(
+fn s83(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, Option<Scalar>, bool) -> Result<Tensor>,
@@ -5493,7 +5614,7 @@ fn s82(
     Ok(result.boxed())
 }
 
-fn s83(
+fn s84(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
@@ -5505,7 +5626,7 @@ fn s83(
     Ok(result.boxed())
 }
 
-fn s84(
+fn s85(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -5523,7 +5644,7 @@ fn s84(
     Ok(result.boxed())
 }
 
-fn s85(
+fn s86(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>, Option<Scalar>, bool) -> Result<(Tensor, Tensor)>,
@@ -5541,7 +5662,7 @@ fn s85(
     Ok(result.boxed())
 }
 
-fn s86(
+fn s87(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<Scalar>, &[i64], bool) -> Result<Tensor>,
@@ -5555,7 +5676,7 @@ fn s86(
     Ok(result.boxed())
 }
 
-fn s87(
+fn s88(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
@@ -5574,7 +5695,7 @@ fn s87(
     Ok(result.boxed())
 }
 
-fn s88(
+fn s89(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<DType>) -> Result<Tensor>,
@@ -5587,7 +5708,7 @@ fn s88(
     Ok(result.boxed())
 }
 
-fn s89(
+fn s90(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&Tensor, i64, Option<DType>, &'a Tensor) -> Result<&'a Tensor>,
@@ -5605,7 +5726,7 @@ fn s89(
     Ok(x3.boxed())
 }
 
-fn s90(
+fn s91(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<(Tensor, Tensor)>,
@@ -5617,7 +5738,7 @@ fn s90(
     Ok(result.boxed())
 }
 
-fn s91(
+fn s92(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Scalar, Scalar) -> Result<Tensor>,
@@ -5631,7 +5752,7 @@ fn s91(
     Ok(result.boxed())
 }
 
-fn s92(
+fn s93(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&Tensor>, SymInt) -> Result<Tensor>,
@@ -5644,7 +5765,7 @@ fn s92(
     Ok(result.boxed())
 }
 
-fn s93(
+fn s94(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor) -> Result<bool>,
@@ -5656,7 +5777,7 @@ fn s93(
     Ok(result.boxed())
 }
 
-fn s94(
+fn s95(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
@@ -5671,7 +5792,7 @@ fn s94(
     Ok(result.boxed())
 }
 
-fn s95(
+fn s96(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, i64, Scalar) -> Result<Tensor>,
@@ -5685,7 +5806,7 @@ fn s95(
     Ok(result.boxed())
 }
 
-fn s96(
+fn s97(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, f64, Option<i64>) -> Result<Tensor>,
@@ -5699,7 +5820,7 @@ fn s96(
     Ok(result.boxed())
 }
 
-fn s97(
+fn s98(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64) -> Result<Tensor>,
@@ -5711,7 +5832,7 @@ fn s97(
     Ok(result.boxed())
 }
 
-fn s98(
+fn s99(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<i64>, bool, &str) -> Result<Tensor>,
@@ -5726,7 +5847,7 @@ fn s98(
     Ok(result.boxed())
 }
 
-fn s99(
+fn s100(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, Option<i64>, bool, &str) -> Result<Tensor>,
@@ -5741,7 +5862,7 @@ fn s99(
     Ok(result.boxed())
 }
 
-fn s100(
+fn s101(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64) -> Result<Tensor>,
@@ -5754,7 +5875,7 @@ fn s100(
     Ok(result.boxed())
 }
 
-fn s101(
+fn s102(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, i64) -> Result<Tensor>,
@@ -5767,7 +5888,7 @@ fn s101(
     Ok(result.boxed())
 }
 
-fn s102(
+fn s103(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, i64) -> Result<Tensor>,
@@ -5780,7 +5901,7 @@ fn s102(
     Ok(result.boxed())
 }
 
-fn s103(
+fn s104(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt]) -> Result<Tensor>,
@@ -5792,7 +5913,7 @@ fn s103(
     Ok(result.boxed())
 }
 
-fn s104(
+fn s105(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>) -> Result<Tensor>,
@@ -5806,7 +5927,7 @@ fn s104(
     Ok(result.boxed())
 }
 
-fn s105(
+fn s106(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<DType>) -> Result<Tensor>,
@@ -5819,7 +5940,7 @@ fn s105(
     Ok(result.boxed())
 }
 
-fn s106(
+fn s107(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&Tensor, i64, bool, &'a Tensor) -> Result<&'a Tensor>,
@@ -5837,7 +5958,7 @@ fn s106(
     Ok(x3.boxed())
 }
 
-fn s107(
+fn s108(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, DType) -> Result<Tensor>,
@@ -5851,7 +5972,7 @@ fn s107(
     Ok(result.boxed())
 }
 
-fn s108(
+fn s109(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -5885,7 +6006,7 @@ fn s108(
     Ok(result.boxed())
 }
 
-fn s109(
+fn s110(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -5917,7 +6038,7 @@ fn s109(
     Ok(result.boxed())
 }
 
-fn s110(
+fn s111(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -5958,7 +6079,7 @@ fn s110(
     Ok(result.boxed())
 }
 
-fn s111(
+fn s112(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<&Tensor>, Option<f64>) -> Result<Tensor>,
@@ -5972,7 +6093,7 @@ fn s111(
     Ok(result.boxed())
 }
 
-fn s112(
+fn s113(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<&Tensor>, Option<&Tensor>, f64, bool) -> Result<Tensor>,
@@ -5992,7 +6113,7 @@ fn s112(
     Ok(result.boxed())
 }
 
-fn s113(
+fn s114(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6033,7 +6154,7 @@ fn s113(
     Ok(result.boxed())
 }
 
-fn s114(
+fn s115(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6080,7 +6201,7 @@ fn s114(
     Ok(result.boxed())
 }
 
-fn s115(
+fn s116(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6123,7 +6244,7 @@ fn s115(
     Ok(result.boxed())
 }
 
-fn s116(
+fn s117(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6164,7 +6285,7 @@ fn s116(
     Ok(result.boxed())
 }
 
-fn s117(
+fn s118(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6211,7 +6332,7 @@ fn s117(
     Ok(result.boxed())
 }
 
-fn s118(
+fn s119(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6251,7 +6372,7 @@ fn s118(
     Ok(result.boxed())
 }
 
-fn s119(
+fn s120(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6285,7 +6406,7 @@ fn s119(
     Ok(result.boxed())
 }
 
-fn s120(
+fn s121(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6322,7 +6443,7 @@ fn s120(
     Ok(result.boxed())
 }
 
-fn s121(
+fn s122(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6362,43 +6483,6 @@ fn s121(
     Ok(result.boxed())
 }
 
-fn s122(
-    a: &Args<'_>,
-    below: bool,
-    f: fn(
-        &Tensor,
-        Option<&Tensor>,
-        Option<&Tensor>,
-        &Tensor,
-        &Tensor,
-        f64,
-        f64,
-    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-    g: fn(
-        &Tensor,
-        Option<&Tensor>,
-        Option<&Tensor>,
-        &Tensor,
-        &Tensor,
-        f64,
-        f64,
-    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
-) -> Result<Outputs> {
-    let x0: &Tensor = a.get(0)?;
-    let x1: Option<&Tensor> = a.get(1)?;
-    let x2: Option<&Tensor> = a.get(2)?;
-    let x3: &Tensor = a.get(3)?;
-    let x4: &Tensor = a.get(4)?;
-    let x5: f64 = a.get(5)?;
-    let x6: f64 = a.get(6)?;
-    let result = if below {
-        g(x0, x1, x2, x3, x4, x5, x6)?
-    } else {
-        f(x0, x1, x2, x3, x4, x5, x6)?
-    };
-    Ok(result.boxed())
-}
-
 fn s123(
     a: &Args<'_>,
     below: bool,
@@ -6410,7 +6494,7 @@ fn s123(
         &Tensor,
         f64,
         f64,
-    ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)>,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
     g: fn(
         &Tensor,
         Option<&Tensor>,
@@ -6419,7 +6503,7 @@ fn s123(
         &Tensor,
         f64,
         f64,
-    ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)>,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
 ) -> Result<Outputs> {
     let x0: &Tensor = a.get(0)?;
     let x1: Option<&Tensor> = a.get(1)?;
@@ -6439,6 +6523,43 @@ fn s123(
 fn s124(
     a: &Args<'_>,
     below: bool,
+    f: fn(
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        &Tensor,
+        &Tensor,
+        f64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        Option<&Tensor>,
+        Option<&Tensor>,
+        &Tensor,
+        &Tensor,
+        f64,
+        f64,
+    ) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Option<&Tensor> = a.get(1)?;
+    let x2: Option<&Tensor> = a.get(2)?;
+    let x3: &Tensor = a.get(3)?;
+    let x4: &Tensor = a.get(4)?;
+    let x5: f64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let result = if below {
+        g(x0, x1, x2, x3, x4, x5, x6)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5, x6)?
+    };
+    Ok(result.boxed())
+}
+
+fn s125(
+    a: &Args<'_>,
+    below: bool,
     f: fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
     g: fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
 ) -> Result<Outputs> {
@@ -6449,7 +6570,7 @@ fn s124(
     Ok(result.boxed())
 }
 
-fn s125(
+fn s126(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
@@ -6463,7 +6584,7 @@ fn s125(
     Ok(result.boxed())
 }
 
-fn s126(
+fn s127(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
@@ -6477,7 +6598,7 @@ fn s126(
     Ok(result.boxed())
 }
 
-fn s127(
+fn s128(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, f64) -> Result<Tensor>,
@@ -6492,7 +6613,7 @@ fn s127(
     Ok(result.boxed())
 }
 
-fn s128(
+fn s129(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>, i64) -> Result<Tensor>,
@@ -6506,7 +6627,7 @@ fn s128(
     Ok(result.boxed())
 }
 
-fn s129(
+fn s130(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>, i64) -> Result<Tensor>,
@@ -6521,7 +6642,7 @@ fn s129(
     Ok(result.boxed())
 }
 
-fn s130(
+fn s131(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>, Option<&Tensor>, i64) -> Result<Tensor>,
@@ -6536,7 +6657,7 @@ fn s130(
     Ok(result.boxed())
 }
 
-fn s131(
+fn s132(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, bool) -> Result<Tensor>,
@@ -6550,7 +6671,7 @@ fn s131(
     Ok(result.boxed())
 }
 
-fn s132(
+fn s133(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<Tensor>,
@@ -6565,7 +6686,7 @@ fn s132(
     Ok(result.boxed())
 }
 
-fn s133(
+fn s134(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt) -> Result<(Tensor, Tensor)>,
@@ -6587,7 +6708,7 @@ fn s133(
     Ok(result.boxed())
 }
 
-fn s134(
+fn s135(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6625,7 +6746,7 @@ fn s134(
     Ok(result.boxed())
 }
 
-fn s135(
+fn s136(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>, i64, SymInt, f64) -> Result<Tensor>,
@@ -6645,7 +6766,7 @@ fn s135(
     Ok(result.boxed())
 }
 
-fn s136(
+fn s137(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, f64, i64) -> Result<Tensor>,
@@ -6660,7 +6781,7 @@ fn s136(
     Ok(result.boxed())
 }
 
-fn s137(
+fn s138(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, f64, i64) -> Result<Tensor>,
@@ -6674,7 +6795,7 @@ fn s137(
     Ok(result.boxed())
 }
 
-fn s138(
+fn s139(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, f64, f64, f64, bool, i64) -> Result<Tensor>,
@@ -6696,7 +6817,7 @@ fn s138(
     Ok(result.boxed())
 }
 
-fn s139(
+fn s140(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, f64, i64) -> Result<Tensor>,
@@ -6716,7 +6837,7 @@ fn s139(
     Ok(result.boxed())
 }
 
-fn s140(
+fn s141(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, f64) -> Result<Tensor>,
@@ -6730,7 +6851,7 @@ fn s140(
     Ok(result.boxed())
 }
 
-fn s141(
+fn s142(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Scalar, Scalar, Option<&Tensor>, i64) -> Result<Tensor>,
@@ -6750,7 +6871,7 @@ fn s141(
     Ok(result.boxed())
 }
 
-fn s142(
+fn s143(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6793,7 +6914,50 @@ fn s142(
     Ok(result.boxed())
 }
 
-fn s143(
+fn s144(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &[Tensor],
+        &[Tensor],
+        bool,
+        i64,
+        f64,
+        bool,
+        bool,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &[Tensor],
+        &[Tensor],
+        bool,
+        i64,
+        f64,
+        bool,
+        bool,
+    ) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: Vec<Tensor> = a.get(2)?;
+    let x3: Vec<Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let x7: bool = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let result = if below {
+        g(x0, x1, &x2, &x3, x4, x5, x6, x7, x8)?
+    } else {
+        f(x0, x1, &x2, &x3, x4, x5, x6, x7, x8)?
+    };
+    Ok(result.boxed())
+}
+
+fn s145(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6836,7 +7000,50 @@ fn s143(
     Ok(result.boxed())
 }
 
-fn s144(
+fn s146(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[Tensor],
+        bool,
+        i64,
+        f64,
+        bool,
+        bool,
+    ) -> Result<(Tensor, Tensor)>,
+    g: fn(
+        &Tensor,
+        &Tensor,
+        &Tensor,
+        &[Tensor],
+        bool,
+        i64,
+        f64,
+        bool,
+        bool,
+    ) -> Result<(Tensor, Tensor)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: &Tensor = a.get(1)?;
+    let x2: &Tensor = a.get(2)?;
+    let x3: Vec<Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let x5: i64 = a.get(5)?;
+    let x6: f64 = a.get(6)?;
+    let x7: bool = a.get(7)?;
+    let x8: bool = a.get(8)?;
+    let result = if below {
+        g(x0, x1, x2, &x3, x4, x5, x6, x7, x8)?
+    } else {
+        f(x0, x1, x2, &x3, x4, x5, x6, x7, x8)?
+    };
+    Ok(result.boxed())
+}
+
+fn s147(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6870,7 +7077,7 @@ fn s144(
     Ok(result.boxed())
 }
 
-fn s145(
+fn s148(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -6904,7 +7111,7 @@ fn s145(
     Ok(result.boxed())
 }
 
-fn s146(
+fn s149(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
@@ -6919,7 +7126,7 @@ fn s146(
     Ok(result.boxed())
 }
 
-fn s147(
+fn s150(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<&'a Tensor>,
@@ -6938,7 +7145,7 @@ fn s147(
     Ok(x0.boxed())
 }
 
-fn s148(
+fn s151(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -6965,7 +7172,7 @@ fn s148(
     Ok(x5.boxed())
 }
 
-fn s149(
+fn s152(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Result<Tensor>,
@@ -6980,7 +7187,7 @@ fn s149(
     Ok(result.boxed())
 }
 
-fn s150(
+fn s153(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
@@ -6993,7 +7200,7 @@ fn s150(
     Ok(result.boxed())
 }
 
-fn s151(
+fn s154(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
@@ -7007,7 +7214,7 @@ fn s151(
     Ok(result.boxed())
 }
 
-fn s152(
+fn s155(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[i64], &[i64]) -> Result<Tensor>,
@@ -7021,7 +7228,7 @@ fn s152(
     Ok(result.boxed())
 }
 
-fn s153(
+fn s156(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor]) -> Result<Tensor>,
@@ -7032,7 +7239,7 @@ fn s153(
     Ok(result.boxed())
 }
 
-fn s154(
+fn s157(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
@@ -7045,7 +7252,7 @@ fn s154(
     Ok(result.boxed())
 }
 
-fn s155(
+fn s158(
     a: &Args<'_>,
     below: bool,
     f: fn(&str, &[Tensor], Option<&[i64]>) -> Result<Tensor>,
@@ -7062,7 +7269,7 @@ fn s155(
     Ok(result.boxed())
 }
 
-fn s156(
+fn s159(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, bool) -> Result<Tensor>,
@@ -7076,7 +7283,7 @@ fn s156(
     Ok(result.boxed())
 }
 
-fn s157(
+fn s160(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], i64, bool) -> Result<Tensor>,
@@ -7090,7 +7297,7 @@ fn s157(
     Ok(result.boxed())
 }
 
-fn s158(
+fn s161(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], i64, SymInt) -> Result<Tensor>,
@@ -7104,7 +7311,7 @@ fn s158(
     Ok(result.boxed())
 }
 
-fn s159(
+fn s162(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<SymInt>, i64, Option<&str>) -> Result<Tensor>,
@@ -7118,7 +7325,7 @@ fn s159(
     Ok(result.boxed())
 }
 
-fn s160(
+fn s163(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7161,7 +7368,7 @@ fn s160(
     Ok(result.boxed())
 }
 
-fn s161(
+fn s164(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7210,7 +7417,7 @@ fn s161(
     Ok(result.boxed())
 }
 
-fn s162(
+fn s165(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7256,7 +7463,7 @@ fn s162(
     Ok(result.boxed())
 }
 
-fn s163(
+fn s166(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[SymInt]>, &[i64], Option<&str>) -> Result<Tensor>,
@@ -7274,7 +7481,7 @@ fn s163(
     Ok(result.boxed())
 }
 
-fn s164(
+fn s167(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[SymInt]>, Option<&[i64]>, Option<&str>) -> Result<Tensor>,
@@ -7292,7 +7499,7 @@ fn s164(
     Ok(result.boxed())
 }
 
-fn s165(
+fn s168(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[i64]>) -> Result<Tensor>,
@@ -7304,7 +7511,7 @@ fn s165(
     Ok(result.boxed())
 }
 
-fn s166(
+fn s169(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -7318,7 +7525,7 @@ fn s166(
     Ok(result.boxed())
 }
 
-fn s167(
+fn s170(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool) -> Result<(Tensor, Tensor)>,
@@ -7330,7 +7537,7 @@ fn s167(
     Ok(result.boxed())
 }
 
-fn s168(
+fn s171(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
@@ -7344,7 +7551,7 @@ fn s168(
     Ok(result.boxed())
 }
 
-fn s169(
+fn s172(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -7358,7 +7565,7 @@ fn s169(
     Ok(result.boxed())
 }
 
-fn s170(
+fn s173(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
@@ -7371,7 +7578,7 @@ fn s170(
     Ok(result.boxed())
 }
 
-fn s171(
+fn s174(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7382,7 +7589,7 @@ fn s171(
     Ok(result.boxed())
 }
 
-fn s172(
+fn s175(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)>,
@@ -7393,7 +7600,7 @@ fn s172(
     Ok(result.boxed())
 }
 
-fn s173(
+fn s176(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<(Tensor, Tensor)>,
@@ -7404,7 +7611,7 @@ fn s173(
     Ok(result.boxed())
 }
 
-fn s174(
+fn s177(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -7417,7 +7624,7 @@ fn s174(
     Ok(result.boxed())
 }
 
-fn s175(
+fn s178(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -7432,7 +7639,7 @@ fn s175(
     Ok(result.boxed())
 }
 
-fn s176(
+fn s179(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7445,7 +7652,7 @@ fn s176(
     Ok(result.boxed())
 }
 
-fn s177(
+fn s180(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7485,7 +7692,7 @@ fn s177(
     Ok(result.boxed())
 }
 
-fn s178(
+fn s181(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str) -> Result<(Tensor, Tensor)>,
@@ -7497,7 +7704,7 @@ fn s178(
     Ok(result.boxed())
 }
 
-fn s179(
+fn s182(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str, bool) -> Result<(Tensor, Tensor)>,
@@ -7510,7 +7717,7 @@ fn s179(
     Ok(result.boxed())
 }
 
-fn s180(
+fn s183(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str) -> Result<(Tensor, Tensor)>,
@@ -7522,7 +7729,7 @@ fn s180(
     Ok(result.boxed())
 }
 
-fn s181(
+fn s184(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str) -> Result<Tensor>,
@@ -7534,7 +7741,7 @@ fn s181(
     Ok(result.boxed())
 }
 
-fn s182(
+fn s185(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool, Option<&str>) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7548,7 +7755,7 @@ fn s182(
     Ok(result.boxed())
 }
 
-fn s183(
+fn s186(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, Option<&str>) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7561,7 +7768,7 @@ fn s183(
     Ok(result.boxed())
 }
 
-fn s184(
+fn s187(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&str>) -> Result<Tensor>,
@@ -7573,7 +7780,7 @@ fn s184(
     Ok(result.boxed())
 }
 
-fn s185(
+fn s188(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, bool) -> Result<Tensor>,
@@ -7588,7 +7795,7 @@ fn s185(
     Ok(result.boxed())
 }
 
-fn s186(
+fn s189(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, &[i64], bool, Option<DType>) -> Result<Tensor>,
@@ -7603,7 +7810,7 @@ fn s186(
     Ok(result.boxed())
 }
 
-fn s187(
+fn s190(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str, &[i64], bool, Option<DType>) -> Result<Tensor>,
@@ -7618,7 +7825,7 @@ fn s187(
     Ok(result.boxed())
 }
 
-fn s188(
+fn s191(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7643,7 +7850,7 @@ fn s188(
     Ok(result.boxed())
 }
 
-fn s189(
+fn s192(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
@@ -7662,7 +7869,7 @@ fn s189(
     Ok(result.boxed())
 }
 
-fn s190(
+fn s193(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7675,7 +7882,7 @@ fn s190(
     Ok(result.boxed())
 }
 
-fn s191(
+fn s194(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7687,7 +7894,7 @@ fn s191(
     Ok(result.boxed())
 }
 
-fn s192(
+fn s195(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -7701,7 +7908,7 @@ fn s192(
     Ok(result.boxed())
 }
 
-fn s193(
+fn s196(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, bool, bool) -> Result<Tensor>,
@@ -7716,7 +7923,7 @@ fn s193(
     Ok(result.boxed())
 }
 
-fn s194(
+fn s197(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
@@ -7729,7 +7936,7 @@ fn s194(
     Ok(result.boxed())
 }
 
-fn s195(
+fn s198(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, bool) -> Result<Tensor>,
@@ -7743,7 +7950,7 @@ fn s195(
     Ok(result.boxed())
 }
 
-fn s196(
+fn s199(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7768,7 +7975,7 @@ fn s196(
     Ok(result.boxed())
 }
 
-fn s197(
+fn s200(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
@@ -7782,7 +7989,7 @@ fn s197(
     Ok(result.boxed())
 }
 
-fn s198(
+fn s201(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<f64>, Option<f64>, bool) -> Result<Tensor>,
@@ -7796,7 +8003,7 @@ fn s198(
     Ok(result.boxed())
 }
 
-fn s199(
+fn s202(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, bool) -> Result<Tensor>,
@@ -7809,7 +8016,7 @@ fn s199(
     Ok(result.boxed())
 }
 
-fn s200(
+fn s203(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&Tensor>, Option<&Tensor>, bool) -> Result<Tensor>,
@@ -7823,7 +8030,7 @@ fn s200(
     Ok(result.boxed())
 }
 
-fn s201(
+fn s204(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<Scalar>) -> Result<Tensor>,
@@ -7835,7 +8042,7 @@ fn s201(
     Ok(result.boxed())
 }
 
-fn s202(
+fn s205(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&[i64]>) -> Result<Tensor>,
@@ -7852,7 +8059,7 @@ fn s202(
     Ok(result.boxed())
 }
 
-fn s203(
+fn s206(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<SymInt>) -> Result<Tensor>,
@@ -7864,7 +8071,7 @@ fn s203(
     Ok(result.boxed())
 }
 
-fn s204(
+fn s207(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7904,7 +8111,7 @@ fn s204(
     Ok(result.boxed())
 }
 
-fn s205(
+fn s208(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
@@ -7919,7 +8126,7 @@ fn s205(
     Ok(result.boxed())
 }
 
-fn s206(
+fn s209(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7954,7 +8161,7 @@ fn s206(
     Ok(result.boxed())
 }
 
-fn s207(
+fn s210(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -7998,7 +8205,7 @@ fn s207(
     Ok(result.boxed())
 }
 
-fn s208(
+fn s211(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -8045,7 +8252,7 @@ fn s208(
     Ok(x9.boxed())
 }
 
-fn s209(
+fn s212(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8095,7 +8302,7 @@ fn s209(
     Ok(result.boxed())
 }
 
-fn s210(
+fn s213(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8150,7 +8357,7 @@ fn s210(
     Ok(result.boxed())
 }
 
-fn s211(
+fn s214(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8187,7 +8394,7 @@ fn s211(
     Ok(result.boxed())
 }
 
-fn s212(
+fn s215(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8224,7 +8431,7 @@ fn s212(
     Ok(result.boxed())
 }
 
-fn s213(
+fn s216(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8264,7 +8471,7 @@ fn s213(
     Ok(result.boxed())
 }
 
-fn s214(
+fn s217(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
@@ -8283,7 +8490,7 @@ fn s214(
     Ok(result.boxed())
 }
 
-fn s215(
+fn s218(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[i64], &[i64], &[i64], &[i64]) -> Result<Tensor>,
@@ -8303,7 +8510,7 @@ fn s215(
     Ok(result.boxed())
 }
 
-fn s216(
+fn s219(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<Tensor>,
@@ -8323,7 +8530,7 @@ fn s216(
     Ok(result.boxed())
 }
 
-fn s217(
+fn s220(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
@@ -8343,7 +8550,7 @@ fn s217(
     Ok(result.boxed())
 }
 
-fn s218(
+fn s221(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], &[i64], bool) -> Result<(Tensor, Tensor)>,
@@ -8363,7 +8570,7 @@ fn s218(
     Ok(result.boxed())
 }
 
-fn s219(
+fn s222(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8404,7 +8611,7 @@ fn s219(
     Ok(result.boxed())
 }
 
-fn s220(
+fn s223(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
@@ -8417,7 +8624,7 @@ fn s220(
     Ok(result.boxed())
 }
 
-fn s221(
+fn s224(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt], &[i64], &[i64]) -> Result<Tensor>,
@@ -8436,7 +8643,7 @@ fn s221(
     Ok(result.boxed())
 }
 
-fn s222(
+fn s225(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &Tensor) -> Result<(Tensor, Tensor)>,
@@ -8450,7 +8657,7 @@ fn s222(
     Ok(result.boxed())
 }
 
-fn s223(
+fn s226(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], bool, bool) -> Result<Tensor>,
@@ -8470,7 +8677,7 @@ fn s223(
     Ok(result.boxed())
 }
 
-fn s224(
+fn s227(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64], &[i64], bool, bool, Option<i64>) -> Result<Tensor>,
@@ -8500,7 +8707,7 @@ fn s224(
     Ok(result.boxed())
 }
 
-fn s225(
+fn s228(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8541,7 +8748,7 @@ fn s225(
     Ok(result.boxed())
 }
 
-fn s226(
+fn s229(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<Tensor>,
@@ -8553,7 +8760,7 @@ fn s226(
     Ok(result.boxed())
 }
 
-fn s227(
+fn s230(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
@@ -8565,7 +8772,7 @@ fn s227(
     Ok(result.boxed())
 }
 
-fn s228(
+fn s231(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt]) -> Result<Tensor>,
@@ -8577,7 +8784,7 @@ fn s228(
     Ok(result.boxed())
 }
 
-fn s229(
+fn s232(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<(Tensor, Tensor)>,
@@ -8589,7 +8796,7 @@ fn s229(
     Ok(result.boxed())
 }
 
-fn s230(
+fn s233(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<f64>) -> Result<Tensor>,
@@ -8602,7 +8809,7 @@ fn s230(
     Ok(result.boxed())
 }
 
-fn s231(
+fn s234(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<f64>) -> Result<Tensor>,
@@ -8616,7 +8823,7 @@ fn s231(
     Ok(result.boxed())
 }
 
-fn s232(
+fn s235(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[SymInt]>, Option<&[f64]>) -> Result<Tensor>,
@@ -8633,7 +8840,7 @@ fn s232(
     Ok(result.boxed())
 }
 
-fn s233(
+fn s236(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -8647,7 +8854,7 @@ fn s233(
     Ok(result.boxed())
 }
 
-fn s234(
+fn s237(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -8666,7 +8873,7 @@ fn s234(
     Ok(result.boxed())
 }
 
-fn s235(
+fn s238(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<f64>, Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -8692,7 +8899,7 @@ fn s235(
     Ok(result.boxed())
 }
 
-fn s236(
+fn s239(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8727,7 +8934,7 @@ fn s236(
     Ok(result.boxed())
 }
 
-fn s237(
+fn s240(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool, Option<f64>) -> Result<Tensor>,
@@ -8741,7 +8948,7 @@ fn s237(
     Ok(result.boxed())
 }
 
-fn s238(
+fn s241(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], bool, Option<f64>) -> Result<Tensor>,
@@ -8760,7 +8967,7 @@ fn s238(
     Ok(result.boxed())
 }
 
-fn s239(
+fn s242(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<&[SymInt]>, bool, Option<&[f64]>) -> Result<Tensor>,
@@ -8778,7 +8985,7 @@ fn s239(
     Ok(result.boxed())
 }
 
-fn s240(
+fn s243(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -8797,7 +9004,7 @@ fn s240(
     Ok(result.boxed())
 }
 
-fn s241(
+fn s244(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8832,7 +9039,7 @@ fn s241(
     Ok(result.boxed())
 }
 
-fn s242(
+fn s245(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8867,7 +9074,7 @@ fn s242(
     Ok(result.boxed())
 }
 
-fn s243(
+fn s246(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8905,7 +9112,7 @@ fn s243(
     Ok(result.boxed())
 }
 
-fn s244(
+fn s247(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool, Option<f64>, Option<f64>) -> Result<Tensor>,
@@ -8920,7 +9127,7 @@ fn s244(
     Ok(result.boxed())
 }
 
-fn s245(
+fn s248(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
@@ -8935,7 +9142,7 @@ fn s245(
     Ok(result.boxed())
 }
 
-fn s246(
+fn s249(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
@@ -8950,7 +9157,7 @@ fn s246(
     Ok(result.boxed())
 }
 
-fn s247(
+fn s250(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -8988,7 +9195,7 @@ fn s247(
     Ok(result.boxed())
 }
 
-fn s248(
+fn s251(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[i64], i64, i64, bool) -> Result<Tensor>,
@@ -9008,7 +9215,7 @@ fn s248(
     Ok(result.boxed())
 }
 
-fn s249(
+fn s252(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt], &[i64], i64, i64, bool) -> Result<Tensor>,
@@ -9029,7 +9236,7 @@ fn s249(
     Ok(result.boxed())
 }
 
-fn s250(
+fn s253(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
@@ -9042,7 +9249,7 @@ fn s250(
     Ok(result.boxed())
 }
 
-fn s251(
+fn s254(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64) -> Result<Tensor>,
@@ -9055,7 +9262,7 @@ fn s251(
     Ok(result.boxed())
 }
 
-fn s252(
+fn s255(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], bool) -> Result<Tensor>,
@@ -9068,7 +9275,7 @@ fn s252(
     Ok(result.boxed())
 }
 
-fn s253(
+fn s256(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, SymInt) -> Result<Tensor>,
@@ -9081,7 +9288,7 @@ fn s253(
     Ok(result.boxed())
 }
 
-fn s254(
+fn s257(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
@@ -9096,7 +9303,7 @@ fn s254(
     Ok(result.boxed())
 }
 
-fn s255(
+fn s258(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<Vec<Tensor>>,
@@ -9108,7 +9315,7 @@ fn s255(
     Ok(result.boxed())
 }
 
-fn s256(
+fn s259(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
@@ -9121,7 +9328,7 @@ fn s256(
     Ok(result.boxed())
 }
 
-fn s257(
+fn s260(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
@@ -9134,7 +9341,7 @@ fn s257(
     Ok(result.boxed())
 }
 
-fn s258(
+fn s261(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
@@ -9148,7 +9355,7 @@ fn s258(
     Ok(result.boxed())
 }
 
-fn s259(
+fn s262(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -9162,13 +9369,13 @@ fn s259(
     Ok(result.boxed())
 }
 
-fn s260(a: &Args<'_>, f: fn(&Tensor) -> Result<Tensor>) -> Result<Outputs> {
+fn s263(a: &Args<'_>, f: fn(&Tensor) -> Result<Tensor>) -> Result<Outputs> {
     let x0: &Tensor = a.get(0)?;
     let result = f(x0)?;
     Ok(result.boxed())
 }
 
-fn s261(
+fn s264(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9177,7 +9384,7 @@ fn s261(
     Ok(x0.boxed())
 }
 
-fn s262(
+fn s265(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9187,7 +9394,7 @@ fn s262(
     Ok(x0.boxed())
 }
 
-fn s263(
+fn s266(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, i64, i64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9198,7 +9405,7 @@ fn s263(
     Ok(x0.boxed())
 }
 
-fn s264(
+fn s267(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor]) -> Result<Vec<Tensor>>,
@@ -9209,7 +9416,7 @@ fn s264(
     Ok(result.boxed())
 }
 
-fn s265(
+fn s268(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64) -> Result<Tensor>,
@@ -9222,7 +9429,7 @@ fn s265(
     Ok(result.boxed())
 }
 
-fn s266(
+fn s269(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, SymInt, SymInt) -> Result<Tensor>,
@@ -9236,7 +9443,7 @@ fn s266(
     Ok(result.boxed())
 }
 
-fn s267(
+fn s270(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<Vec<Tensor>>,
@@ -9248,7 +9455,7 @@ fn s267(
     Ok(result.boxed())
 }
 
-fn s268(
+fn s271(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64]) -> Result<Vec<Tensor>>,
@@ -9260,7 +9467,7 @@ fn s268(
     Ok(result.boxed())
 }
 
-fn s269(
+fn s272(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -9274,7 +9481,7 @@ fn s269(
     Ok(result.boxed())
 }
 
-fn s270(
+fn s273(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &[SymInt]) -> Result<Tensor>,
@@ -9287,7 +9494,7 @@ fn s270(
     Ok(result.boxed())
 }
 
-fn s271(
+fn s274(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64) -> Result<Vec<Tensor>>,
@@ -9300,7 +9507,7 @@ fn s271(
     Ok(result.boxed())
 }
 
-fn s272(
+fn s275(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, i64) -> Result<Vec<Tensor>>,
@@ -9313,7 +9520,7 @@ fn s272(
     Ok(result.boxed())
 }
 
-fn s273(
+fn s276(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64) -> Result<Vec<Tensor>>,
@@ -9326,7 +9533,7 @@ fn s273(
     Ok(result.boxed())
 }
 
-fn s274(
+fn s277(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], &[i64]) -> Result<Tensor>,
@@ -9339,7 +9546,7 @@ fn s274(
     Ok(result.boxed())
 }
 
-fn s275(
+fn s278(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, MemoryFormat) -> Result<Tensor>,
@@ -9351,7 +9558,7 @@ fn s275(
     Ok(result.boxed())
 }
 
-fn s276(
+fn s279(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], &str) -> Result<Vec<Tensor>>,
@@ -9363,7 +9570,7 @@ fn s276(
     Ok(result.boxed())
 }
 
-fn s277(
+fn s280(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt) -> Result<Tensor>,
@@ -9375,7 +9582,7 @@ fn s277(
     Ok(result.boxed())
 }
 
-fn s278(
+fn s281(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, SymInt) -> Result<Tensor>,
@@ -9388,7 +9595,7 @@ fn s278(
     Ok(result.boxed())
 }
 
-fn s279(
+fn s282(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, Option<SymInt>, Option<SymInt>, SymInt) -> Result<Tensor>,
@@ -9403,7 +9610,7 @@ fn s279(
     Ok(result.boxed())
 }
 
-fn s280(
+fn s283(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
@@ -9417,7 +9624,7 @@ fn s280(
     Ok(result.boxed())
 }
 
-fn s281(
+fn s284(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9452,7 +9659,7 @@ fn s281(
     Ok(result.boxed())
 }
 
-fn s282(
+fn s285(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, SymInt) -> Result<Tensor>,
@@ -9466,7 +9673,7 @@ fn s282(
     Ok(result.boxed())
 }
 
-fn s283(
+fn s286(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -9481,7 +9688,7 @@ fn s283(
     Ok(result.boxed())
 }
 
-fn s284(
+fn s287(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<Tensor>,
@@ -9500,7 +9707,7 @@ fn s284(
     Ok(result.boxed())
 }
 
-fn s285(
+fn s288(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, SymInt, SymInt, SymInt) -> Result<Tensor>,
@@ -9520,7 +9727,7 @@ fn s285(
     Ok(result.boxed())
 }
 
-fn s286(
+fn s289(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, SymInt) -> Result<Tensor>,
@@ -9534,7 +9741,7 @@ fn s286(
     Ok(result.boxed())
 }
 
-fn s287(
+fn s290(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, i64, i64) -> Result<Tensor>,
@@ -9553,7 +9760,7 @@ fn s287(
     Ok(result.boxed())
 }
 
-fn s288(
+fn s291(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<MemoryFormat>) -> Result<Tensor>,
@@ -9565,7 +9772,7 @@ fn s288(
     Ok(result.boxed())
 }
 
-fn s289(
+fn s292(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9593,7 +9800,7 @@ fn s289(
     Ok(result.boxed())
 }
 
-fn s290(
+fn s293(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
@@ -9608,7 +9815,7 @@ fn s290(
     Ok(result.boxed())
 }
 
-fn s291(
+fn s294(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9642,7 +9849,7 @@ fn s291(
     Ok(result.boxed())
 }
 
-fn s292(
+fn s295(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Device, DType, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
@@ -9662,7 +9869,7 @@ fn s292(
     Ok(result.boxed())
 }
 
-fn s293(
+fn s296(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, Option<MemoryFormat>) -> Result<Tensor>,
@@ -9677,7 +9884,7 @@ fn s293(
     Ok(result.boxed())
 }
 
-fn s294(
+fn s297(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &Tensor, bool) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -9688,7 +9895,7 @@ fn s294(
     Ok(x0.boxed())
 }
 
-fn s295(
+fn s298(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool) -> Result<Tensor>,
@@ -9701,7 +9908,7 @@ fn s295(
     Ok(result.boxed())
 }
 
-fn s296(
+fn s299(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9714,7 +9921,7 @@ fn s296(
     Ok(result.boxed())
 }
 
-fn s297(
+fn s300(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9728,7 +9935,7 @@ fn s297(
     Ok(result.boxed())
 }
 
-fn s298(
+fn s301(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9741,7 +9948,7 @@ fn s298(
     Ok(result.boxed())
 }
 
-fn s299(
+fn s302(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9766,7 +9973,7 @@ fn s299(
     Ok(result.boxed())
 }
 
-fn s300(
+fn s303(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], &[i64], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9780,7 +9987,7 @@ fn s300(
     Ok(result.boxed())
 }
 
-fn s301(
+fn s304(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9794,7 +10001,7 @@ fn s301(
     Ok(result.boxed())
 }
 
-fn s302(
+fn s305(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9819,7 +10026,7 @@ fn s302(
     Ok(result.boxed())
 }
 
-fn s303(
+fn s306(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9847,7 +10054,7 @@ fn s303(
     Ok(result.boxed())
 }
 
-fn s304(
+fn s307(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9861,7 +10068,7 @@ fn s304(
     Ok(result.boxed())
 }
 
-fn s305(
+fn s308(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -9893,7 +10100,7 @@ fn s305(
     Ok(result.boxed())
 }
 
-fn s306(
+fn s309(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9919,7 +10126,7 @@ fn s306(
     Ok(result.boxed())
 }
 
-fn s307(
+fn s310(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9933,7 +10140,7 @@ fn s307(
     Ok(result.boxed())
 }
 
-fn s308(
+fn s311(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9948,7 +10155,7 @@ fn s308(
     Ok(result.boxed())
 }
 
-fn s309(
+fn s312(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9963,7 +10170,7 @@ fn s309(
     Ok(result.boxed())
 }
 
-fn s310(
+fn s313(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9983,7 +10190,7 @@ fn s310(
     Ok(result.boxed())
 }
 
-fn s311(
+fn s314(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -9996,7 +10203,7 @@ fn s311(
     Ok(result.boxed())
 }
 
-fn s312(
+fn s315(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -10010,7 +10217,7 @@ fn s312(
     Ok(result.boxed())
 }
 
-fn s313(
+fn s316(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -10023,7 +10230,7 @@ fn s313(
     Ok(result.boxed())
 }
 
-fn s314(
+fn s317(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, bool, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -10037,7 +10244,7 @@ fn s314(
     Ok(result.boxed())
 }
 
-fn s315(
+fn s318(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, i64, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -10052,7 +10259,7 @@ fn s315(
     Ok(result.boxed())
 }
 
-fn s316(
+fn s319(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<Scalar>,
@@ -10063,7 +10270,7 @@ fn s316(
     Ok(result.boxed())
 }
 
-fn s317(
+fn s320(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<bool>,
@@ -10074,7 +10281,7 @@ fn s317(
     Ok(result.boxed())
 }
 
-fn s318(
+fn s321(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<i64>,
@@ -10085,7 +10292,7 @@ fn s318(
     Ok(result.boxed())
 }
 
-fn s319(
+fn s322(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<SymInt>,
@@ -10097,7 +10304,7 @@ fn s319(
     Ok(result.boxed())
 }
 
-fn s320(
+fn s323(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<SymInt>,
@@ -10108,7 +10315,7 @@ fn s320(
     Ok(result.boxed())
 }
 
-fn s321(
+fn s324(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -10140,7 +10347,7 @@ fn s321(
     Ok(result.boxed())
 }
 
-fn s322(
+fn s325(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, &str) -> Result<()>,
@@ -10152,7 +10359,7 @@ fn s322(
     Ok(result.boxed())
 }
 
-fn s323(
+fn s326(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<()>,
@@ -10163,7 +10370,7 @@ fn s323(
     Ok(result.boxed())
 }
 
-fn s324(
+fn s327(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str) -> Result<()>,
@@ -10175,7 +10382,7 @@ fn s324(
     Ok(result.boxed())
 }
 
-fn s325(
+fn s328(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Option<i64>, Option<i64>) -> Result<()>,
@@ -10188,7 +10395,7 @@ fn s325(
     Ok(result.boxed())
 }
 
-fn s326(
+fn s329(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, bool) -> Result<Tensor>,
@@ -10202,7 +10409,7 @@ fn s326(
     Ok(result.boxed())
 }
 
-fn s327(
+fn s330(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<Vec<Tensor>>,
@@ -10213,7 +10420,7 @@ fn s327(
     Ok(result.boxed())
 }
 
-fn s328(
+fn s331(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[Option<Tensor>], Scalar) -> Result<Tensor>,
@@ -10227,7 +10434,7 @@ fn s328(
     Ok(result.boxed())
 }
 
-fn s329(
+fn s332(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[Option<Tensor>], &Tensor) -> Result<Tensor>,
@@ -10241,7 +10448,7 @@ fn s329(
     Ok(result.boxed())
 }
 
-fn s330(
+fn s333(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
@@ -10255,7 +10462,7 @@ fn s330(
     Ok(result.boxed())
 }
 
-fn s331(
+fn s334(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor) -> Result<&'a Tensor>,
@@ -10273,7 +10480,7 @@ fn s331(
     Ok(x0.boxed())
 }
 
-fn s332(
+fn s335(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, Scalar) -> Result<Tensor>,
@@ -10287,7 +10494,7 @@ fn s332(
     Ok(result.boxed())
 }
 
-fn s333(
+fn s336(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, Scalar) -> Result<&'a Tensor>,
@@ -10305,7 +10512,7 @@ fn s333(
     Ok(x0.boxed())
 }
 
-fn s334(
+fn s337(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor, &str) -> Result<Tensor>,
@@ -10320,7 +10527,7 @@ fn s334(
     Ok(result.boxed())
 }
 
-fn s335(
+fn s338(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, Scalar, &str) -> Result<Tensor>,
@@ -10335,7 +10542,7 @@ fn s335(
     Ok(result.boxed())
 }
 
-fn s336(
+fn s339(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<Tensor>,
@@ -10355,7 +10562,7 @@ fn s336(
     Ok(result.boxed())
 }
 
-fn s337(
+fn s340(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, &str, bool) -> Result<&'a Tensor>,
@@ -10375,7 +10582,7 @@ fn s337(
     Ok(x0.boxed())
 }
 
-fn s338(
+fn s341(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Option<Tensor>]) -> Result<Tensor>,
@@ -10387,7 +10594,7 @@ fn s338(
     Ok(result.boxed())
 }
 
-fn s339(
+fn s342(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<Tensor>,
@@ -10401,7 +10608,7 @@ fn s339(
     Ok(result.boxed())
 }
 
-fn s340(
+fn s343(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &[Option<Tensor>], &Tensor, bool) -> Result<&'a Tensor>,
@@ -10419,7 +10626,7 @@ fn s340(
     Ok(x0.boxed())
 }
 
-fn s341(
+fn s344(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor) -> Result<Tensor>,
@@ -10432,7 +10639,7 @@ fn s341(
     Ok(result.boxed())
 }
 
-fn s342(
+fn s345(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, &Tensor) -> Result<Tensor>,
@@ -10446,7 +10653,7 @@ fn s342(
     Ok(result.boxed())
 }
 
-fn s343(
+fn s346(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<Tensor>,
@@ -10461,7 +10668,7 @@ fn s343(
     Ok(result.boxed())
 }
 
-fn s344(
+fn s347(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64, &Tensor, &Tensor, Scalar) -> Result<&'a Tensor>,
@@ -10480,7 +10687,7 @@ fn s344(
     Ok(x0.boxed())
 }
 
-fn s345(
+fn s348(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, &Tensor, bool) -> Result<&'a Tensor>,
@@ -10498,7 +10705,7 @@ fn s345(
     Ok(x0.boxed())
 }
 
-fn s346(
+fn s349(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, SymInt, bool, bool) -> Result<Tensor>,
@@ -10513,7 +10720,7 @@ fn s346(
     Ok(result.boxed())
 }
 
-fn s347(
+fn s350(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, SymInt, SymInt, bool) -> Result<Tensor>,
@@ -10528,7 +10735,7 @@ fn s347(
     Ok(result.boxed())
 }
 
-fn s348(
+fn s351(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -10568,7 +10775,7 @@ fn s348(
     Ok(result.boxed())
 }
 
-fn s349(
+fn s352(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -10611,7 +10818,7 @@ fn s349(
     Ok(result.boxed())
 }
 
-fn s350(
+fn s353(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -10654,7 +10861,7 @@ fn s350(
     Ok(result.boxed())
 }
 
-fn s351(
+fn s354(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, f64, f64) -> Result<&'a Tensor>,
@@ -10672,7 +10879,7 @@ fn s351(
     Ok(x0.boxed())
 }
 
-fn s352(
+fn s355(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, Scalar, bool) -> Result<&'a Tensor>,
@@ -10689,7 +10896,7 @@ fn s352(
     Ok(x0.boxed())
 }
 
-fn s353(
+fn s356(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], i64) -> Result<Tensor>,
@@ -10701,7 +10908,7 @@ fn s353(
     Ok(result.boxed())
 }
 
-fn s354(
+fn s357(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&[Tensor], i64, &'a Tensor) -> Result<&'a Tensor>,
@@ -10718,7 +10925,7 @@ fn s354(
     Ok(x2.boxed())
 }
 
-fn s355(
+fn s358(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], i64) -> Result<Tensor>,
@@ -10730,7 +10937,7 @@ fn s355(
     Ok(result.boxed())
 }
 
-fn s356(
+fn s359(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool) -> Result<Tensor>,
@@ -10743,7 +10950,7 @@ fn s356(
     Ok(result.boxed())
 }
 
-fn s357(
+fn s360(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, Option<i64>, Option<SymInt>) -> Result<Tensor>,
@@ -10757,7 +10964,7 @@ fn s357(
     Ok(result.boxed())
 }
 
-fn s358(
+fn s361(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<i64>, Option<SymInt>) -> Result<Tensor>,
@@ -10771,7 +10978,7 @@ fn s358(
     Ok(result.boxed())
 }
 
-fn s359(
+fn s362(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &[i64]) -> Result<Tensor>,
@@ -10784,7 +10991,7 @@ fn s359(
     Ok(result.boxed())
 }
 
-fn s360(
+fn s363(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[i64]) -> Result<Tensor>,
@@ -10797,7 +11004,7 @@ fn s360(
     Ok(result.boxed())
 }
 
-fn s361(
+fn s364(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt) -> Result<Tensor>,
@@ -10809,7 +11016,7 @@ fn s361(
     Ok(result.boxed())
 }
 
-fn s362(
+fn s365(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, SymInt) -> Result<&'a Tensor>,
@@ -10825,7 +11032,7 @@ fn s362(
     Ok(x0.boxed())
 }
 
-fn s363(
+fn s366(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], Scalar) -> Result<Tensor>,
@@ -10838,7 +11045,7 @@ fn s363(
     Ok(result.boxed())
 }
 
-fn s364(
+fn s367(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &str, Option<f64>) -> Result<Tensor>,
@@ -10852,7 +11059,7 @@ fn s364(
     Ok(result.boxed())
 }
 
-fn s365(
+fn s368(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -10877,7 +11084,7 @@ fn s365(
     Ok((x3, x4).boxed())
 }
 
-fn s366(
+fn s369(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<bool>, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -10891,7 +11098,7 @@ fn s366(
     Ok(result.boxed())
 }
 
-fn s367(
+fn s370(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, i64, bool) -> Result<Tensor>,
@@ -10905,7 +11112,7 @@ fn s367(
     Ok(result.boxed())
 }
 
-fn s368(
+fn s371(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -10920,7 +11127,7 @@ fn s368(
     Ok(result.boxed())
 }
 
-fn s369(
+fn s372(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -10949,7 +11156,7 @@ fn s369(
     Ok((x5, x6).boxed())
 }
 
-fn s370(
+fn s373(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -10963,7 +11170,7 @@ fn s370(
     Ok(result.boxed())
 }
 
-fn s371(
+fn s374(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
@@ -10991,7 +11198,7 @@ fn s371(
     Ok(result.boxed())
 }
 
-fn s372(
+fn s375(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, bool, bool, Option<&str>, Option<&Tensor>) -> Result<Tensor>,
@@ -11011,7 +11218,7 @@ fn s372(
     Ok(result.boxed())
 }
 
-fn s373(
+fn s376(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, bool) -> Result<Tensor>,
@@ -11025,7 +11232,7 @@ fn s373(
     Ok(result.boxed())
 }
 
-fn s374(
+fn s377(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -11039,7 +11246,7 @@ fn s374(
     Ok(result.boxed())
 }
 
-fn s375(
+fn s378(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool, Option<i64>) -> Result<(Tensor, Tensor, Tensor)>,
@@ -11053,7 +11260,7 @@ fn s375(
     Ok(result.boxed())
 }
 
-fn s376(
+fn s379(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -11068,7 +11275,7 @@ fn s376(
     Ok(result.boxed())
 }
 
-fn s377(
+fn s380(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -11082,7 +11289,7 @@ fn s377(
     Ok(result.boxed())
 }
 
-fn s378(
+fn s381(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -11108,7 +11315,7 @@ fn s378(
     Ok(result.boxed())
 }
 
-fn s379(
+fn s382(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -11136,7 +11343,7 @@ fn s379(
     Ok(result.boxed())
 }
 
-fn s380(
+fn s383(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -11171,7 +11378,7 @@ fn s380(
     Ok(result.boxed())
 }
 
-fn s381(
+fn s384(
     a: &Args<'_>,
     below: bool,
     f: fn(f64, f64, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -11190,7 +11397,7 @@ fn s381(
     Ok(result.boxed())
 }
 
-fn s382(
+fn s385(
     a: &Args<'_>,
     below: bool,
     f: fn(f64, &Tensor) -> Result<Tensor>,
@@ -11202,7 +11409,7 @@ fn s382(
     Ok(result.boxed())
 }
 
-fn s383(
+fn s386(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64) -> Result<Tensor>,
@@ -11214,7 +11421,7 @@ fn s383(
     Ok(result.boxed())
 }
 
-fn s384(
+fn s387(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, bool) -> Result<Tensor>,
@@ -11227,7 +11434,7 @@ fn s384(
     Ok(result.boxed())
 }
 
-fn s385(
+fn s388(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, f64, bool) -> Result<&'a Tensor>,
@@ -11244,7 +11451,7 @@ fn s385(
     Ok(x0.boxed())
 }
 
-fn s386(
+fn s389(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, Option<bool>) -> Result<(Tensor, Tensor)>,
@@ -11257,7 +11464,7 @@ fn s386(
     Ok(result.boxed())
 }
 
-fn s387(
+fn s390(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, f64) -> Result<Tensor>,
@@ -11270,7 +11477,7 @@ fn s387(
     Ok(result.boxed())
 }
 
-fn s388(
+fn s391(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, f64, f64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -11281,7 +11488,7 @@ fn s388(
     Ok(x0.boxed())
 }
 
-fn s389(
+fn s392(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, f64) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -11291,7 +11498,7 @@ fn s389(
     Ok(x0.boxed())
 }
 
-fn s390(
+fn s393(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, i64, Option<i64>) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -11302,7 +11509,7 @@ fn s390(
     Ok(x0.boxed())
 }
 
-fn s391(
+fn s394(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &Tensor) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -11312,7 +11519,7 @@ fn s391(
     Ok(x0.boxed())
 }
 
-fn s392(
+fn s395(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11323,7 +11530,7 @@ fn s392(
     Ok(result.boxed())
 }
 
-fn s393(
+fn s396(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], Scalar) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11334,7 +11541,7 @@ fn s393(
     Ok(result.boxed())
 }
 
-fn s394(
+fn s397(
     a: &Args<'_>,
     f: fn(&[Tensor], Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11344,14 +11551,14 @@ fn s394(
     Ok(result.boxed())
 }
 
-fn s395(a: &Args<'_>, f: fn(&[Tensor], Scalar) -> Result<()>) -> Result<Outputs> {
+fn s398(a: &Args<'_>, f: fn(&[Tensor], Scalar) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: Scalar = a.get(1)?;
     let result = f(&x0, x1)?;
     Ok(result.boxed())
 }
 
-fn s396(
+fn s399(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Scalar]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11361,14 +11568,14 @@ fn s396(
     Ok(result.boxed())
 }
 
-fn s397(a: &Args<'_>, f: fn(&[Tensor], &[Scalar]) -> Result<()>) -> Result<Outputs> {
+fn s400(a: &Args<'_>, f: fn(&[Tensor], &[Scalar]) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: Vec<Scalar> = a.get(1)?;
     let result = f(&x0, &x1)?;
     Ok(result.boxed())
 }
 
-fn s398(
+fn s401(
     a: &Args<'_>,
     f: fn(&[Tensor], &Tensor, Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11379,7 +11586,7 @@ fn s398(
     Ok(result.boxed())
 }
 
-fn s399(
+fn s402(
     a: &Args<'_>,
     f: fn(&[Tensor], &Tensor, Scalar) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11390,7 +11597,7 @@ fn s399(
     Ok(result.boxed())
 }
 
-fn s400(
+fn s403(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11400,14 +11607,14 @@ fn s400(
     Ok(result.boxed())
 }
 
-fn s401(a: &Args<'_>, f: fn(&[Tensor], &[Tensor]) -> Result<()>) -> Result<Outputs> {
+fn s404(a: &Args<'_>, f: fn(&[Tensor], &[Tensor]) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: Vec<Tensor> = a.get(1)?;
     let result = f(&x0, &x1)?;
     Ok(result.boxed())
 }
 
-fn s402(
+fn s405(
     a: &Args<'_>,
     f: fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11417,14 +11624,14 @@ fn s402(
     Ok(result.boxed())
 }
 
-fn s403(a: &Args<'_>, f: fn(&[Tensor], &Tensor) -> Result<()>) -> Result<Outputs> {
+fn s406(a: &Args<'_>, f: fn(&[Tensor], &Tensor) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let x1: &Tensor = a.get(1)?;
     let result = f(&x0, x1)?;
     Ok(result.boxed())
 }
 
-fn s404(
+fn s407(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11436,7 +11643,7 @@ fn s404(
     Ok(result.boxed())
 }
 
-fn s405(
+fn s408(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], Scalar) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11448,7 +11655,7 @@ fn s405(
     Ok(result.boxed())
 }
 
-fn s406(
+fn s409(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11460,7 +11667,7 @@ fn s406(
     Ok(result.boxed())
 }
 
-fn s407(
+fn s410(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor], &[Scalar]) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11472,7 +11679,7 @@ fn s407(
     Ok(result.boxed())
 }
 
-fn s408(
+fn s411(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11483,7 +11690,7 @@ fn s408(
     Ok(result.boxed())
 }
 
-fn s409(
+fn s412(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Tensor]) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11494,7 +11701,7 @@ fn s409(
     Ok(result.boxed())
 }
 
-fn s410(
+fn s413(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<Vec<Tensor>>,
 ) -> Result<Outputs> {
@@ -11505,7 +11712,7 @@ fn s410(
     Ok(result.boxed())
 }
 
-fn s411(
+fn s414(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], &[Scalar]) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11516,19 +11723,19 @@ fn s411(
     Ok(result.boxed())
 }
 
-fn s412(a: &Args<'_>, f: fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
+fn s415(a: &Args<'_>, f: fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let result = f(&x0)?;
     Ok(result.boxed())
 }
 
-fn s413(a: &Args<'_>, f: fn(&[Tensor]) -> Result<()>) -> Result<Outputs> {
+fn s416(a: &Args<'_>, f: fn(&[Tensor]) -> Result<()>) -> Result<Outputs> {
     let x0: Vec<Tensor> = a.get(0)?;
     let result = f(&x0)?;
     Ok(result.boxed())
 }
 
-fn s414(
+fn s417(
     a: &Args<'_>,
     f: fn(&[Tensor], &[Tensor], bool) -> Result<()>,
 ) -> Result<Outputs> {
@@ -11539,7 +11746,7 @@ fn s414(
     Ok(result.boxed())
 }
 
-fn s415(
+fn s418(
     a: &Args<'_>,
     f: fn(
         &[Tensor],
@@ -11594,7 +11801,7 @@ fn s415(
     Ok(result.boxed())
 }
 
-fn s416(
+fn s419(
     a: &Args<'_>,
     f: fn(
         &[Tensor],
@@ -11627,7 +11834,7 @@ fn s416(
     Ok(result.boxed())
 }
 
-fn s417(
+fn s420(
     a: &Args<'_>,
     f: fn(
         &[Tensor],
@@ -11658,7 +11865,7 @@ fn s417(
     Ok(result.boxed())
 }
 
-fn s418(
+fn s421(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, bool, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -11673,7 +11880,7 @@ fn s418(
     Ok(result.boxed())
 }
 
-fn s419(
+fn s422(
     a: &Args<'_>,
     below: bool,
     f: fn(i64, bool, f64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -11693,7 +11900,7 @@ fn s419(
     Ok(result.boxed())
 }
 
-fn s420(
+fn s423(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<&Tensor>, bool) -> Result<(Tensor, Tensor)>,
@@ -11707,7 +11914,7 @@ fn s420(
     Ok(result.boxed())
 }
 
-fn s421(
+fn s424(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -11738,7 +11945,7 @@ fn s421(
     Ok(result.boxed())
 }
 
-fn s422(
+fn s425(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Vec<Tensor>>,
@@ -11757,7 +11964,7 @@ fn s422(
     Ok(result.boxed())
 }
 
-fn s423(
+fn s426(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], Option<&[f64]>, Option<&Tensor>, bool) -> Result<Tensor>,
@@ -11776,7 +11983,7 @@ fn s423(
     Ok(result.boxed())
 }
 
-fn s424(
+fn s427(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Tensor], Option<&Tensor>, bool) -> Result<Tensor>,
@@ -11790,7 +11997,100 @@ fn s424(
     Ok(result.boxed())
 }
 
-fn s425(
+fn s428(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &[i64],
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Vec<Tensor>)>,
+    g: fn(
+        &Tensor,
+        &[i64],
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Vec<Tensor>)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<i64> = a.get(1)?;
+    let x2: Option<Vec<f64>> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below {
+        g(x0, &x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, &x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s429(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        i64,
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Vec<Tensor>)>,
+    g: fn(
+        &Tensor,
+        i64,
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Vec<Tensor>)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: i64 = a.get(1)?;
+    let x2: Option<Vec<f64>> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below {
+        g(x0, x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s430(
+    a: &Args<'_>,
+    below: bool,
+    f: fn(
+        &Tensor,
+        &[Tensor],
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Vec<Tensor>)>,
+    g: fn(
+        &Tensor,
+        &[Tensor],
+        Option<&[f64]>,
+        Option<&Tensor>,
+        bool,
+    ) -> Result<(Tensor, Vec<Tensor>)>,
+) -> Result<Outputs> {
+    let x0: &Tensor = a.get(0)?;
+    let x1: Vec<Tensor> = a.get(1)?;
+    let x2: Option<Vec<f64>> = a.get(2)?;
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: bool = a.get(4)?;
+    let result = if below {
+        g(x0, &x1, x2.as_deref(), x3, x4)?
+    } else {
+        f(x0, &x1, x2.as_deref(), x3, x4)?
+    };
+    Ok(result.boxed())
+}
+
+fn s431(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<Scalar>, Option<i64>, i64) -> Result<Vec<Tensor>>,
@@ -11804,7 +12104,7 @@ fn s425(
     Ok(result.boxed())
 }
 
-fn s426(
+fn s432(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, &[i64], i64) -> Result<Vec<Tensor>>,
@@ -11818,7 +12118,7 @@ fn s426(
     Ok(result.boxed())
 }
 
-fn s427(
+fn s433(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], i64) -> Result<Vec<Tensor>>,
@@ -11831,7 +12131,7 @@ fn s427(
     Ok(result.boxed())
 }
 
-fn s428(
+fn s434(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Scalar], Option<i64>, i64) -> Result<Vec<Tensor>>,
@@ -11845,7 +12145,7 @@ fn s428(
     Ok(result.boxed())
 }
 
-fn s429(
+fn s435(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Scalar], &[i64], i64) -> Result<Vec<Tensor>>,
@@ -11859,7 +12159,7 @@ fn s429(
     Ok(result.boxed())
 }
 
-fn s430(
+fn s436(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Tensor], Option<i64>, i64) -> Result<Vec<Tensor>>,
@@ -11873,7 +12173,7 @@ fn s430(
     Ok(result.boxed())
 }
 
-fn s431(
+fn s437(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Tensor], &[i64], i64) -> Result<Vec<Tensor>>,
@@ -11887,7 +12187,7 @@ fn s431(
     Ok(result.boxed())
 }
 
-fn s432(
+fn s438(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -11927,7 +12227,7 @@ fn s432(
     Ok(result.boxed())
 }
 
-fn s433(
+fn s439(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -11967,7 +12267,7 @@ fn s433(
     Ok(result.boxed())
 }
 
-fn s434(
+fn s440(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[i64], &[i64], i64, i64, bool) -> Result<Tensor>,
@@ -11988,7 +12288,7 @@ fn s434(
     Ok(result.boxed())
 }
 
-fn s435(
+fn s441(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<Tensor>,
@@ -12009,7 +12309,7 @@ fn s435(
     Ok(result.boxed())
 }
 
-fn s436(
+fn s442(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[i64], &[i64], i64, bool) -> Result<(Tensor, Tensor)>,
@@ -12029,7 +12329,7 @@ fn s436(
     Ok(result.boxed())
 }
 
-fn s437(
+fn s443(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -12049,7 +12349,7 @@ fn s437(
     Ok(result.boxed())
 }
 
-fn s438(
+fn s444(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12093,7 +12393,7 @@ fn s438(
     Ok(result.boxed())
 }
 
-fn s439(
+fn s445(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12136,7 +12436,7 @@ fn s439(
     Ok(result.boxed())
 }
 
-fn s440(
+fn s446(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], bool, f64, &str) -> Result<Tensor>,
@@ -12150,7 +12450,7 @@ fn s440(
     Ok(result.boxed())
 }
 
-fn s441(
+fn s447(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool) -> Result<(Tensor, Tensor)>,
@@ -12163,7 +12463,7 @@ fn s441(
     Ok(result.boxed())
 }
 
-fn s442(
+fn s448(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &Tensor, bool) -> Result<Tensor>,
@@ -12177,7 +12477,7 @@ fn s442(
     Ok(result.boxed())
 }
 
-fn s443(
+fn s449(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, bool, Scalar, i64) -> Result<(Tensor, Tensor)>,
@@ -12192,7 +12492,7 @@ fn s443(
     Ok(result.boxed())
 }
 
-fn s444(
+fn s450(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
@@ -12204,7 +12504,7 @@ fn s444(
     Ok(result.boxed())
 }
 
-fn s445(
+fn s451(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], i64, i64) -> Result<Tensor>,
@@ -12217,7 +12517,7 @@ fn s445(
     Ok(result.boxed())
 }
 
-fn s446(
+fn s452(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<f64>) -> Result<Tensor>,
@@ -12230,7 +12530,7 @@ fn s446(
     Ok(result.boxed())
 }
 
-fn s447(
+fn s453(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
@@ -12244,7 +12544,7 @@ fn s447(
     Ok(result.boxed())
 }
 
-fn s448(
+fn s454(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
@@ -12264,7 +12564,7 @@ fn s448(
     Ok(result.boxed())
 }
 
-fn s449(
+fn s455(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool, bool) -> Result<Tensor>,
@@ -12285,7 +12585,7 @@ fn s449(
     Ok(result.boxed())
 }
 
-fn s450(
+fn s456(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor) -> Result<(Tensor, Tensor)>,
@@ -12298,7 +12598,7 @@ fn s450(
     Ok(result.boxed())
 }
 
-fn s451(
+fn s457(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Option<i64>) -> Result<Tensor>,
@@ -12312,7 +12612,7 @@ fn s451(
     Ok(result.boxed())
 }
 
-fn s452(
+fn s458(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12349,7 +12649,7 @@ fn s452(
     Ok(result.boxed())
 }
 
-fn s453(
+fn s459(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
@@ -12364,7 +12664,7 @@ fn s453(
     Ok(result.boxed())
 }
 
-fn s454(
+fn s460(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
@@ -12379,7 +12679,7 @@ fn s454(
     Ok(result.boxed())
 }
 
-fn s455(
+fn s461(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, f64, &Tensor) -> Result<Tensor>,
@@ -12393,7 +12693,7 @@ fn s455(
     Ok(result.boxed())
 }
 
-fn s456(
+fn s462(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[i64], &[i64], &Tensor) -> Result<Tensor>,
@@ -12408,7 +12708,7 @@ fn s456(
     Ok(result.boxed())
 }
 
-fn s457(
+fn s463(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, &Tensor) -> Result<Tensor>,
@@ -12422,7 +12722,7 @@ fn s457(
     Ok(result.boxed())
 }
 
-fn s458(
+fn s464(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, &[SymInt], bool) -> Result<Tensor>,
@@ -12437,7 +12737,7 @@ fn s458(
     Ok(result.boxed())
 }
 
-fn s459(
+fn s465(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &[SymInt]) -> Result<Tensor>,
@@ -12450,7 +12750,7 @@ fn s459(
     Ok(result.boxed())
 }
 
-fn s460(
+fn s466(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, &Tensor, bool) -> Result<Tensor>,
@@ -12465,7 +12765,7 @@ fn s460(
     Ok(result.boxed())
 }
 
-fn s461(
+fn s467(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, SymInt, SymInt, bool, bool) -> Result<Tensor>,
@@ -12485,7 +12785,7 @@ fn s461(
     Ok(result.boxed())
 }
 
-fn s462(
+fn s468(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor)>,
@@ -12500,7 +12800,7 @@ fn s462(
     Ok(result.boxed())
 }
 
-fn s463(
+fn s469(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12549,7 +12849,7 @@ fn s463(
     Ok(result.boxed())
 }
 
-fn s464(
+fn s470(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12604,7 +12904,7 @@ fn s464(
     Ok(result.boxed())
 }
 
-fn s465(
+fn s471(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12638,7 +12938,7 @@ fn s465(
     Ok(result.boxed())
 }
 
-fn s466(
+fn s472(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
@@ -12653,7 +12953,7 @@ fn s466(
     Ok(result.boxed())
 }
 
-fn s467(
+fn s473(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12690,7 +12990,7 @@ fn s467(
     Ok(result.boxed())
 }
 
-fn s468(
+fn s474(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12742,7 +13042,7 @@ fn s468(
     Ok(result.boxed())
 }
 
-fn s469(
+fn s475(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12788,7 +13088,7 @@ fn s469(
     Ok(result.boxed())
 }
 
-fn s470(
+fn s476(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
@@ -12809,7 +13109,7 @@ fn s470(
     Ok(result.boxed())
 }
 
-fn s471(
+fn s477(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12861,7 +13161,7 @@ fn s471(
     Ok(result.boxed())
 }
 
-fn s472(
+fn s478(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12895,7 +13195,7 @@ fn s472(
     Ok(result.boxed())
 }
 
-fn s473(
+fn s479(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12932,7 +13232,7 @@ fn s473(
     Ok(result.boxed())
 }
 
-fn s474(
+fn s480(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -12972,7 +13272,7 @@ fn s474(
     Ok(result.boxed())
 }
 
-fn s475(
+fn s481(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13009,7 +13309,7 @@ fn s475(
     Ok(result.boxed())
 }
 
-fn s476(
+fn s482(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13055,7 +13355,7 @@ fn s476(
     Ok(result.boxed())
 }
 
-fn s477(
+fn s483(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13098,7 +13398,7 @@ fn s477(
     Ok(result.boxed())
 }
 
-fn s478(
+fn s484(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64) -> Result<(Tensor, Tensor, Tensor)>,
@@ -13111,7 +13411,7 @@ fn s478(
     Ok(result.boxed())
 }
 
-fn s479(
+fn s485(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, Option<i64>, Option<i64>) -> Result<Tensor>,
@@ -13125,7 +13425,7 @@ fn s479(
     Ok(result.boxed())
 }
 
-fn s480(
+fn s486(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], Option<&Tensor>, Option<f64>) -> Result<(Tensor, Tensor)>,
@@ -13139,7 +13439,7 @@ fn s480(
     Ok(result.boxed())
 }
 
-fn s481(
+fn s487(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13176,7 +13476,7 @@ fn s481(
     Ok(result.boxed())
 }
 
-fn s482(
+fn s488(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, i64, i64, i64) -> Result<Tensor>,
@@ -13191,7 +13491,7 @@ fn s482(
     Ok(result.boxed())
 }
 
-fn s483(
+fn s489(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, i64) -> Result<Tensor>,
@@ -13206,7 +13506,7 @@ fn s483(
     Ok(result.boxed())
 }
 
-fn s484(
+fn s490(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<Tensor>,
@@ -13226,7 +13526,7 @@ fn s484(
     Ok(result.boxed())
 }
 
-fn s485(
+fn s491(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, f64, i64, i64, i64) -> Result<(Tensor, Tensor)>,
@@ -13241,7 +13541,7 @@ fn s485(
     Ok(result.boxed())
 }
 
-fn s486(
+fn s492(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, &Tensor, i64, i64) -> Result<(Tensor, Tensor)>,
@@ -13261,7 +13561,7 @@ fn s486(
     Ok(result.boxed())
 }
 
-fn s487(
+fn s493(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64) -> Result<(Tensor, Tensor)>,
@@ -13281,7 +13581,7 @@ fn s487(
     Ok(result.boxed())
 }
 
-fn s488(
+fn s494(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, i64, f64) -> Result<Tensor>,
@@ -13301,7 +13601,7 @@ fn s488(
     Ok(result.boxed())
 }
 
-fn s489(
+fn s495(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, i64, i64, f64) -> Result<Tensor>,
@@ -13322,7 +13622,7 @@ fn s489(
     Ok(result.boxed())
 }
 
-fn s490(
+fn s496(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13359,7 +13659,7 @@ fn s490(
     Ok(result.boxed())
 }
 
-fn s491(
+fn s497(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13399,7 +13699,7 @@ fn s491(
     Ok(result.boxed())
 }
 
-fn s492(
+fn s498(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, DType) -> Result<Tensor>,
@@ -13411,7 +13711,7 @@ fn s492(
     Ok(result.boxed())
 }
 
-fn s493(
+fn s499(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, DType) -> Result<Tensor>,
@@ -13423,7 +13723,7 @@ fn s493(
     Ok(result.boxed())
 }
 
-fn s494(
+fn s500(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], &[SymInt]) -> Result<Tensor>,
@@ -13436,7 +13736,7 @@ fn s494(
     Ok(result.boxed())
 }
 
-fn s495(
+fn s501(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[SymInt], i64, Option<f64>) -> Result<Tensor>,
@@ -13450,7 +13750,7 @@ fn s495(
     Ok(result.boxed())
 }
 
-fn s496(
+fn s502(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, &Tensor, SymInt) -> Result<Tensor>,
@@ -13464,7 +13764,7 @@ fn s496(
     Ok(result.boxed())
 }
 
-fn s497(
+fn s503(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64) -> Result<Vec<Tensor>>,
@@ -13477,7 +13777,7 @@ fn s497(
     Ok(result.boxed())
 }
 
-fn s498(
+fn s504(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &[i64]) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -13487,7 +13787,7 @@ fn s498(
     Ok(x0.boxed())
 }
 
-fn s499(
+fn s505(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &[SymInt], &[SymInt], Option<SymInt>) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -13499,7 +13799,7 @@ fn s499(
     Ok(x0.boxed())
 }
 
-fn s500(
+fn s506(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &[SymInt], Option<MemoryFormat>) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -13510,7 +13810,7 @@ fn s500(
     Ok(x0.boxed())
 }
 
-fn s501(
+fn s507(
     a: &Args<'_>,
     f: for<'a> fn(&'a Tensor, &Tensor, Option<MemoryFormat>) -> Result<&'a Tensor>,
 ) -> Result<Outputs> {
@@ -13521,7 +13821,7 @@ fn s501(
     Ok(x0.boxed())
 }
 
-fn s502(
+fn s508(
     a: &Args<'_>,
     f: for<'a> fn(
         &'a Tensor,
@@ -13540,7 +13840,7 @@ fn s502(
     Ok(x0.boxed())
 }
 
-fn s503(
+fn s509(
     a: &Args<'_>,
     below: bool,
     f: fn(&[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13553,7 +13853,7 @@ fn s503(
     Ok(result.boxed())
 }
 
-fn s504(
+fn s510(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13566,7 +13866,7 @@ fn s504(
     Ok(result.boxed())
 }
 
-fn s505(
+fn s511(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13580,7 +13880,7 @@ fn s505(
     Ok(result.boxed())
 }
 
-fn s506(
+fn s512(
     a: &Args<'_>,
     below: bool,
     f: fn(SymInt, SymInt, &[SymInt], Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13595,7 +13895,7 @@ fn s506(
     Ok(result.boxed())
 }
 
-fn s507(
+fn s513(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13614,7 +13914,7 @@ fn s507(
     Ok(result.boxed())
 }
 
-fn s508(
+fn s514(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13641,7 +13941,7 @@ fn s508(
     Ok(result.boxed())
 }
 
-fn s509(
+fn s515(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13675,7 +13975,7 @@ fn s509(
     Ok(result.boxed())
 }
 
-fn s510(
+fn s516(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13702,7 +14002,7 @@ fn s510(
     Ok(result.boxed())
 }
 
-fn s511(
+fn s517(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13729,7 +14029,7 @@ fn s511(
     Ok(result.boxed())
 }
 
-fn s512(
+fn s518(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13744,7 +14044,7 @@ fn s512(
     Ok(result.boxed())
 }
 
-fn s513(
+fn s519(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13764,7 +14064,7 @@ fn s513(
     Ok(result.boxed())
 }
 
-fn s514(
+fn s520(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13779,7 +14079,7 @@ fn s514(
     Ok(result.boxed())
 }
 
-fn s515(
+fn s521(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13799,7 +14099,7 @@ fn s515(
     Ok(result.boxed())
 }
 
-fn s516(
+fn s522(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, &Tensor, i64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13814,7 +14114,7 @@ fn s516(
     Ok(result.boxed())
 }
 
-fn s517(
+fn s523(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, &Tensor, i64, f64, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13834,7 +14134,7 @@ fn s517(
     Ok(result.boxed())
 }
 
-fn s518(
+fn s524(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13849,7 +14149,7 @@ fn s518(
     Ok(result.boxed())
 }
 
-fn s519(
+fn s525(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar, Option<DType>, Option<Device>) -> Result<Tensor>,
@@ -13863,7 +14163,7 @@ fn s519(
     Ok(result.boxed())
 }
 
-fn s520(
+fn s526(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<i64>, bool) -> Result<Tensor>,
@@ -13876,7 +14176,7 @@ fn s520(
     Ok(result.boxed())
 }
 
-fn s521(
+fn s527(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -13904,7 +14204,7 @@ fn s521(
     Ok(result.boxed())
 }
 
-fn s522(
+fn s528(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str, bool) -> Result<()>,
@@ -13917,7 +14217,7 @@ fn s522(
     Ok(result.boxed())
 }
 
-fn s523(
+fn s529(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar, bool) -> Result<Tensor>,
@@ -13937,7 +14237,7 @@ fn s523(
     Ok(result.boxed())
 }
 
-fn s524(
+fn s530(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -13950,7 +14250,7 @@ fn s524(
     Ok(result.boxed())
 }
 
-fn s525(
+fn s531(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<Scalar>, DType) -> Result<Tensor>,
@@ -13963,7 +14263,7 @@ fn s525(
     Ok(result.boxed())
 }
 
-fn s526(
+fn s532(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<Scalar>, &[i64], bool, DType) -> Result<Tensor>,
@@ -13978,7 +14278,7 @@ fn s526(
     Ok(result.boxed())
 }
 
-fn s527(
+fn s533(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &[i64], bool) -> Result<Tensor>,
@@ -13991,7 +14291,7 @@ fn s527(
     Ok(result.boxed())
 }
 
-fn s528(
+fn s534(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar, Option<&[i64]>, bool, Option<DType>) -> Result<Tensor>,
@@ -14010,7 +14310,7 @@ fn s528(
     Ok(result.boxed())
 }
 
-fn s529(
+fn s535(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], Scalar, Option<DType>) -> Result<Vec<Tensor>>,
@@ -14023,7 +14323,7 @@ fn s529(
     Ok(result.boxed())
 }
 
-fn s530(
+fn s536(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, SymInt, i64) -> Result<Tensor>,
@@ -14036,7 +14336,7 @@ fn s530(
     Ok(result.boxed())
 }
 
-fn s531(
+fn s537(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, bool, bool) -> Result<(Tensor, Tensor)>,
@@ -14049,7 +14349,7 @@ fn s531(
     Ok(result.boxed())
 }
 
-fn s532(
+fn s538(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64, bool, bool) -> Result<(Tensor, Tensor, Tensor)>,
@@ -14063,7 +14363,7 @@ fn s532(
     Ok(result.boxed())
 }
 
-fn s533(
+fn s539(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(
@@ -14094,7 +14394,7 @@ fn s533(
     Ok(x0.boxed())
 }
 
-fn s534(
+fn s540(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<Vec<Tensor>>,
@@ -14108,7 +14408,7 @@ fn s534(
     Ok(result.boxed())
 }
 
-fn s535(
+fn s541(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], &[Tensor], &[Tensor], &Tensor) -> Result<()>,
@@ -14122,7 +14422,7 @@ fn s535(
     Ok(result.boxed())
 }
 
-fn s536(
+fn s542(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], &[Tensor], bool) -> Result<Vec<Tensor>>,
@@ -14135,7 +14435,7 @@ fn s536(
     Ok(result.boxed())
 }
 
-fn s537(
+fn s543(
     a: &Args<'_>,
     below: bool,
     f: fn(&[Tensor], &Tensor, &Tensor) -> Result<()>,
@@ -14148,7 +14448,7 @@ fn s537(
     Ok(result.boxed())
 }
 
-fn s538(
+fn s544(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, &Tensor, &Tensor, f64, f64, i64) -> Result<&'a Tensor>,
@@ -14168,7 +14468,7 @@ fn s538(
     Ok(x0.boxed())
 }
 
-fn s539(
+fn s545(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor, &Tensor, i64, i64, bool) -> Result<(Tensor, Tensor)>,
@@ -14188,7 +14488,7 @@ fn s539(
     Ok(result.boxed())
 }
 
-fn s540(
+fn s546(
     a: &Args<'_>,
     below: bool,
     f: for<'a> fn(&'a Tensor, i64) -> Result<&'a Tensor>,
@@ -14204,7 +14504,7 @@ fn s540(
     Ok(x0.boxed())
 }
 
-fn s541(
+fn s547(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -14265,7 +14565,7 @@ fn s541(
     Ok(result.boxed())
 }
 
-fn s542(
+fn s548(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -14317,7 +14617,7 @@ fn s542(
     Ok(result.boxed())
 }
 
-fn s543(
+fn s549(
     a: &Args<'_>,
     below: bool,
     f: fn(
@@ -14366,7 +14666,7 @@ fn s543(
     Ok(result.boxed())
 }
 
-fn s544(
+fn s550(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<bool>,
@@ -14377,7 +14677,7 @@ fn s544(
     Ok(result.boxed())
 }
 
-fn s545(
+fn s551(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor) -> Result<i64>,
@@ -14388,7 +14688,7 @@ fn s545(
     Ok(result.boxed())
 }
 
-fn s546(
+fn s552(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Option<Device>) -> Result<bool>,
@@ -14400,7 +14700,7 @@ fn s546(
     Ok(result.boxed())
 }
 
-fn s547(
+fn s553(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, MemoryFormat) -> Result<bool>,
@@ -14412,7 +14712,7 @@ fn s547(
     Ok(result.boxed())
 }
 
-fn s548(
+fn s554(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor) -> Result<bool>,
@@ -14424,7 +14724,7 @@ fn s548(
     Ok(result.boxed())
 }
 
-fn s549(
+fn s555(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, i64) -> Result<i64>,
@@ -14436,7 +14736,7 @@ fn s549(
     Ok(result.boxed())
 }
 
-fn s550(
+fn s556(
     a: &Args<'_>,
     below: bool,
     f: fn(DType, DType) -> Result<bool>,
@@ -14448,7 +14748,7 @@ fn s550(
     Ok(result.boxed())
 }
 
-fn s551(
+fn s557(
     a: &Args<'_>,
     below: bool,
     f: fn(DType, DType) -> Result<DType>,
@@ -14460,7 +14760,7 @@ fn s551(
     Ok(result.boxed())
 }
 
-fn s552(
+fn s558(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &Tensor) -> Result<DType>,
@@ -14472,7 +14772,7 @@ fn s552(
     Ok(result.boxed())
 }
 
-fn s553(
+fn s559(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, Scalar) -> Result<DType>,
@@ -14484,7 +14784,7 @@ fn s553(
     Ok(result.boxed())
 }
 
-fn s554(
+fn s560(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, &Tensor) -> Result<DType>,
@@ -14496,7 +14796,7 @@ fn s554(
     Ok(result.boxed())
 }
 
-fn s555(
+fn s561(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Scalar) -> Result<DType>,
@@ -14508,7 +14808,7 @@ fn s555(
     Ok(result.boxed())
 }
 
-fn s556(
+fn s562(
     a: &Args<'_>,
     below: bool,
     f: fn(Option<DType>, Option<Device>, Option<MemoryFormat>) -> Result<Tensor>,
@@ -14521,7 +14821,7 @@ fn s556(
     Ok(result.boxed())
 }
 
-fn s557(
+fn s563(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, &str, &Tensor) -> Result<Tensor>,
@@ -14534,7 +14834,7 @@ fn s557(
     Ok(result.boxed())
 }
 
-fn s558(
+fn s564(
     a: &Args<'_>,
     below: bool,
     f: fn(&Tensor, &str, &Tensor) -> Result<Tensor>,
@@ -14547,7 +14847,7 @@ fn s558(
     Ok(result.boxed())
 }
 
-fn s559(
+fn s565(
     a: &Args<'_>,
     below: bool,
     f: fn(Scalar, Option<i64>, Option<i64>, &Tensor) -> Result<Tensor>,

@@ -2695,8 +2695,8 @@ pub(crate) fn silu_backward(
             arith::add(
                 &ops::silu_backward(grad_output_t, self_p)?,
                 &formulas::silu_double_backward(
-                    &arith::mul(self_t, grad_output_p)?,
-                    self_p,
+                    &arith::mul(&formulas::conj(self_t)?, grad_output_p)?,
+                    &formulas::conj(self_p)?,
                 )?,
             )?,
         ),

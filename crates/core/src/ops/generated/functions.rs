@@ -21922,7 +21922,7 @@ pub fn grid_sampler_2d_backward(
     Ok((result0, result1))
 }
 
-/// Samples volumes at the points of a grid of coordinates from -1 to 1. Interpolation is 0 (trilinear) or 1 (nearest); padding is 0 (zeros), 1 (border) or 2 (reflection).
+/// Samples volumes at the points of a grid of coordinates from -1 to 1. Interpolation is 0 (trilinear), 1 (nearest) or 2 (tricubic); padding is 0 (zeros), 1 (border) or 2 (reflection).
 ///
 /// `aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
 pub fn grid_sampler_3d(

@@ -497,10 +497,13 @@ pub(crate) static LerpBackward0: Formula<(Scalar,)> = Formula {
         let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
         let weight = weight;
         if needs.get(0) {
-            put(&mut gradients[0], arith::mul(grad, &formulas::one_minus(weight)?)?);
+            put(
+                &mut gradients[0],
+                arith::mul(grad, &formulas::one_minus(weight.conj())?)?,
+            );
         }
         if needs.get(1) {
-            put(&mut gradients[1], arith::mul(grad, &weight)?);
+            put(&mut gradients[1], arith::mul_conj(grad, &weight)?);
         }
         Ok(())
     },
@@ -513,15 +516,15 @@ pub(crate) static LerpBackward1: Formula<(SavedTensor, SavedTensor, SavedTensor)
         let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
         let weight = &weight.unpack_some(node)?;
         if needs.get(0) {
-            put(&mut gradients[0], arith::mul(grad, &arith::sub(&1.0, weight)?)?);
+            put(&mut gradients[0], arith::mul_conj(grad, &arith::sub(&1.0, weight)?)?);
         }
         if needs.get(1) {
-            put(&mut gradients[1], arith::mul(grad, weight)?);
+            put(&mut gradients[1], arith::mul_conj(grad, weight)?);
         }
         if needs.get(2) {
             let end = &end.unpack_some(node)?;
             let self_ = &self_.unpack_some(node)?;
-            put(&mut gradients[2], arith::mul(grad, &arith::sub(end, self_)?)?);
+            put(&mut gradients[2], arith::mul_conj(grad, &arith::sub(end, self_)?)?);
         }
         Ok(())
     },
@@ -535,12 +538,12 @@ pub(crate) static LdexpBackward0: Formula<(SavedTensor, SavedTensor)> = Formula 
         let result = &result.unpack_some(node)?;
         if needs.get(0) {
             let other = &other.unpack_some(node)?;
-            put(&mut gradients[0], arith::mul(grad, &ops::exp2(other)?)?);
+            put(&mut gradients[0], arith::mul_conj(grad, &ops::exp2(other)?)?);
         }
         if needs.get(1) {
             put(
                 &mut gradients[1],
-                arith::mul(&arith::mul(grad, result)?, &std::f64::consts::LN_2)?,
+                arith::mul_conj(grad, &arith::mul(result, &std::f64::consts::LN_2)?)?,
             );
         }
         Ok(())
@@ -645,7 +648,9 @@ pub(crate) static LogaddexpBackward0: Formula<(SavedTensor, SavedTensor)> = Form
                 &mut gradients[0],
                 arith::div(
                     grad,
-                    &arith::add(&1.0, &ops::exp(&arith::sub(other, self_)?)?)?,
+                    &formulas::conj(
+                        &arith::add(&1.0, &ops::exp(&arith::sub(other, self_)?)?)?,
+                    )?,
                 )?,
             );
         }
@@ -654,7 +659,9 @@ pub(crate) static LogaddexpBackward0: Formula<(SavedTensor, SavedTensor)> = Form
                 &mut gradients[1],
                 arith::div(
                     grad,
-                    &arith::add(&1.0, &ops::exp(&arith::sub(self_, other)?)?)?,
+                    &formulas::conj(
+                        &arith::add(&1.0, &ops::exp(&arith::sub(self_, other)?)?)?,
+                    )?,
                 )?,
             );
         }
@@ -2818,12 +2825,15 @@ pub(crate) static SiluBackwardBackward0: Formula<(SavedTensor, SavedTensor)> = F
         let grad_output = &grad_output.unpack_some(node)?;
         let self_ = &self_.unpack_some(node)?;
         if needs.get(0) {
-            put(&mut gradients[0], ops::silu_backward(grad, self_)?);
+            put(&mut gradients[0], ops::silu_backward(grad, &formulas::conj(self_)?)?);
         }
         if needs.get(1) {
             put(
                 &mut gradients[1],
-                formulas::silu_double_backward(&arith::mul(grad, grad_output)?, self_)?,
+                formulas::silu_double_backward(
+                    &arith::mul(&formulas::conj(grad)?, grad_output)?,
+                    &formulas::conj(self_)?,
+                )?,
             );
         }
         Ok(())

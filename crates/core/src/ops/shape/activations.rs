@@ -11,6 +11,14 @@ pub(crate) fn floating1<'a>(op: &'static str, t: &'a Tensor, _: Scalar) -> Resul
     unary_floating(op, t)
 }
 
+/// `softshrink`.
+pub(crate) fn softshrink<'a>(op: &'static str, t: &'a Tensor, lambd: Scalar) -> Result<Shape<'a>> {
+    if lambd.to_f64() < 0.0 {
+        return Err(Error::argument(op, format!("lambd must not be negative, found {lambd}")));
+    }
+    unary_floating(op, t)
+}
+
 /// One float operand and two numbers.
 pub(crate) fn floating2<'a>(op: &'static str, t: &'a Tensor, _: Scalar, _: Scalar) -> Result<Shape<'a>> {
     unary_floating(op, t)

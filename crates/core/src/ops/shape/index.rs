@@ -13,6 +13,11 @@ pub(crate) fn need_index(op: &'static str, index: &Tensor) -> Result<()> {
     Err(ErrorKind::DTypeUnsupported { op, found: index.dtype(), expected: "i64 or i32 for an index" }.into())
 }
 
+/// Like [`need_index`]; an index without elements may have any dtype, as in `gather` and `scatter`.
+fn need_index_if_any(op: &'static str, index: &Tensor) -> Result<()> {
+    if index.numel() == 0 { Ok(()) } else { need_index(op, index) }
+}
+
 fn need_mask(op: &'static str, mask: &Tensor) -> Result<()> {
     if mask.dtype() == DType::Bool {
         return Ok(());
@@ -63,7 +68,7 @@ fn need_within(op: &'static str, dim: usize, index: &Tensor, self_: &Tensor, src
 
 /// `gather`.
 pub(crate) fn gather(op: &'static str, self_: &Tensor, dim: i64, index: &Tensor, _sparse: bool) -> Result<Spec> {
-    need_index(op, index)?;
+    need_index_if_any(op, index)?;
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_within(op, d, index, self_, None)?;
     Spec::new(index.shape(), self_.dtype(), self_.device())
@@ -71,7 +76,7 @@ pub(crate) fn gather(op: &'static str, self_: &Tensor, dim: i64, index: &Tensor,
 
 /// `scatter.src`, `scatter_add`.
 pub(crate) fn scatter(op: &'static str, self_: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<Spec> {
-    need_index(op, index)?;
+    need_index_if_any(op, index)?;
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_same_dtype(op, self_, src)?;
     need_within(op, d, index, self_, Some(src))?;
@@ -86,7 +91,7 @@ pub(crate) fn scatter_value(
     index: &Tensor,
     _value: Scalar,
 ) -> Result<Spec> {
-    need_index(op, index)?;
+    need_index_if_any(op, index)?;
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_within(op, d, index, self_, None)?;
     Ok(same(self_))
@@ -117,7 +122,7 @@ pub(crate) fn need_reduce(op: &'static str, reduce: &str) -> Result<()> {
 
 /// A list of positions: at most one dimension.
 fn need_list(op: &'static str, index: &Tensor) -> Result<()> {
-    need_index(op, index)?;
+    need_index_if_any(op, index)?;
     if index.ndim() > 1 {
         return Err(Error::argument(op, format!("the index is a vector, found shape {:?}", index.shape())));
     }

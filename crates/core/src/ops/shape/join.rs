@@ -94,6 +94,9 @@ pub(crate) fn roll(op: &'static str, self_: &Tensor, shifts: &[SymInt], dims: &[
     }
     for &d in dims {
         wrap_dim(op, d, self_.ndim())?;
+        if self_.ndim() == 0 {
+            return Err(Error::argument(op, format!("dimension {d} of a tensor that has none")));
+        }
     }
     Ok(same(self_))
 }

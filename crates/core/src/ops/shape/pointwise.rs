@@ -135,6 +135,12 @@ pub(crate) fn unary_floating<'a>(op: &'static str, t: &'a Tensor) -> Result<Shap
     same(t)
 }
 
+/// One operand of a float or complex dtype.
+pub(crate) fn unary_floating_or_complex<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
+    super::need_float_or_complex(op, t.dtype())?;
+    same(t)
+}
+
 /// One operand of an integer dtype or bool.
 pub(crate) fn unary_bits(op: &'static str, t: &Tensor) -> Result<Spec> {
     need_whole(op, t.dtype())?;
@@ -480,8 +486,11 @@ pub(crate) fn clamp_tensor(op: &'static str, t: &Tensor, min: Option<&Tensor>, m
 }
 
 /// `lerp.Scalar`.
-pub(crate) fn lerp_scalar<'a>(op: &'static str, a: &'a Tensor, end: &Tensor, _weight: Scalar) -> Result<Shape<'a>> {
+pub(crate) fn lerp_scalar<'a>(op: &'static str, a: &'a Tensor, end: &Tensor, weight: Scalar) -> Result<Shape<'a>> {
     same_dtype(op, "self", a.dtype(), "end", end.dtype())?;
+    if !a.is_complex() {
+        super::need_real_number(op, weight)?;
+    }
     binary_floating(op, a, end)
 }
 
@@ -491,7 +500,10 @@ pub(crate) fn lerp(op: &'static str, a: &Tensor, end: &Tensor, weight: &Tensor) 
     if weight.ndim() > 0 {
         same_dtype(op, "self", a.dtype(), "weight", weight.dtype())?;
     }
-    need_float(op, a.dtype())?;
+    super::need_float_or_complex(op, a.dtype())?;
+    if !a.is_complex() {
+        super::need_real(op, &[weight])?;
+    }
     let mut spec = pointwise_of(op, &[a, end, weight])?;
     spec.dtype = a.dtype();
     Ok(spec)

@@ -238,7 +238,7 @@ pub(crate) fn scan_extreme(op: &'static str, t: &Tensor, dim: i64) -> Result<(Sp
 
 /// `logcumsumexp`.
 pub(crate) fn scan_float(op: &'static str, t: &Tensor, dim: i64) -> Result<Spec> {
-    need_float(op, t.dtype())?;
+    super::need_float_or_complex(op, t.dtype())?;
     wrap_dim(op, dim, t.ndim())?;
     Spec::new(t.shape(), t.dtype(), t.device())
 }

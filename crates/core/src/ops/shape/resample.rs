@@ -102,8 +102,8 @@ fn grid_sizes(
     let interpolation = match interpolation {
         0 => Interpolation::Linear,
         1 => Interpolation::Nearest,
-        2 if n == 2 => Interpolation::Cubic,
-        m => return Err(Error::argument(op, format!("expected interpolation mode 0, 1 or (images) 2, found {m}"))),
+        2 => Interpolation::Cubic,
+        m => return Err(Error::argument(op, format!("expected interpolation mode 0, 1 or 2, found {m}"))),
     };
     let padding = match padding {
         0 => Padding::Zeros,
