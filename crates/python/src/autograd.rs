@@ -4,13 +4,13 @@
 //! comes out of it as the same object.
 
 use crate::convert::{self, tensor_of};
-use crate::errors::{Raise, passed};
+use crate::errors::{Raise, exception, passed};
 use crate::held::Held;
 use crate::identity;
 use crate::node::{self, PyNode};
 use firebrand::autograd as core;
 use firebrand::autograd::{
-    BackwardOptions, CheckpointOptions, DeterminismCheck, GradOptions, GradcheckOptions, GradientEdge, Node,
+    BackwardOptions, CheckpointContexts, CheckpointOptions, ContextFn, DeterminismCheck, GradOptions, GradcheckOptions, GradientEdge, Node,
     RemovableHandle, SavedHooks, Target,
 };
 use firebrand::{Result, Tensor};
@@ -18,6 +18,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// Shows warnings of core as Python's.
 pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
@@ -299,6 +300,26 @@ fn will_engine_execute_node(node: &Bound<'_, PyNode>) -> PyResult<bool> {
     core::will_engine_execute_node(&node.get().node()?).raise()
 }
 
+/// Whether the run that is under way keeps its graph.
+#[pyfunction]
+fn current_graph_task_keep_graph() -> bool {
+    core::current_graph_task_keep_graph()
+}
+
+/// The nodes of the run that is under way, in the order in which they execute.
+#[pyfunction]
+fn current_graph_task_execution_order(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let nodes = core::current_graph_task_execution_order().raise()?;
+    nodes.into_iter().map(|n| node::wrap(py, n)).collect()
+}
+
+/// Sets versions, which autograd trusts from then on.
+#[pyfunction]
+fn unsafe_set_version_counter(tensors: &Bound<'_, PyAny>, versions: Vec<u32>) -> PyResult<()> {
+    let tensors = need_tensors(tensors)?;
+    core::unsafe_set_version_counter(&tensors.iter().collect::<Vec<_>>(), &versions).raise()
+}
+
 /// Counts a write that was made by other means.
 #[pyfunction]
 fn increment_version(tensors: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -317,8 +338,53 @@ pub(crate) fn call_flat(f: &Held, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     })
 }
 
+/// Two of Python's context managers around the runs of a checkpoint.
+struct PyContexts {
+    forward: Held,
+    recompute: Held,
+}
+
+fn within(manager: &Held, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    attached(|py| manager.get(py).call_method0("__enter__").map(drop))?;
+    let found = run();
+    attached(|py| {
+        let none = || py.None().into_bound(py);
+        let details = match &found {
+            Ok(()) => (none(), none(), none()),
+            Err(e) => {
+                let error = exception(e.clone());
+                let trace = error.traceback(py).map_or_else(none, Bound::into_any);
+                (error.get_type(py).into_any(), error.value(py).as_any().clone(), trace)
+            }
+        };
+        manager.get(py).call_method1("__exit__", details).map(drop)
+    })?;
+    found
+}
+
+impl CheckpointContexts for PyContexts {
+    fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        within(&self.forward, run)
+    }
+
+    fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        within(&self.recompute, run)
+    }
+}
+
+impl CheckpointContexts for Arc<PyContexts> {
+    fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        PyContexts::forward(self, run)
+    }
+
+    fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        PyContexts::recompute(self, run)
+    }
+}
+
 /// Runs a function of tensors without saving what its backward needs.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 fn run_checkpoint<'py>(
     py: Python<'py>,
     f: &Bound<'py, PyAny>,
@@ -326,12 +392,24 @@ fn run_checkpoint<'py>(
     use_reentrant: Option<bool>,
     preserve_rng_state: bool,
     determinism_check: bool,
-    early_stop: bool,
+    early_stop: Option<bool>,
+    contexts: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+    debug: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let determinism_check = if determinism_check { DeterminismCheck::Default } else { DeterminismCheck::None };
-    let options =
-        CheckpointOptions { use_reentrant, preserve_rng_state, determinism_check, early_stop, ..Default::default() };
+    let context_fn = contexts.map(|(forward, recompute)| {
+        let both = Arc::new(PyContexts { forward: Held::new(&forward), recompute: Held::new(&recompute) });
+        ContextFn::new(move || both.clone())
+    });
+    let options = CheckpointOptions {
+        use_reentrant,
+        preserve_rng_state,
+        determinism_check,
+        early_stop: early_stop.unwrap_or(true),
+        context_fn,
+        debug,
+    };
     let run =
         move || core::checkpoint(move |t: &[Tensor]| call_flat(&held, t), &inputs.iter().collect::<Vec<_>>(), &options);
     convert::list(py, detached(py, run)?)
@@ -423,6 +501,9 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(current_node, m)?)?;
     m.add_function(wrap_pyfunction!(will_engine_execute_node, m)?)?;
     m.add_function(wrap_pyfunction!(increment_version, m)?)?;
+    m.add_function(wrap_pyfunction!(current_graph_task_keep_graph, m)?)?;
+    m.add_function(wrap_pyfunction!(current_graph_task_execution_order, m)?)?;
+    m.add_function(wrap_pyfunction!(unsafe_set_version_counter, m)?)?;
     m.add_function(wrap_pyfunction!(run_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(run_gradcheck, m)?)?;
     m.add_function(wrap_pyfunction!(enter_dual_level, m)?)?;

@@ -16,6 +16,8 @@ create_exception!(
 );
 create_exception!(firebrand, GradcheckError, PyRuntimeError, "Numerical and analytical gradients differ.");
 
+create_exception!(firebrand, CheckpointError, PyRuntimeError, "The rerun of a checkpoint differs from its first run.");
+
 /// A result of core as a result of Python.
 pub(crate) trait Raise<T> {
     /// The value, or the exception.
@@ -47,6 +49,7 @@ pub(crate) fn exception(e: Error) -> PyErr {
     let text = text(e.kind()).unwrap_or_else(|| e.to_string());
     match e.kind() {
         ErrorKind::CheckpointEarlyStop => StopRecomputation::new_err(text),
+        ErrorKind::CheckpointMismatch { .. } => CheckpointError::new_err(text),
         ErrorKind::Gradcheck { .. } => GradcheckError::new_err(text),
         kind => match kind.class() {
             Class::Runtime => PyRuntimeError::new_err(text),

@@ -123,10 +123,45 @@ impl MultithreadingGuard {
     }
 }
 
+/// Whether ops compute tangents, until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct ForwardGradGuard(Option<core::ForwardGradScope>);
+
+#[pymethods]
+impl ForwardGradGuard {
+    #[new]
+    fn new(on: bool) -> ForwardGradGuard {
+        ForwardGradGuard(Some(core::set_fwd_grad_enabled(on)))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+#[pyfunction]
+fn is_fwd_grad_enabled() -> bool {
+    core::is_fwd_grad_enabled()
+}
+
+#[pyfunction]
+fn is_multithreading_enabled() -> bool {
+    core::is_multithreading_enabled()
+}
+
+/// Why hooks on saved tensors are forbidden, if they are.
+#[pyfunction]
+fn saved_tensors_hooks_disabled() -> Option<String> {
+    core::saved_tensors_hooks_disabled()
+}
+
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(set_grad_mode, m)?)?;
     m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(set_anomaly_mode, m)?)?;
-    m.add_function(wrap_pyfunction!(anomaly_mode, m)?)
+    m.add_function(wrap_pyfunction!(anomaly_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(is_fwd_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(is_multithreading_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(saved_tensors_hooks_disabled, m)?)
 }

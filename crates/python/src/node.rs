@@ -9,7 +9,7 @@ use crate::errors::Raise;
 use crate::function::CallState;
 use crate::held::Held;
 use crate::identity::Registry;
-use firebrand::autograd::{Node, WeakNode};
+use firebrand::autograd::{Node, SavedValue, WeakNode};
 use firebrand_core as core;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -46,6 +46,35 @@ impl Drop for PyNode {
         if let (false, Link::Owned(node)) = (object.is_null(), &*self.link()) {
             NODES.remove(node.id(), object);
         }
+    }
+}
+
+/// A tensor that a node saved, as it keeps it: for hooks.
+#[pyclass(module = "firebrand.autograd", frozen)]
+pub(crate) struct SavedTensor {
+    node: WeakNode,
+    name: String,
+    empty: bool,
+}
+
+#[pymethods]
+impl SavedTensor {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn make(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<SavedTensor> {
+        Err(PyRuntimeError::new_err(
+            "Trying to create a SavedTensor object from Python is forbidden, unless you are a node",
+        ))
+    }
+
+    /// Packs the tensor now, and unpacks it whenever it is read.
+    fn register_hooks(&self, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.empty {
+            return Err(PyRuntimeError::new_err("None is forbidden: there is no saved tensor to set hooks on"));
+        }
+        let gone = || PyRuntimeError::new_err("the node of this saved tensor is gone");
+        let (node, hooks) = (self.node.upgrade().ok_or_else(gone)?, autograd::saved_hooks(pack, unpack));
+        pack.py().detach(|| node.register_saved_hooks(&self.name, hooks)).raise()
     }
 }
 
@@ -226,8 +255,40 @@ impl PyNode {
         Ok(Some(convert::tuple(py, &saved)?))
     }
 
+    /// Makes the node run earlier or later than others.
+    fn _set_sequence_nr(&self, number: u64) -> PyResult<()> {
+        self.node()?.set_sequence_nr(number);
+        Ok(())
+    }
+
+    /// What the node saved under a name, as it keeps it.
+    fn _raw_saved<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let node = self.node()?;
+        let raw = |name: String, empty: bool| Bound::new(py, SavedTensor { node: node.downgrade(), name, empty });
+        if node.context().is_some() && name == "tensors" {
+            let count = self._function_saved(py)?.map_or(0, |t| t.len());
+            let all = (0..count).map(|k| raw(format!("tensors[{k}]"), false)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(Some(PyTuple::new(py, all)?.into_any()));
+        }
+        Ok(match py.detach(|| node.saved(name)).raise()? {
+            Some(SavedValue::Tensors(list)) => {
+                let one = |(k, t): (usize, &Option<firebrand::Tensor>)| raw(format!("{name}[{k}]"), t.is_none());
+                let all = list.iter().enumerate().map(one).collect::<PyResult<Vec<_>>>()?;
+                Some(PyTuple::new(py, all)?.into_any())
+            }
+            Some(SavedValue::Tensor(_)) => Some(raw(name.to_string(), false)?.into_any()),
+            Some(SavedValue::None) => Some(raw(name.to_string(), true)?.into_any()),
+            _ => None,
+        })
+    }
+
     /// `_saved_self`, `_saved_dim`: what the node saved.
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(saved) = name.strip_prefix("_raw_saved_")
+            && let Some(raw) = self._raw_saved(py, saved)?
+        {
+            return Ok(raw);
+        }
         if let Some(saved) = name.strip_prefix("_saved_") {
             let node = self.node()?;
             if let Some(value) = py.detach(|| node.saved(saved)).raise()? {

@@ -5,6 +5,7 @@ mod accuracy;
 mod adapters;
 mod add_op;
 mod environment;
+mod json;
 mod models;
 mod mpi;
 mod opinfo;
@@ -12,6 +13,7 @@ mod pt2;
 mod python;
 mod sanitizers;
 mod torchgen;
+mod upstream;
 mod viewer;
 
 use crate::Outcome;
@@ -33,6 +35,9 @@ checks:
   sanitizers [miri|address|thread]
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
+  upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR]
+                          PyTorch's own tests, unmodified, from a source tree of PyTorch 2.6, on the Python package; FILE selects
+                          tests, one path::Class::test a line; OUT gets a record per test
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
 ";
@@ -60,6 +65,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["sanitizers", which] => sanitizers::run(Some(which)),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
+        ["upstream", rest @ ..] => upstream::run(rest),
         ["viewer"] => viewer::run(),
         _ => Err(format!("unknown or missing check\n{USAGE}")),
     }

@@ -4,7 +4,7 @@ import os
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
-from .nn.module import Module
+from .nn.modules.module import Module
 
 
 class ProgramModule(Module):
