@@ -8,6 +8,7 @@
 
 mod autograd;
 mod bind;
+mod compile;
 mod convert;
 mod errors;
 mod func;
@@ -21,7 +22,6 @@ mod literal;
 mod modes;
 mod node;
 mod ops;
-mod optim;
 mod overloads;
 mod program;
 mod table;
@@ -52,7 +52,6 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<node::SavedTensor>()?;
     m.add_class::<func::Pullback>()?;
     m.add_class::<func::Pushforward>()?;
-    m.add_class::<optim::PyOptimizer>()?;
     m.add_class::<program::Program>()?;
     m.add_class::<program::Runner>()?;
     m.add("StopRecomputation", py.get_type::<errors::StopRecomputation>())?;
@@ -67,5 +66,6 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     func::add(m)?;
     function::add(m)?;
     program::add(m)?;
+    compile::add(m)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))
 }
