@@ -90,7 +90,7 @@ type Step = (&'static str, fn() -> Outcome);
 
 /// Runs every step, says how long each took, and stops at the first failure.
 pub(crate) fn run() -> Outcome {
-    let steps: [Step; 13] = [
+    let steps: [Step; 14] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
         ("modules", modules::check),
         ("formulas", codegen::lint),
@@ -112,6 +112,7 @@ pub(crate) fn run() -> Outcome {
         ("features", features),
         ("schedules", schedules),
         ("C example", c_example::run),
+        ("Python package", crate::python::check),
         ("documentation", documentation),
         ("packages", packages),
         (OTHER_TARGET, other_target),

@@ -4,8 +4,8 @@
 //! comes out of it as the same object.
 
 use crate::convert::{self, tensor_of};
-use crate::errors::{Raise, exception, passed};
-use crate::held::Held;
+use crate::errors::{Raise, exception_of, passed};
+use crate::held::{Held, Hook, Hooks};
 use crate::identity;
 use crate::node::{self, PyNode};
 use firebrand::autograd as core;
@@ -112,17 +112,25 @@ fn replacements(result: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Option<Tensor>
     }
 }
 
-pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-    let held = Held::new(hook);
-    let run = move |g: &Tensor| attached(|py| replacement(&held.get(py).call1((identity::wrap(py, g.clone())?,))?));
+pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> PyResult<Handle> {
+    let held = Hook::new(hook);
+    hooks.add(&held);
+    let run = move |g: &Tensor| {
+        attached(|py| match held.get(py) {
+            Some(hook) => replacement(&hook.call1((identity::wrap(py, g.clone())?,))?),
+            None => Ok(None),
+        })
+    };
     t.try_register_hook(run).raise().map(handle)
 }
 
-pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-    let held = Held::new(hook);
+pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> PyResult<Handle> {
+    let held = Hook::new(hook);
+    hooks.add(&held);
     let run = move |leaf: &Tensor| -> Result<()> {
         attached(|py| {
-            let result = held.get(py).call1((identity::wrap(py, leaf.clone())?,))?;
+            let Some(hook) = held.get(py) else { return Ok(()) };
+            let result = hook.call1((identity::wrap(py, leaf.clone())?,))?;
             if result.is_none() {
                 Ok(())
             } else {
@@ -133,19 +141,25 @@ pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>)
     t.try_register_post_accumulate_grad_hook(run).raise().map(handle)
 }
 
-pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
-    let held = Held::new(hook);
+pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> Handle {
+    let held = Hook::new(hook);
+    hooks.add(&held);
     handle(node.register_hook(move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
-        attached(|py| {
-            replacements(&held.get(py).call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?)
+        attached(|py| match held.get(py) {
+            Some(hook) => replacements(&hook.call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?),
+            None => Ok(None),
         })
     }))
 }
 
-pub(crate) fn register_node_prehook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
-    let held = Held::new(hook);
+pub(crate) fn register_node_prehook(node: &Node, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> Handle {
+    let held = Hook::new(hook);
+    hooks.add(&held);
     handle(node.register_prehook(move |incoming: &[Option<Tensor>]| {
-        attached(|py| replacements(&held.get(py).call1((convert::tuple(py, incoming)?,))?))
+        attached(|py| match held.get(py) {
+            Some(hook) => replacements(&hook.call1((convert::tuple(py, incoming)?,))?),
+            None => Ok(None),
+        })
     }))
 }
 
@@ -339,9 +353,10 @@ pub(crate) fn call_flat(f: &Held, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
 }
 
 /// Two of Python's context managers around the runs of a checkpoint.
+#[derive(Clone)]
 struct PyContexts {
-    forward: Held,
-    recompute: Held,
+    forward: Arc<Held>,
+    recompute: Arc<Held>,
 }
 
 fn within(manager: &Held, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -352,7 +367,7 @@ fn within(manager: &Held, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let details = match &found {
             Ok(()) => (none(), none(), none()),
             Err(e) => {
-                let error = exception(e.clone());
+                let error = exception_of(e);
                 let trace = error.traceback(py).map_or_else(none, Bound::into_any);
                 (error.get_type(py).into_any(), error.value(py).as_any().clone(), trace)
             }
@@ -369,16 +384,6 @@ impl CheckpointContexts for PyContexts {
 
     fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         within(&self.recompute, run)
-    }
-}
-
-impl CheckpointContexts for Arc<PyContexts> {
-    fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        PyContexts::forward(self, run)
-    }
-
-    fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        PyContexts::recompute(self, run)
     }
 }
 
@@ -399,7 +404,8 @@ fn run_checkpoint<'py>(
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let determinism_check = if determinism_check { DeterminismCheck::Default } else { DeterminismCheck::None };
     let context_fn = contexts.map(|(forward, recompute)| {
-        let both = Arc::new(PyContexts { forward: Held::new(&forward), recompute: Held::new(&recompute) });
+        let held = |manager: &Bound<'py, PyAny>| Arc::new(Held::new(manager));
+        let both = PyContexts { forward: held(&forward), recompute: held(&recompute) };
         ContextFn::new(move || both.clone())
     });
     let options = CheckpointOptions {

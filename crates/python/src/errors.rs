@@ -41,6 +41,11 @@ pub(crate) fn passed(e: PyErr) -> Error {
 /// The exception of an error; one that came from Python is itself.
 #[cold]
 pub(crate) fn exception(e: Error) -> PyErr {
+    exception_of(&e)
+}
+
+/// The exception of an error that goes on.
+pub(crate) fn exception_of(e: &Error) -> PyErr {
     if let ErrorKind::User(user) = e.kind()
         && let Some(own) = user.downcast_ref::<PyErr>()
     {

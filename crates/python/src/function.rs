@@ -25,6 +25,11 @@ impl CallState {
     pub(crate) fn ctx<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.0.get(py)
     }
+
+    /// The context, for the collector.
+    pub(crate) fn held(&self) -> Option<&Py<PyAny>> {
+        self.0.object()
+    }
 }
 
 /// One argument or result: the number of a tensor, or something else.
@@ -103,6 +108,7 @@ impl PyFunction {
     fn new_ctx<'py>(&self, py: Python<'py>, ctx: &Context) -> PyResult<Bound<'py, PyAny>> {
         let class = self.ctx_class.get(py);
         let object = py.get_type::<PyNode>().call_method1("__new__", (class,))?;
+        PyNode::placed(&object)?;
         let needs = ctx.needs_input_grad();
         let need = |i: &Item| matches!(i, Item::Tensor(k) if needs.get(*k).copied().unwrap_or(false));
         object.setattr("needs_input_grad", PyTuple::new(py, self.args.iter().map(need))?)?;

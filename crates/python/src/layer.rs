@@ -5,7 +5,6 @@
 
 use crate::autograd::attached;
 use crate::convert::{self, tensor_of};
-use crate::errors::Raise;
 use crate::held::Held;
 use crate::ops::OpOverload;
 use firebrand::dispatch::{self, Interpreter, LayerGuard, Next, Op, Outputs, Value};

@@ -22,6 +22,7 @@ mod literal;
 mod modes;
 mod node;
 mod ops;
+#[path = "generated/overloads.rs"]
 mod overloads;
 mod program;
 mod table;

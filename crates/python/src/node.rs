@@ -7,8 +7,8 @@ use crate::autograd::{self, Handle};
 use crate::convert;
 use crate::errors::Raise;
 use crate::function::CallState;
-use crate::held::Held;
-use crate::identity::Registry;
+use crate::held::{Held, Hooks};
+use crate::identity::{self, Registry};
 use firebrand::autograd::{Node, SavedValue, WeakNode};
 use firebrand_core as core;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
@@ -16,8 +16,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 enum Link {
@@ -32,6 +33,18 @@ enum Link {
 pub(crate) struct PyNode {
     link: Mutex<Link>,
     object: AtomicPtr<ffi::PyObject>,
+    hooks: Hooks,
+}
+
+/// Where nodes keep their dictionaries, once one was made.
+static NODE_DICT: AtomicIsize = AtomicIsize::new(0);
+
+/// Shows the collector the context of a custom function, which its node owns.
+pub(crate) fn traverse_context(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    match node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>()) {
+        Some(state) => visit.call(state.held()),
+        None => Ok(()),
+    }
 }
 
 static NODES: Registry = Registry::new();
@@ -140,6 +153,17 @@ impl PyNode {
         })
     }
 
+    /// Tells a context which object it is.
+    pub(crate) fn placed(this: &Bound<'_, PyAny>) -> PyResult<()> {
+        this.cast::<PyNode>()?.get().object.store(this.as_ptr(), Relaxed);
+        Ok(())
+    }
+
+    /// Whether nothing but this object reaches the hooks on its node. Those of a context are seen from its tensor.
+    fn owns_hooks(&self) -> bool {
+        matches!(&*self.link(), Link::Owned(node) if node.owners() == 1)
+    }
+
     /// Makes a context refer to its node.
     pub(crate) fn refer_to(&self, node: &Node) {
         let mut link = self.link();
@@ -166,7 +190,28 @@ impl PyNode {
             }
             None => Link::None,
         };
-        Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()) })
+        if NODE_DICT.load(Relaxed) == 0 {
+            let offset = cls.py().get_type::<PyNode>().getattr("__dictoffset__")?.extract()?;
+            NODE_DICT.store(offset, Relaxed);
+        }
+        Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()), hooks: Hooks::default() })
+    }
+
+    /// Attributes, and hooks that only this object reaches.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(identity::attributes(self.object.load(Relaxed), &NODE_DICT))?;
+        if self.owns_hooks() { self.hooks.traverse(&visit) } else { Ok(()) }
+    }
+
+    fn __clear__(slf: &Bound<'_, PyNode>) {
+        if slf.get().owns_hooks() {
+            slf.get().hooks.clear();
+        }
+        if let Ok(attributes) = slf.getattr("__dict__")
+            && let Ok(attributes) = attributes.cast::<PyDict>()
+        {
+            attributes.clear();
+        }
     }
 
     fn name(&self) -> PyResult<String> {
@@ -197,9 +242,10 @@ impl PyNode {
 
     /// Shape, dtype and device of each gradient that arrives.
     #[getter]
-    fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let kind = py.import("firebrand.autograd.graph")?.getattr("InputMetadata")?;
         let one = |m: &core::autograd::InputMetadata| {
-            Ok((convert::size(py, &m.shape)?, convert::dtype(py, m.dtype)?.into_any()))
+            kind.call1((convert::size(py, &m.shape)?, convert::dtype(py, m.dtype)?, convert::PyDevice(m.device)))
         };
         self.node()?.input_metadata().iter().map(one).collect()
     }
@@ -217,11 +263,11 @@ impl PyNode {
     }
 
     fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        Ok(autograd::register_node_hook(&self.node()?, hook))
+        Ok(autograd::register_node_hook(&self.node()?, hook, &self.hooks))
     }
 
     fn register_prehook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        Ok(autograd::register_node_prehook(&self.node()?, hook))
+        Ok(autograd::register_node_prehook(&self.node()?, hook, &self.hooks))
     }
 
     /// Runs the derivative on these gradients, without hooks.

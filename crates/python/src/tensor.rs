@@ -7,6 +7,7 @@ use crate::autograd::{self, Handle};
 use crate::bind::{self, Call};
 use crate::convert::{self, PyDType, PyDevice, PyLayout, scalar_of, tensor_of};
 use crate::errors::Raise;
+use crate::held::Hooks;
 use crate::identity;
 use crate::index;
 use crate::node;
@@ -18,6 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,11 +29,18 @@ pub(crate) struct PyTensor {
     pub(crate) tensor: Tensor,
     /// The object itself; null until it is registered.
     pub(crate) object: AtomicPtr<ffi::PyObject>,
+    /// Python functions that were registered through this object.
+    pub(crate) hooks: Hooks,
 }
 
 impl PyTensor {
     pub(crate) fn new(tensor: Tensor) -> PyTensor {
-        PyTensor { tensor, object: AtomicPtr::new(std::ptr::null_mut()) }
+        PyTensor { tensor, object: AtomicPtr::new(std::ptr::null_mut()), hooks: Hooks::default() }
+    }
+
+    /// Whether nothing but this object reaches the hooks on its tensor.
+    fn owns_hooks(&self) -> bool {
+        !self.tensor.is_shared() && (self.tensor.is_leaf() || self.tensor.sole_history().is_some())
     }
 }
 
@@ -422,11 +431,36 @@ impl PyTensor {
     }
 
     fn register_hook(&self, hook: &Any<'_>) -> PyResult<Handle> {
-        autograd::register_tensor_hook(&self.tensor, hook)
+        autograd::register_tensor_hook(&self.tensor, hook, &self.hooks)
     }
 
     fn register_post_accumulate_grad_hook(&self, hook: &Any<'_>) -> PyResult<Handle> {
-        autograd::register_post_accumulate_hook(&self.tensor, hook)
+        autograd::register_post_accumulate_hook(&self.tensor, hook, &self.hooks)
+    }
+
+    // ---- collection
+
+    /// Attributes, and what only this object reaches through its tensor: hooks, and the context of a custom function.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(identity::attributes(self.object.load(Relaxed), &identity::TENSOR_DICT))?;
+        if self.owns_hooks() {
+            self.hooks.traverse(&visit)?;
+        }
+        match self.tensor.sole_history() {
+            Some(node) => node::traverse_context(&node, &visit),
+            None => Ok(()),
+        }
+    }
+
+    fn __clear__(slf: &This<'_>) {
+        if slf.get().owns_hooks() {
+            slf.get().hooks.clear();
+        }
+        if let Ok(attributes) = slf.getattr("__dict__")
+            && let Ok(attributes) = attributes.cast::<PyDict>()
+        {
+            attributes.clear();
+        }
     }
 
     // ---- operators

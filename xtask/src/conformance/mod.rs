@@ -10,7 +10,7 @@ mod models;
 mod mpi;
 mod opinfo;
 mod pt2;
-mod python;
+pub(crate) mod python;
 mod sanitizers;
 mod torchgen;
 mod upstream;

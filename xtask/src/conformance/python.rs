@@ -31,7 +31,7 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
 }
 
 /// Builds the extension and puts it where Python finds it.
-pub(super) fn build(root: &Path) -> Result<(), String> {
+pub(crate) fn build(root: &Path) -> Result<(), String> {
     must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-python"]))?;
     copy(&root.join(library()), &root.join(EXTENSION))
 }

@@ -297,6 +297,9 @@ impl Runner {
     fn process(&self, tests: &[&Test], ours: bool) -> Result<(Vec<(String, Verdict)>, Option<(String, Verdict)>), String> {
         let first = tests[0];
         let mut command = self.command();
+        if !ours {
+            command.env("FIREBRAND_ORACLE", "1");
+        }
         if ours {
             let path = std::env::join_paths([self.folder.join("shim"), self.package.clone()]).map_err(|e| e.to_string())?;
             command.env("PYTHONPATH", path);

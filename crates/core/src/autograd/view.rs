@@ -221,7 +221,7 @@ impl Tensor {
         real.as_ref().unwrap_or(self).try_grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
     }
 
-    fn stored_history(&self) -> Option<Edge> {
+    pub(crate) fn stored_history(&self) -> Option<Edge> {
         if self.flags() & REBASED == 0 {
             return self.birth_history().cloned();
         }

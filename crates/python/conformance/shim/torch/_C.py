@@ -82,11 +82,34 @@ class UndefinedGrad:
 
 
 _functions = _module("_functions", DelayedError=DelayedError, UndefinedGrad=UndefinedGrad, AccumulateGrad=getattr(_own, "AccumulateGrad", None))
-_autograd = _module("_autograd")
+def _saved_tensors_hooks_is_enabled():
+    return _own.saved_tensors_hooks_disabled() is None
+
+
+_autograd = _module(
+    "_autograd",
+    SavedTensor=_own.SavedTensor,
+    _saved_tensors_hooks_is_enabled=_saved_tensors_hooks_is_enabled,
+    _unsafe_set_version_counter=_own.unsafe_set_version_counter,
+    _get_current_graph_task_keep_graph=_own.current_graph_task_keep_graph,
+)
 _functorch = _module("_functorch")
 _profiler = _module("_profiler")
 _nn = _module("_nn")
 _will_engine_execute_node = _own.will_engine_execute_node
 _current_graph_task_id = _own.current_graph_task_id
 _current_autograd_node = _own.current_node
+_current_graph_task_execution_order = _own.current_graph_task_execution_order
+_set_fwd_grad_enabled = firebrand.autograd.grad_mode._set_fwd_grad_enabled
+_is_fwd_grad_enabled = _own.is_fwd_grad_enabled
 has_lapack = True
+
+
+def _off(*_args):
+    """A switch of something that is not there."""
+    return False
+
+
+_jit_set_profiling_executor = _jit_set_profiling_mode = _get_graph_executor_optimize = _off
+_get_tracing_state = lambda: None  # noqa: E731
+_get_cudnn_enabled = _off

@@ -3,6 +3,7 @@
 A skipped test never counts as passed, so nothing here can make one pass.
 """
 
+import contextlib
 import types
 from unittest import SkipTest
 
@@ -12,6 +13,14 @@ class _Base:
 
     def __new__(cls, *args, **kwargs):
         raise SkipTest(f"{cls.__name__} inherits from something that firebrand does not have")
+
+
+class _NoChange(contextlib.ContextDecorator):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
 
 
 class Absent:
@@ -24,6 +33,10 @@ class Absent:
         raise SkipTest(f"{self._name} is not in firebrand")
 
     def __call__(self, *args, **kwargs):
+        if self._name.split(".")[-1] in ("is_available", "is_built", "is_initialized", "device_count", "is_compiled"):
+            return False
+        if self._name.endswith("config.patch"):
+            return _NoChange()  # settings of a compiler that is not there
         if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType):
             return self._skip  # a decorator: what it decorates skips when called
         self._skip()
@@ -50,10 +63,16 @@ class Absent:
     def __subclasscheck__(self, _cls):
         return False
 
+    def __bool__(self):
+        return False
+
     def __repr__(self):
         return f"<absent {self._name}>"
 
-    __enter__ = __exit__ = __iter__ = __len__ = __setattr__ = __setitem__ = _skip
+    def __setattr__(self, _name, _value):
+        pass
+
+    __enter__ = __exit__ = __iter__ = __len__ = __setitem__ = _skip
 
 
 def fallback(module_name):
