@@ -30,7 +30,7 @@ pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
 }
 
 /// Runs `f` detached; its warnings become Python's.
-fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+pub(crate) fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let (result, warnings) = py.detach(|| firebrand::collect_warnings(f));
     // What a failed run warned of explains the failure.
     let warned = warn(py, warnings);

@@ -4,7 +4,7 @@
 //! back in their places. A context belongs to one call at one level of transforms, so a new `ctx` object is made for each and kept in
 //! core's context; it becomes the object of the node (`node`), which refers to the node weakly because the node owns it.
 
-use crate::autograd::attached;
+use crate::autograd::{self, attached};
 use crate::convert::{self, tensor_of};
 use crate::errors::Raise;
 use crate::held::Held;
@@ -96,7 +96,11 @@ struct PyFunction {
     name: String,
     traits: Traits,
     args: Vec<Item>,
+    /// Which tensors among the arguments can have tangents.
+    smooth: Vec<bool>,
     shape: Mutex<Option<Shape>>,
+    /// Outputs without gradients whose place in `backward` is none, not zeros.
+    bare: Mutex<Vec<usize>>,
 }
 
 /// Prepends an object to arguments.
@@ -113,6 +117,18 @@ impl PyFunction {
         let need = |i: &Item| matches!(i, Item::Tensor(k) if needs.get(*k).copied().unwrap_or(false));
         object.setattr("needs_input_grad", PyTuple::new(py, self.args.iter().map(need))?)?;
         Ok(object)
+    }
+
+    /// Remembers outputs without gradients, if `ctx` does not want zeros for them.
+    fn note_bare(&self, object: &Bound<'_, PyAny>, outputs: &[Tensor]) -> PyResult<()> {
+        if object.getattr("_materialize_non_diff_grads")?.is_truthy()? {
+            return Ok(());
+        }
+        let marked: Vec<Tensor> = listed(object, "non_differentiable")?.unwrap_or_default().into_iter().flatten().collect();
+        let is_marked = |t: &Tensor| marked.iter().any(|m| m.id() == t.id());
+        let bare = (0..outputs.len()).filter(|&k| is_marked(&outputs[k])).collect();
+        *self.bare.lock().unwrap_or_else(|e| e.into_inner()) = bare;
+        Ok(())
     }
 
     fn shape(&self) -> PyResult<Shape> {
@@ -249,6 +265,7 @@ impl Function for PyFunction {
             }
             let object = self.new_ctx(py, ctx)?;
             let tensors = self.keep(&class.call_method1("forward", with_first(&object, args)?)?)?;
+            self.note_bare(&object, &tensors)?;
             transfer(&object, ctx)?;
             Ok(tensors)
         })
@@ -260,6 +277,7 @@ impl Function for PyFunction {
             let args = PyTuple::new(py, fill(py, &self.args, inputs)?)?;
             let result = self.shape()?.filled(py, outputs)?;
             self.class.get(py).call_method1("setup_context", (&object, args, result))?;
+            self.note_bare(&object, outputs)?;
             transfer(&object, ctx)
         })
     }
@@ -271,7 +289,13 @@ impl Function for PyFunction {
     fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         attached(|py| {
             let object = self.ctx_of(py, ctx)?;
-            let grads = spread(py, &self.shape()?.items, grads)?;
+            let mut grads = grads.to_vec();
+            for &k in self.bare.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+                if let Some(grad) = grads.get_mut(k) {
+                    *grad = None;
+                }
+            }
+            let grads = spread(py, &self.shape()?.items, &grads)?;
             let found = self.class.get(py).call_method1("backward", with_first(&object, grads.iter().collect())?);
             object.setattr("_at_hand", py.None())?;
             let found = found?;
@@ -283,7 +307,9 @@ impl Function for PyFunction {
         attached(|py| {
             let object = self.ctx_of(py, ctx)?;
             object.setattr("_in_jvp", true)?;
-            let tangents = spread(py, &self.args, tangents)?;
+            let smooth = |(k, t): (usize, &Option<Tensor>)| t.clone().filter(|_| self.smooth.get(k).copied().unwrap_or(true));
+            let tangents: Vec<Option<Tensor>> = tangents.iter().enumerate().map(smooth).collect();
+            let tangents = spread(py, &self.args, &tangents)?;
             let found = self.class.get(py).call_method1("jvp", with_first(&object, tangents.iter().collect())?);
             object.setattr("_in_jvp", false)?;
             object.setattr("_at_hand", py.None())?;
@@ -353,10 +379,12 @@ fn apply<'py>(
         name: class.name()?.to_string(),
         traits: Traits { setup_context, once_differentiable, generate_vmap_rule },
         args: items,
+        smooth: inputs.iter().map(|t| t.dtype().is_differentiable()).collect(),
         shape: Mutex::new(None),
+        bare: Mutex::default(),
     });
     let running = function.clone();
-    let outputs = py.detach(move || apply_function(running, inputs)).raise()?;
+    let outputs = autograd::detached(py, move || apply_function(running, inputs))?;
     for out in &outputs {
         // The context learns which node is its own.
         if let Some(edge) = out.try_grad_fn_edge().raise()?

@@ -51,6 +51,7 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<modes::ForwardGradGuard>()?;
     m.add_class::<layer::LayerScope>()?;
     m.add_class::<node::SavedTensor>()?;
+    m.add_function(wrap_pyfunction!(node::node_class, m)?)?;
     m.add_class::<func::Pullback>()?;
     m.add_class::<func::Pushforward>()?;
     m.add_class::<program::Program>()?;

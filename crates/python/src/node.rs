@@ -33,14 +33,45 @@ enum Link {
 pub(crate) struct PyNode {
     link: Mutex<Link>,
     object: AtomicPtr<ffi::PyObject>,
-    hooks: Hooks,
+}
+
+/// Where a node keeps what Python's collector has to know of its hooks.
+const HOOKS: &str = "python hooks";
+
+/// The Python functions that hang on a node, whoever registered them.
+pub(crate) fn hooks(node: &Node) -> Arc<Hooks> {
+    if let Some(known) = known_hooks(node) {
+        return known;
+    }
+    let made = Arc::new(Hooks::default());
+    drop(node.insert_metadata(HOOKS, made.clone()));
+    made
+}
+
+fn known_hooks(node: &Node) -> Option<Arc<Hooks>> {
+    node.metadata().get(HOOKS).cloned().and_then(|m| m.downcast::<Hooks>().ok())
+}
+
+/// Shows the collector what a node owns: hooks, and the context of a custom function.
+pub(crate) fn traverse(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    if let Some(hooks) = known_hooks(node) {
+        hooks.traverse(visit)?;
+    }
+    traverse_context(node, visit)
+}
+
+/// Cuts the hooks of a node off.
+pub(crate) fn clear(node: &Node) {
+    if let Some(hooks) = known_hooks(node) {
+        hooks.clear();
+    }
 }
 
 /// Where nodes keep their dictionaries, once one was made.
 static NODE_DICT: AtomicIsize = AtomicIsize::new(0);
 
 /// Shows the collector the context of a custom function, which its node owns.
-pub(crate) fn traverse_context(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+fn traverse_context(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
     match node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>()) {
         Some(state) => visit.call(state.held()),
         None => Ok(()),
@@ -116,6 +147,12 @@ pub(crate) fn wrap(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// The class of nodes of this name.
+#[pyfunction]
+pub(crate) fn node_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    class_named(py, name)
+}
+
+/// The class of nodes of this name.
 fn class_named<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
@@ -159,9 +196,12 @@ impl PyNode {
         Ok(())
     }
 
-    /// Whether nothing but this object reaches the hooks on its node. Those of a context are seen from its tensor.
-    fn owns_hooks(&self) -> bool {
-        matches!(&*self.link(), Link::Owned(node) if node.owners() == 1)
+    /// The node, if nothing but this object reaches it.
+    fn sole(&self) -> Option<Node> {
+        match &*self.link() {
+            Link::Owned(node) if node.owners() == 1 => Some(node.clone()),
+            _ => None,
+        }
     }
 
     /// Makes a context refer to its node.
@@ -194,18 +234,21 @@ impl PyNode {
             let offset = cls.py().get_type::<PyNode>().getattr("__dictoffset__")?.extract()?;
             NODE_DICT.store(offset, Relaxed);
         }
-        Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()), hooks: Hooks::default() })
+        Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()) })
     }
 
     /// Attributes, and hooks that only this object reaches.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(identity::attributes(self.object.load(Relaxed), &NODE_DICT))?;
-        if self.owns_hooks() { self.hooks.traverse(&visit) } else { Ok(()) }
+        match self.sole() {
+            Some(node) => traverse(&node, &visit),
+            None => Ok(()),
+        }
     }
 
     fn __clear__(slf: &Bound<'_, PyNode>) {
-        if slf.get().owns_hooks() {
-            slf.get().hooks.clear();
+        if let Some(node) = slf.get().sole() {
+            clear(&node);
         }
         if let Ok(attributes) = slf.getattr("__dict__")
             && let Ok(attributes) = attributes.cast::<PyDict>()
@@ -263,17 +306,23 @@ impl PyNode {
     }
 
     fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        Ok(autograd::register_node_hook(&self.node()?, hook, &self.hooks))
+        let node = self.node()?;
+        Ok(autograd::register_node_hook(&node, hook, &hooks(&node)))
     }
 
     fn register_prehook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        Ok(autograd::register_node_prehook(&self.node()?, hook, &self.hooks))
+        let node = self.node()?;
+        Ok(autograd::register_node_prehook(&node, hook, &hooks(&node)))
     }
 
     /// Runs the derivative on these gradients, without hooks.
     #[pyo3(signature = (*grads))]
     fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let node = self.node()?;
+        let (expected, found) = (node.input_metadata().len(), grads.len());
+        if found != expected {
+            return Err(PyTypeError::new_err(format!("expected {expected} arguments, got {found} instead")));
+        }
         let grads = autograd::gradients(&grads.iter().collect::<Vec<_>>())?;
         let found = py.detach(|| node.call(&grads)).raise()?;
         match &found[..] {

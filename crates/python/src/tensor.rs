@@ -29,7 +29,7 @@ pub(crate) struct PyTensor {
     pub(crate) tensor: Tensor,
     /// The object itself; null until it is registered.
     pub(crate) object: AtomicPtr<ffi::PyObject>,
-    /// Python functions that were registered through this object.
+    /// Python functions that hang on this leaf.
     pub(crate) hooks: Hooks,
 }
 
@@ -38,9 +38,12 @@ impl PyTensor {
         PyTensor { tensor, object: AtomicPtr::new(std::ptr::null_mut()), hooks: Hooks::default() }
     }
 
-    /// Whether nothing but this object reaches the hooks on its tensor.
-    fn owns_hooks(&self) -> bool {
-        !self.tensor.is_shared() && (self.tensor.is_leaf() || self.tensor.sole_history().is_some())
+    /// Where the collector finds a hook on this tensor: with its node, or with the leaf.
+    fn add_hook(&self, register: impl FnOnce(&Hooks) -> PyResult<Handle>) -> PyResult<Handle> {
+        match self.tensor.try_grad_fn_edge().raise()? {
+            Some(edge) => register(&node::hooks(&edge.node)),
+            None => register(&self.hooks),
+        }
     }
 }
 
@@ -424,6 +427,21 @@ impl PyTensor {
         self.tensor.try_set_data(other).raise()
     }
 
+    #[deleter(data)]
+    fn delete_data(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!"))
+    }
+
+    #[deleter(requires_grad)]
+    fn delete_requires_grad(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("cannot delete requires_grad"))
+    }
+
+    #[deleter(grad_fn)]
+    fn delete_grad_fn(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("cannot delete grad_fn"))
+    }
+
     /// A copy of a leaf, gradient included.
     fn _deep_copy<'py>(&self, py: Python<'py>) -> PyResult<This<'py>> {
         let copy = py.detach(|| self.tensor.try_deep_copy()).raise()?;
@@ -431,7 +449,7 @@ impl PyTensor {
     }
 
     fn register_hook(&self, hook: &Any<'_>) -> PyResult<Handle> {
-        autograd::register_tensor_hook(&self.tensor, hook, &self.hooks)
+        self.add_hook(|hooks| autograd::register_tensor_hook(&self.tensor, hook, hooks))
     }
 
     fn register_post_accumulate_grad_hook(&self, hook: &Any<'_>) -> PyResult<Handle> {
@@ -443,18 +461,21 @@ impl PyTensor {
     /// Attributes, and what only this object reaches through its tensor: hooks, and the context of a custom function.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(identity::attributes(self.object.load(Relaxed), &identity::TENSOR_DICT))?;
-        if self.owns_hooks() {
+        if !self.tensor.is_shared() {
             self.hooks.traverse(&visit)?;
         }
         match self.tensor.sole_history() {
-            Some(node) => node::traverse_context(&node, &visit),
+            Some(node) => node::traverse(&node, &visit),
             None => Ok(()),
         }
     }
 
     fn __clear__(slf: &This<'_>) {
-        if slf.get().owns_hooks() {
+        if !slf.get().tensor.is_shared() {
             slf.get().hooks.clear();
+        }
+        if let Some(node) = slf.get().tensor.sole_history() {
+            node::clear(&node);
         }
         if let Ok(attributes) = slf.getattr("__dict__")
             && let Ok(attributes) = attributes.cast::<PyDict>()

@@ -51,7 +51,7 @@ class _DelayedErrorFunction(Function):
         raise RuntimeError(ctx.message)
 
 
-class DelayedError:
+class DelayedError(_own.node_class("DelayedError")):
     """A function that fails when it is differentiated."""
 
     def __init__(self, message, count):
@@ -81,7 +81,7 @@ class UndefinedGrad:
         return found[0] if len(found) == 1 else found
 
 
-_functions = _module("_functions", DelayedError=DelayedError, UndefinedGrad=UndefinedGrad, AccumulateGrad=getattr(_own, "AccumulateGrad", None))
+_functions = _module("_functions", DelayedError=DelayedError, UndefinedGrad=UndefinedGrad, AccumulateGrad=_own.node_class("AccumulateGrad") if hasattr(_own, "node_class") else object)
 def _saved_tensors_hooks_is_enabled():
     return _own.saved_tensors_hooks_disabled() is None
 
@@ -113,3 +113,15 @@ def _off(*_args):
 _jit_set_profiling_executor = _jit_set_profiling_mode = _get_graph_executor_optimize = _off
 _get_tracing_state = lambda: None  # noqa: E731
 _get_cudnn_enabled = _off
+
+
+class _WeakTensorRef:
+    """Whether a tensor is still there."""
+
+    def __init__(self, tensor):
+        import weakref
+
+        self._ref = weakref.ref(tensor)
+
+    def expired(self):
+        return self._ref() is None

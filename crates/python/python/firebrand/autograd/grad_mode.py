@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import warnings
 
 from .. import _firebrand as _C
 
@@ -14,6 +15,13 @@ class _Mode:
 
     def __call__(self, function):
         if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or "
+                "methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method "
+                "and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):

@@ -3,7 +3,21 @@
 from collections import namedtuple
 
 from .. import _firebrand as _C
-from .._firebrand import Node
+
+
+class _NodeType(type):
+    """What recorded operations are instances of, whatever their classes."""
+
+    def __instancecheck__(cls, value):
+        return isinstance(value, _C.Node)
+
+    def __subclasscheck__(cls, other):
+        return other is cls or issubclass(other, _C.Node)
+
+
+class Node(metaclass=_NodeType):
+    """A recorded operation: `name`, `next_functions`, `metadata`, `register_hook`, `register_prehook`."""
+
 
 GradientEdge = namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])
 
