@@ -20,9 +20,28 @@ use pyo3::types::{PyList, PyTuple};
 use std::ffi::CString;
 use std::sync::Arc;
 
+/// PyTorch's text for a warning that programs are known to look for.
+fn worded(text: String) -> String {
+    if text.starts_with("backward with create_graph makes") {
+        return "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which \
+                can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to \
+                use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle \
+                and avoid the leak."
+            .into();
+    }
+    if text.starts_with("the .grad of a non-leaf tensor was accessed") {
+        return "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be \
+                populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, \
+                use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access \
+                the leaf Tensor instead."
+            .into();
+    }
+    text
+}
+
 /// Shows warnings of core as Python's.
 pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
-    for text in warnings {
+    for text in warnings.into_iter().map(worded) {
         let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
     }
@@ -32,10 +51,16 @@ pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
 /// Runs `f` detached; its warnings become Python's.
 pub(crate) fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let (result, warnings) = py.detach(|| firebrand::collect_warnings(f));
-    // What a failed run warned of explains the failure.
     let warned = warn(py, warnings);
-    let value = result.raise()?;
-    warned.map(|()| value)
+    match (result.raise(), warned) {
+        (Ok(value), warned) => warned.map(|()| value),
+        (Err(error), Ok(())) => Err(error),
+        (Err(error), Err(warning)) => {
+            // What a failed run warned of explains the failure, which is what is raised.
+            warning.display(py);
+            Err(error)
+        }
+    }
 }
 
 /// Calls Python from core.
@@ -434,12 +459,19 @@ fn run_gradcheck(
     rtol: f64,
     raise_exception: bool,
     nondet_tol: f64,
-    flags: [bool; 6],
+    flags: [bool; 7],
 ) -> PyResult<bool> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let seeds = grad_outputs.map(need_tensors).transpose()?;
-    let [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode] =
-        flags;
+    let [
+        check_undefined_grad,
+        check_grad_dtypes,
+        check_batched_grad,
+        check_forward_ad,
+        check_backward_ad,
+        fast_mode,
+        check_batched_forward_grad,
+    ] = flags;
     let options = GradcheckOptions {
         eps,
         atol,
@@ -452,7 +484,7 @@ fn run_gradcheck(
         check_forward_ad,
         check_backward_ad,
         fast_mode,
-        ..Default::default()
+        check_batched_forward_grad,
     };
     detached(py, || {
         let f = |t: &[Tensor]| call_flat(&held, t);

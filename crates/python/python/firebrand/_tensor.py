@@ -191,10 +191,6 @@ def _rebuild(cls, data, dtype, sizes, requires_grad, attributes):
 
 
 def _reduce(self, protocol):
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) can be pickled: detach() the tensor first"
-        )
     attributes = dict(self.__dict__)
     return _rebuild, (type(self), _C.tensor_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, attributes)
 

@@ -3,6 +3,7 @@
 What is here is what only tests look for: private names, legacy constructors, switches of hardware that is not there.
 """
 
+import builtins
 import sys
 
 import firebrand
@@ -41,16 +42,22 @@ from . import cuda, backends, autograd, testing, _C, version  # noqa: E402,F401
 # ---- legacy constructors of tensors of one dtype
 
 
-def _legacy(name, kind):
-    def make(*args):
-        if not args:
-            return firebrand.empty(0, dtype=kind)
-        if len(args) == 1 and not isinstance(args[0], int):
-            return firebrand.tensor(args[0], dtype=kind)
-        return firebrand.empty(*args, dtype=kind)
+class _LegacyType(type):
+    """Tensors of the dtype are its instances; called, it makes one."""
 
-    make.__name__ = name
-    return make
+    def __instancecheck__(cls, value):
+        return isinstance(value, Tensor) and value.dtype is cls.dtype
+
+    def __call__(cls, *args):
+        if not args:
+            return firebrand.empty(0, dtype=cls.dtype)
+        if len(args) == 1 and not isinstance(args[0], builtins.int):
+            return firebrand.tensor(args[0], dtype=cls.dtype)
+        return firebrand.empty(*args, dtype=cls.dtype)
+
+
+def _legacy(name, kind):
+    return _LegacyType(name, (), {"dtype": kind})
 
 
 for _name, _kind in (

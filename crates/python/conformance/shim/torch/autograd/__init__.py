@@ -18,7 +18,9 @@ class _VariableMeta(type):
     def __call__(cls, data, requires_grad=False):
         import torch
 
-        return torch.Tensor._make_subclass(torch.Tensor, data, requires_grad) if requires_grad != data.requires_grad else data
+        if isinstance(data, torch.nn.Parameter) or (data.requires_grad and not requires_grad):
+            return data
+        return torch.Tensor._make_subclass(torch.Tensor, data, requires_grad)
 
 
 class Variable(metaclass=_VariableMeta):
