@@ -101,7 +101,7 @@ type Step = (&'static str, fn() -> Outcome);
 
 /// Runs every step, says how long each took, and stops at the first failure.
 pub(crate) fn run() -> Outcome {
-    let steps: [Step; 13] = [
+    let steps: [Step; 14] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
         ("modules", modules::check),
         ("formulas", codegen::lint),
@@ -123,6 +123,7 @@ pub(crate) fn run() -> Outcome {
         ("features", features),
         ("schedules", schedules),
         ("C and C++ examples", c_library::examples),
+        ("Python package", crate::python::check),
         ("documentation", documentation),
         ("packages", packages),
         (OTHER_TARGET, other_target),

@@ -28,3 +28,18 @@ pub(crate) fn golden() -> Outcome {
     }
     Ok("done; `git diff --stat golden` shows what changed".to_string())
 }
+
+/// Builds the extension and runs the package's tests with Python alone, against stored results. Skipped, and says so, where there is no
+/// Python that the stable ABI is for.
+pub(crate) fn check() -> Outcome {
+    let program = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
+    let version = Command::new(&program).args(["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).output();
+    if !version.is_ok_and(|v| v.status.success()) {
+        return Ok(format!("skipped: {program} is absent or older than 3.11"));
+    }
+    crate::conformance::python::build(&crate::root())?;
+    let tests = Command::new(&program).arg("crates/python/tests/plain.py").current_dir(crate::root()).output();
+    let tests = tests.map_err(|e| format!("{program}: {e}"))?;
+    let said = String::from_utf8_lossy(&tests.stdout).trim().to_string();
+    if tests.status.success() { Ok(said) } else { Err(format!("{}{said}", String::from_utf8_lossy(&tests.stderr))) }
+}

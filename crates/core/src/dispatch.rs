@@ -453,6 +453,33 @@ impl Next<'_> {
     }
 }
 
+impl Next<'_> {
+    /// Makes the layers below the current ones while `f` runs, so that what it calls with [`call_below`] goes one layer down. For
+    /// layers that cannot pass `next` on: those of another language.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        if !self.inner || self.below.is_empty() {
+            return f();
+        }
+        struct Restore(Vec<Arc<dyn Interpreter>>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                state::stacks(|s| std::mem::swap(&mut s.inner, &mut self.0));
+            }
+        }
+        let _restore = Restore(state::stacks(|s| std::mem::replace(&mut s.inner, self.below.to_vec())));
+        let _on = ModeGuard::new(state::INNER, 0);
+        f()
+    }
+}
+
+/// Calls an op below autograd: through the inner layers that are active, then the level of a transform, then the kernel.
+pub fn call_below(op: Op, args: &[Value]) -> Result<Outputs> {
+    if state::is(state::INNER) {
+        return call_inner(op, args);
+    }
+    Next { below: &[], inner: true }.call(op, args)
+}
+
 fn call_stack(inner: bool, op: Op, args: &[Value]) -> Result<Outputs> {
     let (bit, stack) = if inner {
         (state::INNER, state::stacks(|s| s.inner.clone()))

@@ -200,15 +200,15 @@ pub enum ErrorKind {
     )]
     GraphFreed { node: String },
     #[error("{}", view_inplace("is one of several views that a function such as unbind, split or chunk returns", *.indirect))]
-    MultiOutputViewInplace { indirect: bool },
+    MultiOutputViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("{}", view_inplace("was made with grad mode off", *.indirect))]
-    NoGradViewInplace { indirect: bool },
+    NoGradViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("{}", view_inplace("was made in inference mode", *.indirect))]
-    InferenceViewInplace { indirect: bool },
+    InferenceViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
-    CustomFnViewInplace { indirect: bool },
+    CustomFnViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("{}", view_inplace("reinterprets its base as another dtype", *.indirect))]
-    OtherDtypeViewInplace { indirect: bool },
+    OtherDtypeViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("detach_ on a view would detach its base as well; use detach() instead")]
     DetachViewInplace,
     #[error("the gradient assigned has shape {found:?}, the tensor has shape {expected:?}")]

@@ -290,10 +290,10 @@ fn views_from_custom_functions() {
     let viewing = || my(|_, x| Ok(vec![x[0].view([-1])]), |_, g| Ok(g.to_vec()));
     let b = &leaves(&[1.0, 2.0]) * 1.0;
     let v = viewing().apply(&[&b]).unwrap().remove(0);
-    assert_err!(ops::mul_scalar_(&v, 2.0.into()), CustomFnViewInplace { indirect: false });
+    assert_err!(ops::mul_scalar_(&v, 2.0.into()), CustomFnViewInplace { indirect: false, .. });
     let v = viewing().apply(&[&b]).unwrap().remove(0);
     ops::mul_scalar_(&b, 2.0.into()).unwrap();
-    assert_err!(v.try_grad_fn_edge(), CustomFnViewInplace { indirect: true });
+    assert_err!(v.try_grad_fn_edge(), CustomFnViewInplace { indirect: true, .. });
 }
 
 /// G-14

@@ -471,7 +471,7 @@ fn anomaly_mode() {
         let _on = set_detect_anomaly(true, true);
         assert_err!(y.try_backward(&BackwardOptions::default()), NanGradient { .. });
     });
-    assert!(warnings[0].contains("No forward information"));
+    assert!(warnings[0].contains("No forward pass information"));
     drop(x);
 
     let _on = set_detect_anomaly(true, true);

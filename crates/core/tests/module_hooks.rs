@@ -231,7 +231,7 @@ fn outputs_are_views() {
     let m = times(3.0);
     m.register_full_backward_hook(|_, _, _| ()).unwrap();
     let y = m.call(&leaf(1.0));
-    assert_err!(y.try_add_(&Tensor::scalar(1.0f64)), CustomFnViewInplace { indirect: false });
+    assert_err!(y.try_add_(&Tensor::scalar(1.0f64)), CustomFnViewInplace { indirect: false, .. });
 }
 
 /// D-45

@@ -173,14 +173,14 @@ fn writing_gradients_into_plain_tensors() {
 #[test]
 fn views_that_must_not_be_written() {
     let b = leaves(&[1.0, 2.0]) * 1.0;
-    assert_err!(b.unbind(0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false });
-    assert_err!(b.split(1, 0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false });
-    assert_err!(b.chunk(2, 0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false });
+    assert_err!(b.unbind(0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false, .. });
+    assert_err!(b.split(1, 0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false, .. });
+    assert_err!(b.chunk(2, 0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false, .. });
 
     let u = b.unbind(0);
     b.mul_scalar_(2.0);
-    assert_err!(u[0].try_grad_fn_edge(), MultiOutputViewInplace { indirect: true });
-    assert_err!(u[0].try_mul_scalar(2.0), MultiOutputViewInplace { indirect: true });
+    assert_err!(u[0].try_grad_fn_edge(), MultiOutputViewInplace { indirect: true, .. });
+    assert_err!(u[0].try_mul_scalar(2.0), MultiOutputViewInplace { indirect: true, .. });
 
     let b = leaves(&[1.0, 2.0]) * 1.0;
     let v = no_grad(|| b.select(0, 0));

@@ -4,13 +4,13 @@
 //! comes out of it as the same object.
 
 use crate::convert::{self, tensor_of};
-use crate::errors::{Raise, passed};
-use crate::held::Held;
+use crate::errors::{Raise, exception_of, passed};
+use crate::held::{Held, Hook, Hooks};
 use crate::identity;
 use crate::node::{self, PyNode};
 use firebrand::autograd as core;
 use firebrand::autograd::{
-    BackwardOptions, CheckpointOptions, DeterminismCheck, GradOptions, GradcheckOptions, GradientEdge, Node,
+    BackwardOptions, CheckpointContexts, CheckpointOptions, ContextFn, DeterminismCheck, GradOptions, GradcheckOptions, GradientEdge, Node,
     RemovableHandle, SavedHooks, Target,
 };
 use firebrand::{Result, Tensor};
@@ -18,10 +18,30 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::ffi::CString;
+use std::sync::Arc;
+
+/// PyTorch's text for a warning that programs are known to look for.
+fn worded(text: String) -> String {
+    if text.starts_with("backward with create_graph makes") {
+        return "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which \
+                can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to \
+                use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle \
+                and avoid the leak."
+            .into();
+    }
+    if text.starts_with("the .grad of a non-leaf tensor was accessed") {
+        return "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be \
+                populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, \
+                use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access \
+                the leaf Tensor instead."
+            .into();
+    }
+    text
+}
 
 /// Shows warnings of core as Python's.
 pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
-    for text in warnings {
+    for text in warnings.into_iter().map(worded) {
         let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
     }
@@ -29,12 +49,18 @@ pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
 }
 
 /// Runs `f` detached; its warnings become Python's.
-fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+pub(crate) fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let (result, warnings) = py.detach(|| firebrand::collect_warnings(f));
-    // What a failed run warned of explains the failure.
     let warned = warn(py, warnings);
-    let value = result.raise()?;
-    warned.map(|()| value)
+    match (result.raise(), warned) {
+        (Ok(value), warned) => warned.map(|()| value),
+        (Err(error), Ok(())) => Err(error),
+        (Err(error), Err(warning)) => {
+            // What a failed run warned of explains the failure, which is what is raised.
+            warning.display(py);
+            Err(error)
+        }
+    }
 }
 
 /// Calls Python from core.
@@ -111,17 +137,25 @@ fn replacements(result: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Option<Tensor>
     }
 }
 
-pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-    let held = Held::new(hook);
-    let run = move |g: &Tensor| attached(|py| replacement(&held.get(py).call1((identity::wrap(py, g.clone())?,))?));
+pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> PyResult<Handle> {
+    let held = Hook::new(hook);
+    hooks.add(&held);
+    let run = move |g: &Tensor| {
+        attached(|py| match held.get(py) {
+            Some(hook) => replacement(&hook.call1((identity::wrap(py, g.clone())?,))?),
+            None => Ok(None),
+        })
+    };
     t.try_register_hook(run).raise().map(handle)
 }
 
-pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-    let held = Held::new(hook);
+pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> PyResult<Handle> {
+    let held = Hook::new(hook);
+    hooks.add(&held);
     let run = move |leaf: &Tensor| -> Result<()> {
         attached(|py| {
-            let result = held.get(py).call1((identity::wrap(py, leaf.clone())?,))?;
+            let Some(hook) = held.get(py) else { return Ok(()) };
+            let result = hook.call1((identity::wrap(py, leaf.clone())?,))?;
             if result.is_none() {
                 Ok(())
             } else {
@@ -132,19 +166,25 @@ pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>)
     t.try_register_post_accumulate_grad_hook(run).raise().map(handle)
 }
 
-pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
-    let held = Held::new(hook);
+pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> Handle {
+    let held = Hook::new(hook);
+    hooks.add(&held);
     handle(node.register_hook(move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
-        attached(|py| {
-            replacements(&held.get(py).call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?)
+        attached(|py| match held.get(py) {
+            Some(hook) => replacements(&hook.call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?),
+            None => Ok(None),
         })
     }))
 }
 
-pub(crate) fn register_node_prehook(node: &Node, hook: &Bound<'_, PyAny>) -> Handle {
-    let held = Held::new(hook);
+pub(crate) fn register_node_prehook(node: &Node, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> Handle {
+    let held = Hook::new(hook);
+    hooks.add(&held);
     handle(node.register_prehook(move |incoming: &[Option<Tensor>]| {
-        attached(|py| replacements(&held.get(py).call1((convert::tuple(py, incoming)?,))?))
+        attached(|py| match held.get(py) {
+            Some(hook) => replacements(&hook.call1((convert::tuple(py, incoming)?,))?),
+            None => Ok(None),
+        })
     }))
 }
 
@@ -299,6 +339,26 @@ fn will_engine_execute_node(node: &Bound<'_, PyNode>) -> PyResult<bool> {
     core::will_engine_execute_node(&node.get().node()?).raise()
 }
 
+/// Whether the run that is under way keeps its graph.
+#[pyfunction]
+fn current_graph_task_keep_graph() -> bool {
+    core::current_graph_task_keep_graph()
+}
+
+/// The nodes of the run that is under way, in the order in which they execute.
+#[pyfunction]
+fn current_graph_task_execution_order(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let nodes = core::current_graph_task_execution_order().raise()?;
+    nodes.into_iter().map(|n| node::wrap(py, n)).collect()
+}
+
+/// Sets versions, which autograd trusts from then on.
+#[pyfunction]
+fn unsafe_set_version_counter(tensors: &Bound<'_, PyAny>, versions: Vec<u32>) -> PyResult<()> {
+    let tensors = need_tensors(tensors)?;
+    core::unsafe_set_version_counter(&tensors.iter().collect::<Vec<_>>(), &versions).raise()
+}
+
 /// Counts a write that was made by other means.
 #[pyfunction]
 fn increment_version(tensors: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -317,8 +377,44 @@ pub(crate) fn call_flat(f: &Held, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     })
 }
 
+/// Two of Python's context managers around the runs of a checkpoint.
+#[derive(Clone)]
+struct PyContexts {
+    forward: Arc<Held>,
+    recompute: Arc<Held>,
+}
+
+fn within(manager: &Held, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    attached(|py| manager.get(py).call_method0("__enter__").map(drop))?;
+    let found = run();
+    attached(|py| {
+        let none = || py.None().into_bound(py);
+        let details = match &found {
+            Ok(()) => (none(), none(), none()),
+            Err(e) => {
+                let error = exception_of(e);
+                let trace = error.traceback(py).map_or_else(none, Bound::into_any);
+                (error.get_type(py).into_any(), error.value(py).as_any().clone(), trace)
+            }
+        };
+        manager.get(py).call_method1("__exit__", details).map(drop)
+    })?;
+    found
+}
+
+impl CheckpointContexts for PyContexts {
+    fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        within(&self.forward, run)
+    }
+
+    fn recompute(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        within(&self.recompute, run)
+    }
+}
+
 /// Runs a function of tensors without saving what its backward needs.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 fn run_checkpoint<'py>(
     py: Python<'py>,
     f: &Bound<'py, PyAny>,
@@ -326,12 +422,25 @@ fn run_checkpoint<'py>(
     use_reentrant: Option<bool>,
     preserve_rng_state: bool,
     determinism_check: bool,
-    early_stop: bool,
+    early_stop: Option<bool>,
+    contexts: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+    debug: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let determinism_check = if determinism_check { DeterminismCheck::Default } else { DeterminismCheck::None };
-    let options =
-        CheckpointOptions { use_reentrant, preserve_rng_state, determinism_check, early_stop, ..Default::default() };
+    let context_fn = contexts.map(|(forward, recompute)| {
+        let held = |manager: &Bound<'py, PyAny>| Arc::new(Held::new(manager));
+        let both = PyContexts { forward: held(&forward), recompute: held(&recompute) };
+        ContextFn::new(move || both.clone())
+    });
+    let options = CheckpointOptions {
+        use_reentrant,
+        preserve_rng_state,
+        determinism_check,
+        early_stop: early_stop.unwrap_or(true),
+        context_fn,
+        debug,
+    };
     let run =
         move || core::checkpoint(move |t: &[Tensor]| call_flat(&held, t), &inputs.iter().collect::<Vec<_>>(), &options);
     convert::list(py, detached(py, run)?)
@@ -350,12 +459,19 @@ fn run_gradcheck(
     rtol: f64,
     raise_exception: bool,
     nondet_tol: f64,
-    flags: [bool; 6],
+    flags: [bool; 7],
 ) -> PyResult<bool> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let seeds = grad_outputs.map(need_tensors).transpose()?;
-    let [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode] =
-        flags;
+    let [
+        check_undefined_grad,
+        check_grad_dtypes,
+        check_batched_grad,
+        check_forward_ad,
+        check_backward_ad,
+        fast_mode,
+        check_batched_forward_grad,
+    ] = flags;
     let options = GradcheckOptions {
         eps,
         atol,
@@ -368,7 +484,7 @@ fn run_gradcheck(
         check_forward_ad,
         check_backward_ad,
         fast_mode,
-        ..Default::default()
+        check_batched_forward_grad,
     };
     detached(py, || {
         let f = |t: &[Tensor]| call_flat(&held, t);
@@ -423,6 +539,9 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(current_node, m)?)?;
     m.add_function(wrap_pyfunction!(will_engine_execute_node, m)?)?;
     m.add_function(wrap_pyfunction!(increment_version, m)?)?;
+    m.add_function(wrap_pyfunction!(current_graph_task_keep_graph, m)?)?;
+    m.add_function(wrap_pyfunction!(current_graph_task_execution_order, m)?)?;
+    m.add_function(wrap_pyfunction!(unsafe_set_version_counter, m)?)?;
     m.add_function(wrap_pyfunction!(run_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(run_gradcheck, m)?)?;
     m.add_function(wrap_pyfunction!(enter_dual_level, m)?)?;

@@ -6,8 +6,9 @@
 
 use crate::convert::{self, device_of, dtype_of, int_of, items, scalar_of, tensor_of};
 use crate::errors::Raise;
+use crate::layer;
 use crate::table::{Entry, Param, Signature};
-use firebrand::dispatch::{self, Op, Tags, Value};
+use firebrand::dispatch::{Op, Tags, Value};
 use firebrand::sym::SymInt;
 use firebrand::{Scalar, Tensor};
 use firebrand_core::schema::Type;
@@ -52,13 +53,13 @@ pub(crate) fn call<'py>(py: Python<'py>, entry: &Entry, call: &Call<'_, 'py>) ->
 
 /// Runs an op with two operands that are known to fit.
 pub(crate) fn run_values(py: Python<'_>, op: Op, values: &[Value]) -> PyResult<Value> {
-    let mut outputs = py.detach(|| dispatch::call(op, values)).raise()?;
+    let mut outputs = py.detach(|| layer::call(op, values)).raise()?;
     Ok(if outputs.is_empty() { Value::None } else { outputs.swap_remove(0) })
 }
 
 fn run<'py>(py: Python<'py>, name: &str, signature: &Signature, bound: Fitted) -> PyResult<Bound<'py, PyAny>> {
     let Fitted { op, values, requires_grad } = bound;
-    let mut outputs = py.detach(|| dispatch::call(op, &values)).raise()?;
+    let mut outputs = py.detach(|| layer::call(op, &values)).raise()?;
     if outputs.len() == 1 {
         let mut value = outputs.swap_remove(0);
         if requires_grad && let Value::Tensor(t) = value {

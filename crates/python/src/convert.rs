@@ -107,6 +107,10 @@ pub(crate) struct PyMemoryFormat(pub(crate) MemoryFormat);
 
 #[pymethods]
 impl PyMemoryFormat {
+    fn __hash__(&self) -> u64 {
+        self.0 as u64
+    }
+
     fn __repr__(&self) -> &'static str {
         match self.0 {
             MemoryFormat::Contiguous => "firebrand.contiguous_format",
@@ -117,8 +121,8 @@ impl PyMemoryFormat {
 }
 
 /// How a tensor keeps its elements: in memory at strides, or as coordinates and values.
-#[pyclass(name = "layout", module = "firebrand", frozen, eq)]
-#[derive(PartialEq)]
+#[pyclass(name = "layout", module = "firebrand", frozen, eq, hash)]
+#[derive(PartialEq, Hash)]
 pub(crate) struct PyLayout {
     pub(crate) sparse: bool,
 }

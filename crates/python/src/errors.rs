@@ -16,6 +16,8 @@ create_exception!(
 );
 create_exception!(firebrand, GradcheckError, PyRuntimeError, "Numerical and analytical gradients differ.");
 
+create_exception!(firebrand, CheckpointError, PyRuntimeError, "The rerun of a checkpoint differs from its first run.");
+
 /// A result of core as a result of Python.
 pub(crate) trait Raise<T> {
     /// The value, or the exception.
@@ -39,6 +41,11 @@ pub(crate) fn passed(e: PyErr) -> Error {
 /// The exception of an error; one that came from Python is itself.
 #[cold]
 pub(crate) fn exception(e: Error) -> PyErr {
+    exception_of(&e)
+}
+
+/// The exception of an error that goes on.
+pub(crate) fn exception_of(e: &Error) -> PyErr {
     if let ErrorKind::User(user) = e.kind()
         && let Some(own) = user.downcast_ref::<PyErr>()
     {
@@ -47,6 +54,7 @@ pub(crate) fn exception(e: Error) -> PyErr {
     let text = text(e.kind()).unwrap_or_else(|| e.to_string());
     match e.kind() {
         ErrorKind::CheckpointEarlyStop => StopRecomputation::new_err(text),
+        ErrorKind::CheckpointMismatch { .. } => CheckpointError::new_err(text),
         ErrorKind::Gradcheck { .. } => GradcheckError::new_err(text),
         kind => match kind.class() {
             Class::Runtime => PyRuntimeError::new_err(text),
@@ -180,11 +188,116 @@ fn text(kind: &ErrorKind) -> Option<String> {
             "attempting to assign a gradient of size '{found:?}' to a tensor of size '{expected:?}'. Please ensure that the \
              gradient and the tensor are the same size"
         ),
+        MultiOutputViewInplace { indirect, of } => format!(
+            "{} This view is the output of a function that returns multiple views. Such functions do not allow the output views \
+             to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+            view_head(*indirect, of, "no_grad", false)
+        ),
+        CustomFnViewInplace { indirect, of } => format!(
+            "{} This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to \
+             handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect \
+             gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
+            view_head(*indirect, of, "no_grad", false)
+        ),
+        NoGradViewInplace { indirect, of } => {
+            format!("{} {}", view_head(*indirect, of, "no_grad", true), both_inside("no_grad"))
+        }
+        InferenceViewInplace { indirect, of } => {
+            format!("{} {}", view_head(*indirect, of, "inference", true), both_inside("inference_mode"))
+        }
+        ForwardNotImplemented { op } => format!(
+            "Trying to use forward AD with {op} that does not support it because it has not been implemented yet."
+        ),
+        DerivativeNotImplemented { op, .. } => format!("derivative for {op} is not implemented"),
+        PackMutatesInput => "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook \
+                             can not be modified by in-place operations as this can lead to unexpected side-effects."
+            .into(),
+        SavedHooksTwice => "Calling register_hooks on a saved tensor whose hooks have already been set.".into(),
+        SavedHooksOnNone => "Calling register_hooks on a saved tensor with value None is forbidden".into(),
+        MutationCtxNested => "allow_mutation_on_saved_tensors contexts cannot be nested".into(),
+        MutationCtxOutside => "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph \
+                               was originally recorded."
+            .into(),
+        CheckpointMismatch { message } => format!("firebrand.utils.checkpoint: {message}"),
+        CheckpointReentrantInputs => "firebrand.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter \
+                                      to .backward(). Set use_reentrant=False, or call .backward() without `inputs`."
+            .into(),
+        CheckpointDoubleUnpack => "firebrand.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked \
+                                   once. If you are calling ctx.saved_tensors in backward, make sure to do so only once."
+            .into(),
+        EdgeMaterialize { .. } => "materialize_grads cannot be used when the given input is a GradientEdge".into(),
+        LeafInGradCall => "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This \
+                           is currently not supported."
+            .into(),
+        NotInBackward => "_current_graph_task_execution_order, _will_engine_execute_node and the like are only available: expected \
+                          that this is called during the execution of a backward pass"
+            .into(),
+        FnGradShape { function, position, expected, found } => format!(
+            "Function {function} returned an invalid gradient at index {position} - got {found:?} but expected shape compatible \
+             with {expected:?}"
+        ),
+        JvpRule { rule, .. } => match rule {
+            firebrand::JvpRule::View => "A custom Function's forward is returning a view (or an input as-is) but the jvp is not \
+                                         returning a view."
+                .into(),
+            firebrand::JvpRule::ViewOfTangent => "A custom Function's forward is returning a view but the jvp is not returning a \
+                                                  view of the given grad input."
+                .into(),
+            firebrand::JvpRule::SameRegion => "A custom Function's forward is returning a view but the jvp is returning a view of \
+                                               different elements of the grad input."
+                .into(),
+            firebrand::JvpRule::WrittenInPlace | firebrand::JvpRule::ReturnedAsIs => {
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an \
+                 input inplace, then the jvp function must modify the corresponding gradient inplace."
+                    .into()
+            }
+        },
+        JvpNotDifferentiable { .. } => "Function's jvp returned a tangent for an output that is not differentiable; return None".into(),
+        GradcheckUsage { message } => message.clone(),
+        GradcheckAssertion { message } => (*message).into(),
+        OverlappingInput { index } => format!(
+            "The {index}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to \
+             compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
+        ),
+        DualTwice => "Cannot set a tensor that already has a tangent at this level as a dual: it already has one".into(),
+        NestedDualLevel => "Nested forward mode AD is not supported at the moment".into(),
+        NoDualLevel => "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+            .into(),
+        DualShape { expected, found } => format!(
+            "Expected tangent to have the same size as primal: Trying to set a forward gradient that has a different size than that \
+             of the original Tensor, this is not supported. Tensor is of size {expected:?} while the given forward gradient is of \
+             size {found:?}."
+        ),
+        DualDtype { dtype } => {
+            format!("Expected primal to be floating point or complex, but got: {}", convert_name(*dtype))
+        }
         FnGradCount { function, expected, found } => {
             format!("function {function}Backward returned an incorrect number of gradients (expected {expected}, got {found})")
         }
         _ => return None,
     })
+}
+
+/// Which view, and what happens to it.
+fn view_head(indirect: bool, of: &Option<(String, usize)>, mode: &str, by_mode: bool) -> String {
+    let what = if indirect { "its base or another view of its base has been" } else { "is being" };
+    let when = if mode == "inference" { "in normal mode" } else { "with grad mode enabled" };
+    let mode = if mode == "inference" { "inference mode" } else { "no_grad mode" };
+    match of {
+        Some((node, k)) if by_mode => {
+            format!("Output {k} of {node} is a view of a view which was created in {mode} and {what} modified inplace {when}.")
+        }
+        Some((node, k)) => format!("Output {k} of {node} is a view and {what} modified inplace."),
+        None => format!("A view was created in {mode} and {what} modified inplace {when}."),
+    }
+}
+
+fn both_inside(block: &str) -> String {
+    format!(
+        "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view \
+         and the inplace either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if \
+         you want the inplace to be tracked)."
+    )
 }
 
 /// A dtype as the package spells it.

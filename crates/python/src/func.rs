@@ -1,14 +1,15 @@
 //! Function transforms on flat lists of tensors; Python flattens arguments and results.
 
-use crate::autograd::{call_flat, need_tensors};
+use crate::autograd::{attached, call_flat, need_tensors};
 use crate::convert;
 use crate::errors::Raise;
 use crate::held::Held;
 use firebrand::Tensor;
-use firebrand::func::{self, Randomness, Vjp};
+use firebrand::func::{self, BatchDims, Linear, Randomness, Vjp};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use std::sync::{Arc, OnceLock};
 
 type Flat = Vec<Tensor>;
 
@@ -68,8 +69,20 @@ fn vmap<'py>(
             return Err(PyValueError::new_err(format!("{text} {other}")));
         }
     };
+    // Where the results have the batch is known when there are results.
+    let out_dims = Arc::new(OnceLock::new());
     let run = || {
-        let mut mapped = func::vmap(|args: &Flat| call_flat(&f, args)).in_dims(in_dims).randomness(randomness);
+        let named = out_dims.clone();
+        let body = |args: &Flat| {
+            attached(|py| {
+                let list = convert::list(py, args.iter().cloned())?;
+                let (found, dims): (Bound<'_, PyAny>, Vec<Option<i64>>) = f.get(py).call1((list,))?.extract()?;
+                let _ = named.set(dims);
+                need_tensors(&found)
+            })
+        };
+        let late = BatchDims::Late(out_dims.clone());
+        let mut mapped = func::vmap(body).in_dims(in_dims).out_dims(late).randomness(randomness);
         if let Some(n) = chunk_size {
             mapped = mapped.chunk_size(n);
         }
@@ -78,30 +91,28 @@ fn vmap<'py>(
     convert::list(py, py.detach(run).raise()?)
 }
 
-fn rows<'py>(py: Python<'py>, found: Vec<Flat>) -> PyResult<Vec<Bound<'py, PyList>>> {
-    found.into_iter().map(|row| convert::list(py, row)).collect()
+/// The function that `linearize` gives back.
+#[pyclass(module = "firebrand.func", frozen)]
+pub(crate) struct Pushforward(Linear<Flat, Flat>);
+
+#[pymethods]
+impl Pushforward {
+    fn __call__<'py>(&self, py: Python<'py>, tangents: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let tangents = need_tensors(tangents)?;
+        convert::list(py, py.detach(|| self.0.call(&tangents)).raise()?)
+    }
 }
 
-/// For every output, its derivative with respect to every input, by reverse mode.
 #[pyfunction]
-fn jacrev<'py>(
+fn linearize<'py>(
     py: Python<'py>,
     f: &Bound<'py, PyAny>,
-    inputs: &Bound<'py, PyAny>,
-) -> PyResult<Vec<Bound<'py, PyList>>> {
-    let (f, inputs) = (Held::new(f), need_tensors(inputs)?);
-    rows(py, py.detach(|| func::jacrev(|args: &Flat| call_flat(&f, args))(&inputs)).raise()?)
-}
-
-/// As `jacrev`, by forward mode.
-#[pyfunction]
-fn jacfwd<'py>(
-    py: Python<'py>,
-    f: &Bound<'py, PyAny>,
-    inputs: &Bound<'py, PyAny>,
-) -> PyResult<Vec<Bound<'py, PyList>>> {
-    let (f, inputs) = (Held::new(f), need_tensors(inputs)?);
-    rows(py, py.detach(|| func::jacfwd(|args: &Flat| call_flat(&f, args))(&inputs)).raise()?)
+    primals: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyList>, Pushforward)> {
+    let (f, primals) = (Held::new(f), need_tensors(primals)?);
+    let run = || func::linearize(|args: &Flat| call_flat(&f, args), &primals);
+    let (outputs, linear) = py.detach(run).raise()?;
+    Ok((convert::list(py, outputs)?, Pushforward(linear)))
 }
 
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -109,7 +120,6 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     transforms.add_function(wrap_pyfunction!(vjp, &transforms)?)?;
     transforms.add_function(wrap_pyfunction!(jvp, &transforms)?)?;
     transforms.add_function(wrap_pyfunction!(vmap, &transforms)?)?;
-    transforms.add_function(wrap_pyfunction!(jacrev, &transforms)?)?;
-    transforms.add_function(wrap_pyfunction!(jacfwd, &transforms)?)?;
+    transforms.add_function(wrap_pyfunction!(linearize, &transforms)?)?;
     m.add_submodule(&transforms)
 }

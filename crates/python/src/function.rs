@@ -4,7 +4,7 @@
 //! back in their places. A context belongs to one call at one level of transforms, so a new `ctx` object is made for each and kept in
 //! core's context; it becomes the object of the node (`node`), which refers to the node weakly because the node owns it.
 
-use crate::autograd::attached;
+use crate::autograd::{self, attached};
 use crate::convert::{self, tensor_of};
 use crate::errors::Raise;
 use crate::held::Held;
@@ -25,6 +25,11 @@ impl CallState {
     pub(crate) fn ctx<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.0.get(py)
     }
+
+    /// The context, for the collector.
+    pub(crate) fn held(&self) -> Option<&Py<PyAny>> {
+        self.0.object()
+    }
 }
 
 /// One argument or result: the number of a tensor, or something else.
@@ -32,6 +37,8 @@ impl CallState {
 enum Item {
     Tensor(usize),
     Other(Arc<Held>),
+    /// Something else that is no longer needed.
+    Gone,
 }
 
 fn sort(objects: &[Bound<'_, PyAny>]) -> (Vec<Item>, Vec<Tensor>) {
@@ -65,6 +72,7 @@ fn fill<'py>(py: Python<'py>, items: &[Item], tensors: &[Tensor]) -> PyResult<Ve
     let one = |i: &Item| match i {
         Item::Tensor(k) => Ok(identity::wrap(py, tensors[*k].clone())?.into_any()),
         Item::Other(o) => Ok(o.get(py)),
+        Item::Gone => Ok(py.None().into_bound(py)),
     };
     items.iter().map(one).collect()
 }
@@ -73,7 +81,7 @@ fn fill<'py>(py: Python<'py>, items: &[Item], tensors: &[Tensor]) -> PyResult<Ve
 fn spread<'py>(py: Python<'py>, items: &[Item], tensors: &[Option<Tensor>]) -> PyResult<Bound<'py, PyTuple>> {
     let one = |i: &Item| match i {
         Item::Tensor(k) => convert::optional(py, tensors.get(*k).cloned().flatten()),
-        Item::Other(_) => Ok(py.None().into_bound(py)),
+        Item::Other(_) | Item::Gone => Ok(py.None().into_bound(py)),
     };
     PyTuple::new(py, items.iter().map(one).collect::<PyResult<Vec<_>>>()?)
 }
@@ -90,8 +98,13 @@ struct PyFunction {
     ctx_class: Held,
     name: String,
     traits: Traits,
-    args: Vec<Item>,
+    /// What it was called with. Once it has run, only what is a tensor matters: the rest would be kept alive unseen.
+    args: Mutex<Arc<Vec<Item>>>,
+    /// Which tensors among the arguments can have tangents.
+    smooth: Vec<bool>,
     shape: Mutex<Option<Shape>>,
+    /// Outputs without gradients whose place in `backward` is none, not zeros.
+    bare: Mutex<Vec<usize>>,
 }
 
 /// Prepends an object to arguments.
@@ -103,10 +116,40 @@ impl PyFunction {
     fn new_ctx<'py>(&self, py: Python<'py>, ctx: &Context) -> PyResult<Bound<'py, PyAny>> {
         let class = self.ctx_class.get(py);
         let object = py.get_type::<PyNode>().call_method1("__new__", (class,))?;
+        PyNode::placed(&object)?;
         let needs = ctx.needs_input_grad();
         let need = |i: &Item| matches!(i, Item::Tensor(k) if needs.get(*k).copied().unwrap_or(false));
-        object.setattr("needs_input_grad", PyTuple::new(py, self.args.iter().map(need))?)?;
+        object.setattr("needs_input_grad", PyTuple::new(py, self.args().iter().map(need))?)?;
         Ok(object)
+    }
+
+    fn args(&self) -> Arc<Vec<Item>> {
+        self.args.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Lets go of what is not a tensor among arguments and results.
+    fn forget_others(&self) {
+        let kind = |i: &Item| if let Item::Tensor(k) = i { Item::Tensor(*k) } else { Item::Gone };
+        let bare = Arc::new(self.args().iter().map(kind).collect());
+        let args = std::mem::replace(&mut *self.args.lock().unwrap_or_else(|e| e.into_inner()), bare);
+        drop(args);
+        let mut shape = self.shape.lock().unwrap_or_else(|e| e.into_inner());
+        let bare = shape.as_ref().map(|s| Shape { items: s.items.iter().map(kind).collect(), is_tuple: s.is_tuple });
+        let before = std::mem::replace(&mut *shape, bare);
+        drop(shape);
+        drop(before);
+    }
+
+    /// Remembers outputs without gradients, if `ctx` does not want zeros for them.
+    fn note_bare(&self, object: &Bound<'_, PyAny>, outputs: &[Tensor]) -> PyResult<()> {
+        if object.getattr("_materialize_non_diff_grads")?.is_truthy()? {
+            return Ok(());
+        }
+        let marked: Vec<Tensor> = listed(object, "non_differentiable")?.unwrap_or_default().into_iter().flatten().collect();
+        let is_marked = |t: &Tensor| marked.iter().any(|m| m.id() == t.id());
+        let bare = (0..outputs.len()).filter(|&k| is_marked(&outputs[k])).collect();
+        *self.bare.lock().unwrap_or_else(|e| e.into_inner()) = bare;
+        Ok(())
     }
 
     fn shape(&self) -> PyResult<Shape> {
@@ -147,7 +190,8 @@ impl PyFunction {
             Ok(all) => all.iter().collect(),
             Err(_) => vec![found],
         };
-        let expected = self.args.len();
+        let args = self.args();
+        let expected = args.len();
         while found.len() > expected && found.last().is_some_and(|g| g.is_none()) {
             found.pop();
         }
@@ -159,11 +203,11 @@ impl PyFunction {
             return Err(PyRuntimeError::new_err(text));
         }
         let mut kept = Vec::new();
-        for (k, (item, value)) in self.args.iter().zip(&found).enumerate() {
+        for (k, (item, value)) in args.iter().zip(&found).enumerate() {
             match item {
                 Item::Tensor(_) => kept.push(value),
-                Item::Other(_) if value.is_none() => {}
-                Item::Other(_) => {
+                Item::Other(_) | Item::Gone if value.is_none() => {}
+                Item::Other(_) | Item::Gone => {
                     let text = format!(
                         "function {what} returned a gradient different from None at position {}, but the corresponding forward \
                          input was not a Variable",
@@ -236,13 +280,14 @@ impl Function for PyFunction {
 
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         attached(|py| {
-            let args = fill(py, &self.args, inputs)?;
+            let args = fill(py, &self.args(), inputs)?;
             let class = self.class.get(py);
             if self.traits.setup_context {
                 return self.keep(&class.call_method1("forward", PyTuple::new(py, args)?)?);
             }
             let object = self.new_ctx(py, ctx)?;
             let tensors = self.keep(&class.call_method1("forward", with_first(&object, args)?)?)?;
+            self.note_bare(&object, &tensors)?;
             transfer(&object, ctx)?;
             Ok(tensors)
         })
@@ -251,9 +296,10 @@ impl Function for PyFunction {
     fn setup_context(&self, ctx: &mut Context, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
         attached(|py| {
             let object = self.new_ctx(py, ctx)?;
-            let args = PyTuple::new(py, fill(py, &self.args, inputs)?)?;
+            let args = PyTuple::new(py, fill(py, &self.args(), inputs)?)?;
             let result = self.shape()?.filled(py, outputs)?;
             self.class.get(py).call_method1("setup_context", (&object, args, result))?;
+            self.note_bare(&object, outputs)?;
             transfer(&object, ctx)
         })
     }
@@ -265,7 +311,13 @@ impl Function for PyFunction {
     fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         attached(|py| {
             let object = self.ctx_of(py, ctx)?;
-            let grads = spread(py, &self.shape()?.items, grads)?;
+            let mut grads = grads.to_vec();
+            for &k in self.bare.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+                if let Some(grad) = grads.get_mut(k) {
+                    *grad = None;
+                }
+            }
+            let grads = spread(py, &self.shape()?.items, &grads)?;
             let found = self.class.get(py).call_method1("backward", with_first(&object, grads.iter().collect())?);
             object.setattr("_at_hand", py.None())?;
             let found = found?;
@@ -277,7 +329,9 @@ impl Function for PyFunction {
         attached(|py| {
             let object = self.ctx_of(py, ctx)?;
             object.setattr("_in_jvp", true)?;
-            let tangents = spread(py, &self.args, tangents)?;
+            let smooth = |(k, t): (usize, &Option<Tensor>)| t.clone().filter(|_| self.smooth.get(k).copied().unwrap_or(true));
+            let tangents: Vec<Option<Tensor>> = tangents.iter().enumerate().map(smooth).collect();
+            let tangents = spread(py, &self.args(), &tangents)?;
             let found = self.class.get(py).call_method1("jvp", with_first(&object, tangents.iter().collect())?);
             object.setattr("_in_jvp", false)?;
             object.setattr("_at_hand", py.None())?;
@@ -304,11 +358,11 @@ impl Function for PyFunction {
                 py.import("firebrand.autograd.function")?.getattr("VmapInfo")?.call1((info.batch_size, randomness))?;
             let dim = |i: &Item| match i {
                 Item::Tensor(k) => in_dims.get(*k).copied().flatten(),
-                Item::Other(_) => None,
+                Item::Other(_) | Item::Gone => None,
             };
-            let dims = PyTuple::new(py, self.args.iter().map(dim).collect::<Vec<_>>())?;
+            let dims = PyTuple::new(py, self.args().iter().map(dim).collect::<Vec<_>>())?;
             let mut args = vec![info, dims.into_any()];
-            args.extend(fill(py, &self.args, inputs)?);
+            args.extend(fill(py, &self.args(), inputs)?);
             let found = class.call_method1("vmap", PyTuple::new(py, args)?)?;
             let (outputs, out_dims): (Bound<'_, PyAny>, Bound<'_, PyAny>) = found.extract()?;
             let tensors = self.keep(&outputs)?;
@@ -346,11 +400,13 @@ fn apply<'py>(
         ctx_class: Held::new(ctx_class),
         name: class.name()?.to_string(),
         traits: Traits { setup_context, once_differentiable, generate_vmap_rule },
-        args: items,
+        args: Mutex::new(Arc::new(items)),
+        smooth: inputs.iter().map(|t| t.dtype().is_differentiable()).collect(),
         shape: Mutex::new(None),
+        bare: Mutex::default(),
     });
     let running = function.clone();
-    let outputs = py.detach(move || apply_function(running, inputs)).raise()?;
+    let outputs = autograd::detached(py, move || apply_function(running, inputs))?;
     for out in &outputs {
         // The context learns which node is its own.
         if let Some(edge) = out.try_grad_fn_edge().raise()?
@@ -359,7 +415,9 @@ fn apply<'py>(
             node::wrap(py, edge.node)?;
         }
     }
-    function.shape()?.filled(py, &outputs)
+    let found = function.shape()?.filled(py, &outputs);
+    function.forget_others();
+    found
 }
 
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -52,7 +52,25 @@ fn one(item: &Bound<'_, PyAny>) -> PyResult<Index> {
     )))
 }
 
+/// Whether a list means what a tuple would: it has more in it than numbers.
+fn is_tuple_in_disguise(list: &Bound<'_, PyList>) -> bool {
+    let part = |o: Bound<'_, PyAny>| {
+        o.is_none()
+            || o.is_instance_of::<PySlice>()
+            || o.is_instance_of::<PyEllipsis>()
+            || o.is_instance_of::<PyList>()
+            || o.is_instance_of::<PyTuple>()
+            || tensor_of(&o).is_some_and(|t| t.ndim() > 0)
+    };
+    list.len() <= 32 && list.iter().any(part)
+}
+
 fn indices(index: &Bound<'_, PyAny>) -> PyResult<Indices> {
+    if let Ok(list) = index.cast::<PyList>()
+        && is_tuple_in_disguise(list)
+    {
+        return list.iter().map(|item| one(&item)).collect();
+    }
     match index.cast::<PyTuple>() {
         Ok(all) => all.iter().map(|item| one(&item)).collect(),
         Err(_) => Ok(Indices::from_iter([one(index)?])),

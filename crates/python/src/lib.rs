@@ -8,6 +8,7 @@
 
 mod autograd;
 mod bind;
+mod compile;
 mod convert;
 mod errors;
 mod func;
@@ -16,11 +17,12 @@ mod held;
 mod identity;
 mod index;
 mod interop;
+mod layer;
 mod literal;
 mod modes;
 mod node;
 mod ops;
-mod optim;
+#[path = "generated/overloads.rs"]
 mod overloads;
 mod program;
 mod table;
@@ -46,11 +48,16 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<modes::SavedHooksScope>()?;
     m.add_class::<modes::DisabledHooksScope>()?;
     m.add_class::<modes::MultithreadingGuard>()?;
+    m.add_class::<modes::ForwardGradGuard>()?;
+    m.add_class::<layer::LayerScope>()?;
+    m.add_class::<node::SavedTensor>()?;
+    m.add_function(wrap_pyfunction!(node::node_class, m)?)?;
     m.add_class::<func::Pullback>()?;
-    m.add_class::<optim::PyOptimizer>()?;
+    m.add_class::<func::Pushforward>()?;
     m.add_class::<program::Program>()?;
     m.add_class::<program::Runner>()?;
     m.add("StopRecomputation", py.get_type::<errors::StopRecomputation>())?;
+    m.add("CheckpointError", py.get_type::<errors::CheckpointError>())?;
     m.add("GradcheckError", py.get_type::<errors::GradcheckError>())?;
     convert::add(m)?;
     ops::add(m)?;
@@ -61,5 +68,6 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     func::add(m)?;
     function::add(m)?;
     program::add(m)?;
+    compile::add(m)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -1,9 +1,12 @@
 //! Modes that Python's context managers switch: plain switches, and guards that belong to the thread that made them.
 
 use crate::autograd::{attached, saved_hooks};
+use crate::convert;
 use crate::errors::Raise;
-use firebrand::autograd::{self as core, CreationHookGuard, DisabledGuard, InferenceMode, SavedHooksGuard};
+use firebrand::autograd::{self as core, AutocastGuard, AutocastOptions, CreationHookGuard, DisabledGuard, InferenceMode, MutationGuard, SavedHooksGuard};
+use firebrand::random::Generator;
 use firebrand::state::ModeGuard;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -123,10 +126,115 @@ impl MultithreadingGuard {
     }
 }
 
+/// Whether ops compute tangents, until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct ForwardGradGuard(Option<core::ForwardGradScope>);
+
+#[pymethods]
+impl ForwardGradGuard {
+    #[new]
+    fn new(on: bool) -> ForwardGradGuard {
+        ForwardGradGuard(Some(core::set_fwd_grad_enabled(on)))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Saved tensors may be written, until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct MutationScope(Option<MutationGuard>);
+
+#[pymethods]
+impl MutationScope {
+    #[new]
+    fn new() -> PyResult<MutationScope> {
+        Ok(MutationScope(Some(core::allow_mutation_on_saved_tensors().raise()?)))
+    }
+
+    /// How many saved tensors were cloned because they were about to be written, and how many were not.
+    fn counts(&self) -> (usize, usize) {
+        self.0.as_ref().map_or((0, 0), |g| (g.counts().cloned, g.counts().original))
+    }
+
+    fn clear(&self) {
+        if let Some(guard) = &self.0 {
+            guard.clear();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Ops choose their dtype, until it is left.
+#[pyclass(unsendable)]
+pub(crate) struct AutocastScope(Option<AutocastGuard>);
+
+#[pymethods]
+impl AutocastScope {
+    #[new]
+    fn new(enabled: bool, dtype: &Bound<'_, PyAny>) -> PyResult<AutocastScope> {
+        let wrong = || PyTypeError::new_err("autocast computes in a dtype, such as bfloat16");
+        let dtype = convert::dtype_of(dtype).ok_or_else(wrong)?;
+        Ok(AutocastScope(Some(AutocastGuard::new(AutocastOptions { enabled, dtype, ..Default::default() }))))
+    }
+
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+#[pyfunction]
+fn is_autocast_enabled() -> bool {
+    core::is_autocast_enabled()
+}
+
+/// Where the random numbers of this thread are.
+#[pyclass(module = "firebrand", frozen)]
+pub(crate) struct RngState(Generator);
+
+#[pyfunction]
+fn get_rng_state() -> RngState {
+    RngState(firebrand::random::get_rng_state())
+}
+
+#[pyfunction]
+fn set_rng_state(state: &Bound<'_, RngState>) {
+    firebrand::random::set_rng_state(state.get().0.clone());
+}
+
+#[pyfunction]
+fn is_fwd_grad_enabled() -> bool {
+    core::is_fwd_grad_enabled()
+}
+
+#[pyfunction]
+fn is_multithreading_enabled() -> bool {
+    core::is_multithreading_enabled()
+}
+
+/// Why hooks on saved tensors are forbidden, if they are.
+#[pyfunction]
+fn saved_tensors_hooks_disabled() -> Option<String> {
+    core::saved_tensors_hooks_disabled()
+}
+
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(set_grad_mode, m)?)?;
     m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(set_anomaly_mode, m)?)?;
-    m.add_function(wrap_pyfunction!(anomaly_mode, m)?)
+    m.add_function(wrap_pyfunction!(anomaly_mode, m)?)?;
+    m.add_class::<AutocastScope>()?;
+    m.add_class::<MutationScope>()?;
+    m.add_class::<RngState>()?;
+    m.add_function(wrap_pyfunction!(is_autocast_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(get_rng_state, m)?)?;
+    m.add_function(wrap_pyfunction!(set_rng_state, m)?)?;
+    m.add_function(wrap_pyfunction!(is_fwd_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(is_multithreading_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(saved_tensors_hooks_disabled, m)?)
 }

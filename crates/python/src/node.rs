@@ -7,17 +7,18 @@ use crate::autograd::{self, Handle};
 use crate::convert;
 use crate::errors::Raise;
 use crate::function::CallState;
-use crate::held::Held;
-use crate::identity::Registry;
-use firebrand::autograd::{Node, WeakNode};
+use crate::held::{Held, Hooks};
+use crate::identity::{self, Registry};
+use firebrand::autograd::{Node, SavedValue, WeakNode};
 use firebrand_core as core;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 enum Link {
@@ -34,6 +35,49 @@ pub(crate) struct PyNode {
     object: AtomicPtr<ffi::PyObject>,
 }
 
+/// Where a node keeps what Python's collector has to know of its hooks.
+const HOOKS: &str = "python hooks";
+
+/// The Python functions that hang on a node, whoever registered them.
+pub(crate) fn hooks(node: &Node) -> Arc<Hooks> {
+    if let Some(known) = known_hooks(node) {
+        return known;
+    }
+    let made = Arc::new(Hooks::default());
+    drop(node.insert_metadata(HOOKS, made.clone()));
+    made
+}
+
+fn known_hooks(node: &Node) -> Option<Arc<Hooks>> {
+    node.metadata().get(HOOKS).cloned().and_then(|m| m.downcast::<Hooks>().ok())
+}
+
+/// Shows the collector what a node owns: hooks, and the context of a custom function.
+pub(crate) fn traverse(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    if let Some(hooks) = known_hooks(node) {
+        hooks.traverse(visit)?;
+    }
+    traverse_context(node, visit)
+}
+
+/// Cuts the hooks of a node off.
+pub(crate) fn clear(node: &Node) {
+    if let Some(hooks) = known_hooks(node) {
+        hooks.clear();
+    }
+}
+
+/// Where nodes keep their dictionaries, once one was made.
+static NODE_DICT: AtomicIsize = AtomicIsize::new(0);
+
+/// Shows the collector the context of a custom function, which its node owns.
+fn traverse_context(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    match node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>()) {
+        Some(state) => visit.call(state.held()),
+        None => Ok(()),
+    }
+}
+
 static NODES: Registry = Registry::new();
 
 thread_local! {
@@ -46,6 +90,35 @@ impl Drop for PyNode {
         if let (false, Link::Owned(node)) = (object.is_null(), &*self.link()) {
             NODES.remove(node.id(), object);
         }
+    }
+}
+
+/// A tensor that a node saved, as it keeps it: for hooks.
+#[pyclass(module = "firebrand.autograd", frozen)]
+pub(crate) struct SavedTensor {
+    node: WeakNode,
+    name: String,
+    empty: bool,
+}
+
+#[pymethods]
+impl SavedTensor {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn make(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<SavedTensor> {
+        Err(PyRuntimeError::new_err(
+            "Trying to create a SavedTensor object from Python is forbidden, unless you are a node",
+        ))
+    }
+
+    /// Packs the tensor now, and unpacks it whenever it is read.
+    fn register_hooks(&self, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.empty {
+            return Err(PyRuntimeError::new_err("None is forbidden: there is no saved tensor to set hooks on"));
+        }
+        let gone = || PyRuntimeError::new_err("the node of this saved tensor is gone");
+        let (node, hooks) = (self.node.upgrade().ok_or_else(gone)?, autograd::saved_hooks(pack, unpack));
+        pack.py().detach(|| node.register_saved_hooks(&self.name, hooks)).raise()
     }
 }
 
@@ -71,6 +144,12 @@ pub(crate) fn wrap(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
     made.cast::<PyNode>()?.get().object.store(made.as_ptr(), Relaxed);
     NODES.put(id, &made);
     Ok(made)
+}
+
+/// The class of nodes of this name.
+#[pyfunction]
+pub(crate) fn node_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    class_named(py, name)
 }
 
 /// The class of nodes of this name.
@@ -111,6 +190,20 @@ impl PyNode {
         })
     }
 
+    /// Tells a context which object it is.
+    pub(crate) fn placed(this: &Bound<'_, PyAny>) -> PyResult<()> {
+        this.cast::<PyNode>()?.get().object.store(this.as_ptr(), Relaxed);
+        Ok(())
+    }
+
+    /// The node, if nothing but this object reaches it.
+    fn sole(&self) -> Option<Node> {
+        match &*self.link() {
+            Link::Owned(node) if node.owners() == 1 => Some(node.clone()),
+            _ => None,
+        }
+    }
+
     /// Makes a context refer to its node.
     pub(crate) fn refer_to(&self, node: &Node) {
         let mut link = self.link();
@@ -137,7 +230,31 @@ impl PyNode {
             }
             None => Link::None,
         };
+        if NODE_DICT.load(Relaxed) == 0 {
+            let offset = cls.py().get_type::<PyNode>().getattr("__dictoffset__")?.extract()?;
+            NODE_DICT.store(offset, Relaxed);
+        }
         Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()) })
+    }
+
+    /// Attributes, and hooks that only this object reaches.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(identity::attributes(self.object.load(Relaxed), &NODE_DICT))?;
+        match self.sole() {
+            Some(node) => traverse(&node, &visit),
+            None => Ok(()),
+        }
+    }
+
+    fn __clear__(slf: &Bound<'_, PyNode>) {
+        if let Some(node) = slf.get().sole() {
+            clear(&node);
+        }
+        if let Ok(attributes) = slf.getattr("__dict__")
+            && let Ok(attributes) = attributes.cast::<PyDict>()
+        {
+            attributes.clear();
+        }
     }
 
     fn name(&self) -> PyResult<String> {
@@ -168,9 +285,10 @@ impl PyNode {
 
     /// Shape, dtype and device of each gradient that arrives.
     #[getter]
-    fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let kind = py.import("firebrand.autograd.graph")?.getattr("InputMetadata")?;
         let one = |m: &core::autograd::InputMetadata| {
-            Ok((convert::size(py, &m.shape)?, convert::dtype(py, m.dtype)?.into_any()))
+            kind.call1((convert::size(py, &m.shape)?, convert::dtype(py, m.dtype)?, convert::PyDevice(m.device)))
         };
         self.node()?.input_metadata().iter().map(one).collect()
     }
@@ -188,17 +306,23 @@ impl PyNode {
     }
 
     fn register_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        Ok(autograd::register_node_hook(&self.node()?, hook))
+        let node = self.node()?;
+        Ok(autograd::register_node_hook(&node, hook, &hooks(&node)))
     }
 
     fn register_prehook(&self, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
-        Ok(autograd::register_node_prehook(&self.node()?, hook))
+        let node = self.node()?;
+        Ok(autograd::register_node_prehook(&node, hook, &hooks(&node)))
     }
 
     /// Runs the derivative on these gradients, without hooks.
     #[pyo3(signature = (*grads))]
     fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let node = self.node()?;
+        let (expected, found) = (node.input_metadata().len(), grads.len());
+        if found != expected {
+            return Err(PyTypeError::new_err(format!("expected {expected} arguments, got {found} instead")));
+        }
         let grads = autograd::gradients(&grads.iter().collect::<Vec<_>>())?;
         let found = py.detach(|| node.call(&grads)).raise()?;
         match &found[..] {
@@ -226,8 +350,40 @@ impl PyNode {
         Ok(Some(convert::tuple(py, &saved)?))
     }
 
+    /// Makes the node run earlier or later than others.
+    fn _set_sequence_nr(&self, number: u64) -> PyResult<()> {
+        self.node()?.set_sequence_nr(number);
+        Ok(())
+    }
+
+    /// What the node saved under a name, as it keeps it.
+    fn _raw_saved<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let node = self.node()?;
+        let raw = |name: String, empty: bool| Bound::new(py, SavedTensor { node: node.downgrade(), name, empty });
+        if node.context().is_some() && name == "tensors" {
+            let count = self._function_saved(py)?.map_or(0, |t| t.len());
+            let all = (0..count).map(|k| raw(format!("tensors[{k}]"), false)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(Some(PyTuple::new(py, all)?.into_any()));
+        }
+        Ok(match py.detach(|| node.saved(name)).raise()? {
+            Some(SavedValue::Tensors(list)) => {
+                let one = |(k, t): (usize, &Option<firebrand::Tensor>)| raw(format!("{name}[{k}]"), t.is_none());
+                let all = list.iter().enumerate().map(one).collect::<PyResult<Vec<_>>>()?;
+                Some(PyTuple::new(py, all)?.into_any())
+            }
+            Some(SavedValue::Tensor(_)) => Some(raw(name.to_string(), false)?.into_any()),
+            Some(SavedValue::None) => Some(raw(name.to_string(), true)?.into_any()),
+            _ => None,
+        })
+    }
+
     /// `_saved_self`, `_saved_dim`: what the node saved.
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(saved) = name.strip_prefix("_raw_saved_")
+            && let Some(raw) = self._raw_saved(py, saved)?
+        {
+            return Ok(raw);
+        }
         if let Some(saved) = name.strip_prefix("_saved_") {
             let node = self.node()?;
             if let Some(value) = py.detach(|| node.saved(saved)).raise()? {

@@ -6,6 +6,7 @@ use crate::table::{self, Entry, FFT, FUNCTION, LINALG, METHOD, NN, SPECIAL};
 use firebrand::dispatch::Op;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::OnceLock;
 
@@ -121,6 +122,20 @@ pub(crate) struct OpOverload {
     entry: OnceLock<Entry>,
 }
 
+impl OpOverload {
+    /// The object of an op: there is one, as `func is ops.aten.mm.default` asks for.
+    pub(crate) fn of(py: Python<'_>, op: Op) -> PyResult<Bound<'_, PyAny>> {
+        static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+        if let Some(found) = known.get_item(op.name())? {
+            return Ok(found);
+        }
+        let made = Bound::new(py, OpOverload { op, entry: OnceLock::new() })?.into_any();
+        known.set_item(op.name(), &made)?;
+        Ok(made)
+    }
+}
+
 #[pymethods]
 impl OpOverload {
     #[pyo3(signature = (*args, **kwargs))]
@@ -143,6 +158,35 @@ impl OpOverload {
         self.op.name()
     }
 
+    #[getter]
+    fn __name__(&self) -> String {
+        let short = self.op.name().rsplit("::").next().unwrap_or_default();
+        if short.contains('.') { short.to_string() } else { format!("{short}.default") }
+    }
+
+    fn __str__(&self) -> String {
+        let dotted = self.op.name().replace("::", ".");
+        if self.op.name().contains('.') { dotted } else { format!("{dotted}.default") }
+    }
+
+    #[getter]
+    fn namespace(&self) -> &'static str {
+        self.op.name().split("::").next().unwrap_or_default()
+    }
+
+    #[getter]
+    fn _overloadname(&self) -> &'static str {
+        self.op.name().split_once('.').map_or("default", |(_, overload)| overload)
+    }
+
+    /// All overloads of the op.
+    #[getter]
+    fn overloadpacket<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let base = self.op.name().split('.').next().unwrap_or_default();
+        let (space, name) = base.split_once("::").unwrap_or(("aten", base));
+        py.import("firebrand.ops")?.getattr(space)?.getattr(name)
+    }
+
     /// The schema as ATen prints it.
     #[getter]
     fn _schema(&self) -> &'static str {
@@ -160,8 +204,8 @@ impl OpOverload {
 
 /// The op of this name, such as `aten::add.Tensor`, or none.
 #[pyfunction]
-fn op_overload(name: &str) -> Option<OpOverload> {
-    Op::from_name(name).map(|op| OpOverload { op, entry: OnceLock::new() })
+fn op_overload<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Op::from_name(name).map(|op| OpOverload::of(py, op)).transpose()
 }
 
 /// The overload names of an op, such as `["Tensor", "Scalar", "out"]` for `aten::add`.

@@ -1,11 +1,15 @@
-//! Exported programs: loading, running, training and saving `.pt2` files.
+//! Exported programs: exporting functions, running passes, loading, running, training and saving `.pt2` files.
 
-use crate::autograd::need_tensors;
+use crate::autograd::{call_flat, need_tensors};
 use crate::convert;
 use crate::errors::{exception, runtime};
+use crate::held::Held;
 use firebrand::graph::interpret::Value;
-use firebrand::graph::{Error, ExportedProgram, ProgramModule};
+use firebrand::graph::passes::{self, Context};
+use firebrand::graph::text::{Form, print};
+use firebrand::graph::{Dim, Error, Export, ExportedProgram, NamedTensor, ProgramModule};
 use firebrand::module::Module;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::path::PathBuf;
@@ -43,9 +47,63 @@ impl Program {
         self.0.module().map(Runner).map_err(raised)
     }
 
+    /// The program after passes, by their names.
+    fn run_passes(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Program> {
+        let found = names.iter().map(|n| passes::find(n)).collect::<Result<Vec<_>, _>>().map_err(raised)?;
+        let (program, _) = py.detach(|| passes::run(&self.0, &found, &Context::default())).map_err(raised)?;
+        Ok(Program(program))
+    }
+
+    /// The program as text; with types and attributes if `long`.
+    #[pyo3(signature = (long=false))]
+    fn text(&self, long: bool) -> String {
+        print(&self.0, if long { Form::Long } else { Form::Short })
+    }
+
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.save(path)).map_err(raised)
     }
+}
+
+/// Runs a function of a list of tensors on meta tensors and records it. `state` is (name, tensor, is a parameter); `dynamic` is
+/// (input, dimension, name of the size, its smallest and largest value).
+#[pyfunction]
+fn export_function<'py>(
+    py: Python<'py>,
+    f: &Bound<'py, PyAny>,
+    inputs: &Bound<'py, PyAny>,
+    names: Vec<String>,
+    state: Vec<(String, Bound<'py, PyAny>, bool)>,
+    dynamic: Vec<(usize, usize, String, Option<usize>, Option<usize>)>,
+) -> PyResult<Program> {
+    let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
+    let own = |(name, object, is_parameter): &(String, Bound<'py, PyAny>, bool)| {
+        let tensor = convert::tensor_of(object).cloned();
+        let tensor = tensor.ok_or_else(|| PyTypeError::new_err(format!("{name} is no Tensor")))?;
+        Ok(NamedTensor { name: name.clone(), tensor, is_parameter: *is_parameter })
+    };
+    let state = state.iter().map(own).collect::<PyResult<Vec<_>>>()?;
+    let program = py.detach(|| {
+        let mut export = Export::new(&inputs).names(names).state(&state);
+        for (input, dim, name, min, max) in &dynamic {
+            let mut size = Dim::new(name.as_str());
+            if let Some(n) = *min {
+                size = size.min(n);
+            }
+            if let Some(n) = *max {
+                size = size.max(n);
+            }
+            export = export.dynamic(*input, *dim, &size);
+        }
+        export.run(|t| call_flat(&held, t))
+    });
+    program.map(Program).map_err(raised)
+}
+
+/// The names of passes, and what they do.
+#[pyfunction]
+fn list_passes() -> Vec<(&'static str, &'static str)> {
+    passes::PASSES.iter().map(|p| (p.name, p.summary)).collect()
 }
 
 /// Reads an archive that `torch.export.save` or `save` wrote. Nothing in it is executed.
@@ -103,5 +161,7 @@ impl Runner {
 }
 
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(export_function, m)?)?;
+    m.add_function(wrap_pyfunction!(list_passes, m)?)?;
     m.add_function(wrap_pyfunction!(load_program, m)?)
 }

@@ -7,6 +7,7 @@ use crate::autograd::{self, Handle};
 use crate::bind::{self, Call};
 use crate::convert::{self, PyDType, PyDevice, PyLayout, scalar_of, tensor_of};
 use crate::errors::Raise;
+use crate::held::Hooks;
 use crate::identity;
 use crate::index;
 use crate::node;
@@ -18,6 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,11 +29,21 @@ pub(crate) struct PyTensor {
     pub(crate) tensor: Tensor,
     /// The object itself; null until it is registered.
     pub(crate) object: AtomicPtr<ffi::PyObject>,
+    /// Python functions that hang on this leaf.
+    pub(crate) hooks: Hooks,
 }
 
 impl PyTensor {
     pub(crate) fn new(tensor: Tensor) -> PyTensor {
-        PyTensor { tensor, object: AtomicPtr::new(std::ptr::null_mut()) }
+        PyTensor { tensor, object: AtomicPtr::new(std::ptr::null_mut()), hooks: Hooks::default() }
+    }
+
+    /// Where the collector finds a hook on this tensor: with its node, or with the leaf.
+    fn add_hook(&self, register: impl FnOnce(&Hooks) -> PyResult<Handle>) -> PyResult<Handle> {
+        match self.tensor.try_grad_fn_edge().raise()? {
+            Some(edge) => register(&node::hooks(&edge.node)),
+            None => register(&self.hooks),
+        }
     }
 }
 
@@ -415,6 +427,21 @@ impl PyTensor {
         self.tensor.try_set_data(other).raise()
     }
 
+    #[deleter(data)]
+    fn delete_data(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!"))
+    }
+
+    #[deleter(requires_grad)]
+    fn delete_requires_grad(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("cannot delete requires_grad"))
+    }
+
+    #[deleter(grad_fn)]
+    fn delete_grad_fn(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("cannot delete grad_fn"))
+    }
+
     /// A copy of a leaf, gradient included.
     fn _deep_copy<'py>(&self, py: Python<'py>) -> PyResult<This<'py>> {
         let copy = py.detach(|| self.tensor.try_deep_copy()).raise()?;
@@ -422,11 +449,39 @@ impl PyTensor {
     }
 
     fn register_hook(&self, hook: &Any<'_>) -> PyResult<Handle> {
-        autograd::register_tensor_hook(&self.tensor, hook)
+        self.add_hook(|hooks| autograd::register_tensor_hook(&self.tensor, hook, hooks))
     }
 
     fn register_post_accumulate_grad_hook(&self, hook: &Any<'_>) -> PyResult<Handle> {
-        autograd::register_post_accumulate_hook(&self.tensor, hook)
+        autograd::register_post_accumulate_hook(&self.tensor, hook, &self.hooks)
+    }
+
+    // ---- collection
+
+    /// Attributes, and what only this object reaches through its tensor: hooks, and the context of a custom function.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(identity::attributes(self.object.load(Relaxed), &identity::TENSOR_DICT))?;
+        if !self.tensor.is_shared() {
+            self.hooks.traverse(&visit)?;
+        }
+        match self.tensor.sole_history() {
+            Some(node) => node::traverse(&node, &visit),
+            None => Ok(()),
+        }
+    }
+
+    fn __clear__(slf: &This<'_>) {
+        if !slf.get().tensor.is_shared() {
+            slf.get().hooks.clear();
+        }
+        if let Some(node) = slf.get().tensor.sole_history() {
+            node::clear(&node);
+        }
+        if let Ok(attributes) = slf.getattr("__dict__")
+            && let Ok(attributes) = attributes.cast::<PyDict>()
+        {
+            attributes.clear();
+        }
     }
 
     // ---- operators

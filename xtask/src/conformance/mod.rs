@@ -5,14 +5,16 @@ mod accuracy;
 mod adapters;
 mod add_op;
 mod environment;
+mod json;
 mod models;
 mod mpi;
 mod opinfo;
 mod pt2;
-mod python;
+pub(crate) mod python;
 mod sanitizers;
 mod targets;
 mod torchgen;
+mod upstream;
 mod viewer;
 mod wasm;
 mod web;
@@ -39,6 +41,9 @@ checks:
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   targets [TARGET...]     the libraries pass `cargo check` for Windows, macOS, iOS and Android
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
+  upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR]
+                          PyTorch's own tests, unmodified, from a source tree of PyTorch 2.6, on the Python package; FILE selects
+                          tests, one path::Class::test a line; OUT gets a record per test
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
   wasm [TEST_FILE...]     every library builds for WebAssembly, the tests of kernels, core and graph pass under Node, and the digits
@@ -70,6 +75,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["targets", only @ ..] => targets::run(only),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
+        ["upstream", rest @ ..] => upstream::run(rest),
         ["viewer"] => viewer::run(),
         ["wasm", only @ ..] => wasm::run(only),
         ["web"] => web::run(),

@@ -18,8 +18,7 @@ fn library() -> String {
 /// Builds and tests; `venv` is an environment with PyTorch, numpy and pytest.
 pub(super) fn run(venv: Option<&str>) -> Outcome {
     let root = crate::root();
-    must(Command::new(env!("CARGO")).current_dir(&root).args(["build", "--package", "firebrand-python"]))?;
-    copy(&root.join(library()), &root.join(EXTENSION))?;
+    build(&root)?;
     let python = environment(venv, &["numpy", "pytest"])?.join("bin/python");
     let package = root.join("crates/python");
     must(
@@ -29,6 +28,12 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
             .args(["-m", "pytest", "-q"]),
     )?;
     Ok("the package's tests pass".to_string())
+}
+
+/// Builds the extension and puts it where Python finds it.
+pub(crate) fn build(root: &Path) -> Result<(), String> {
+    must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-python"]))?;
+    copy(&root.join(library()), &root.join(EXTENSION))
 }
 
 /// Replaces rather than overwrites: a process may have the old one mapped.

@@ -51,17 +51,19 @@ pub(crate) fn report(node: &Node) {
         (trace, parent)
     };
     let (mut trace, mut parent) = of(node);
-    let mut message = format!("error detected in {}. ", node.name());
+    let mut message = format!("Error detected in {}. ", node.name());
     message += &match trace.take() {
-        Some(t) => format!("Traceback of the forward call that caused the error:\n{t}"),
-        None => "No forward information is available: enable anomaly mode during the forward pass as well".to_string(),
+        Some(t) => format!("Traceback of forward call that caused the error:\n{t}"),
+        None => "No forward pass information available. Enable detect anomaly during forward pass for more information."
+            .to_string(),
     };
     while let Some(p) = parent {
         let (t, next) = of(&p);
-        message += &format!("\nThe node was created by the backward of {}", p.name());
-        if let Some(t) = t {
-            message += &format!(", whose forward call was:\n{t}");
-        }
+        message += &format!("\n\nPrevious calculation was induced by {}. ", p.name());
+        message += &match t {
+            Some(t) => format!("Traceback of forward call that induced the previous calculation:\n{t}"),
+            None => "No forward pass information available.".to_string(),
+        };
         parent = next;
     }
     warn(message);

@@ -317,7 +317,8 @@ impl Frame {
         let mismatch = |message: String| Err(Error::from(ErrorKind::CheckpointMismatch { message }));
         if expected.len() != found.len() {
             return mismatch(format!(
-                "the first run saved {} tensors, the rerun {}; the function must do the same both times",
+                "A different number of tensors was saved during the original forward and recomputation: {} and {}. The function \
+                 must do the same both times",
                 expected.len(),
                 found.len()
             ));
@@ -327,7 +328,8 @@ impl Frame {
         {
             let show = |m: &InputMetadata| format!("{} {:?} on {}", m.dtype, m.shape.as_slice(), m.device);
             return mismatch(format!(
-                "the tensor saved at position {k} was {} in the first run and is {} in the rerun",
+                "Recomputed values for the following tensors have different metadata than during the forward pass: the tensor at \
+                 position {k} was {} and is {}",
                 show(&expected[k]),
                 show(&found[k].0)
             ));

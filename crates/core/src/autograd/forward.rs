@@ -156,7 +156,7 @@ pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
 
 /// The part of a base's tangent that belongs to a view of it.
 fn region(whole: &Tensor, base: &Tensor, view: &Tensor) -> Result<Tensor> {
-    let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true };
+    let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true, of: None };
     let lens = Lens::of(base.dtype(), view.dtype()).ok_or_else(strange)?;
     let (from, part) = lens.layouts(base.layout(), view.layout())?;
     lens.show(ops::formulas::region_of(&lens.enter(whole)?, &from, &part)?)

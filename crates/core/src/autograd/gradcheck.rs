@@ -73,7 +73,7 @@ pub fn gradcheck(
     options: &GradcheckOptions,
 ) -> Result<bool> {
     let assertion = if !options.check_forward_ad && !options.check_backward_ad {
-        Some("at least one of check_forward_ad and check_backward_ad must be true")
+        Some("Expected at least one of check_forward_ad or check_backward_ad to be True")
     } else if options.check_batched_grad && !options.check_backward_ad {
         Some("check_batched_grad needs check_backward_ad")
     } else if options.check_batched_forward_grad && !options.check_forward_ad {
@@ -134,7 +134,7 @@ const SEED: u64 = 0x6772_6164;
 fn wanted(inputs: &[Tensor]) -> Result<Vec<usize>> {
     let wanted: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].requires_grad()).collect();
     if wanted.is_empty() {
-        let message = "no input requires grad; call requires_grad_() on those to check".to_string();
+        let message = "gradcheck expects at least one input tensor to require gradient; call requires_grad_() on those to check".to_string();
         return Err(ErrorKind::GradcheckUsage { message }.into());
     }
     for &index in &wanted {
@@ -383,7 +383,7 @@ impl Checker<'_> {
         let most = apart.fold(0.0, f64::max);
         if most > self.options.nondet_tol {
             return failure(format!(
-                "backward of output {index} is not reentrant: two runs with the same gradient differ by {most:e}; \
+                "Backward is not reentrant: two runs of output {index} with the same gradient differ by {most:e}; \
                  nondet_tol allows {:e}",
                 self.options.nondet_tol
             ));
@@ -546,8 +546,8 @@ impl Checker<'_> {
             for (o, j) in jacobians.iter().enumerate() {
                 if j.0.iter().flatten().any(|v| *v != 0.0) {
                     return failure(format!(
-                        "no output requires grad, so the numerical Jacobian of output {o} with respect to input {i} \
-                         should be zero; it is\n{j}"
+                        "Numerical gradient for function expected to be zero: no output requires grad, but the Jacobian of output \
+                         {o} with respect to input {i} is\n{j}"
                     ));
                 }
             }
@@ -575,7 +575,7 @@ impl Checker<'_> {
                 if !found.iter().zip(&expected).all(|(f, e)| self.close(*f, *e, self.options.atol)) {
                     let i = self.wanted[w];
                     return failure(format!(
-                        "a batch of gradients of output {o} gives input {i} the gradients {found:?}; one by one they \
+                        "gradcheck or gradgradcheck failed while testing batched gradient computation: a batch of gradients of output {o} gives input {i} the gradients {found:?}; one by one they \
                          are {expected:?}"
                     ));
                 }
@@ -626,8 +626,7 @@ impl Checker<'_> {
             let (Some(g), input) = (g, &self.inputs[i]) else { continue };
             if reals(g)?.iter().any(|v| *v != 0.0) {
                 return failure(format!(
-                    "the gradient of input {i} is not zero for zero incoming gradients: backward is not multiplied by \
-                     the incoming gradient"
+                    "backward not multiplied by grad_output: the gradient of input {i} is not zero for zero incoming gradients"
                 ));
             }
             if g.dtype() != input.dtype() || g.shape() != input.shape() {
@@ -660,7 +659,7 @@ impl Checker<'_> {
                     && reals(g)?.iter().any(|v| *v != 0.0)
                 {
                     return failure(format!(
-                        "undefined incoming gradients must count as zeros, but input {i} got {:?}",
+                        "Expected backward function to handle undefined output grads: they must count as zeros, but input {i} got {:?}",
                         reals(g)?
                     ));
                 }
@@ -692,9 +691,9 @@ impl Checker<'_> {
 }
 
 fn mismatch(analytical: &Jacobian, numerical: &Jacobian, (o, i): (usize, usize), mode: Mode) -> String {
-    let how = if mode == Mode::Forward { " (forward mode)" } else { "" };
+    let how = if mode == Mode::Forward { "computed with forward mode " } else { "" };
     format!(
-        "Jacobian mismatch{how} for output {o} with respect to input {i} (a row per input element)\n\
+        "Jacobian mismatch {how}for output {o} with respect to input {i} (a row per input element)\n\
          numerical:\n{numerical}\nanalytical:\n{analytical}"
     )
 }

@@ -416,6 +416,11 @@ impl Node {
         Arc::addr(&self.0)
     }
 
+    /// How many handles, edges and tensors own this node.
+    pub fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// A handle that does not keep the node alive.
     pub fn downgrade(&self) -> WeakNode {
         WeakNode(Arc::downgrade(&self.0))

@@ -113,14 +113,19 @@ impl CreationKind {
         }
     }
 
-    fn check(self, indirect: bool) -> Result<()> {
+    /// Refuses a write that a view's history could not tell of; the error names the node and output that the view is.
+    fn check(self, indirect: bool, view: &Tensor) -> Result<()> {
+        if matches!(self, CreationKind::Default) {
+            return Ok(());
+        }
+        let of = view.stored_history().map(|e| (e.node.name().to_string(), e.slot as usize));
         Err(Error::from(match self {
             CreationKind::Default => return Ok(()),
-            CreationKind::MultiOutput => ErrorKind::MultiOutputViewInplace { indirect },
-            CreationKind::NoGrad => ErrorKind::NoGradViewInplace { indirect },
-            CreationKind::Inference => ErrorKind::InferenceViewInplace { indirect },
-            CreationKind::Custom => ErrorKind::CustomFnViewInplace { indirect },
-            CreationKind::OtherDtype => ErrorKind::OtherDtypeViewInplace { indirect },
+            CreationKind::MultiOutput => ErrorKind::MultiOutputViewInplace { indirect, of },
+            CreationKind::NoGrad => ErrorKind::NoGradViewInplace { indirect, of },
+            CreationKind::Inference => ErrorKind::InferenceViewInplace { indirect, of },
+            CreationKind::Custom => ErrorKind::CustomFnViewInplace { indirect, of },
+            CreationKind::OtherDtype => ErrorKind::OtherDtypeViewInplace { indirect, of },
         }))
     }
 }
@@ -221,7 +226,7 @@ impl Tensor {
         real.as_ref().unwrap_or(self).try_grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
     }
 
-    fn stored_history(&self) -> Option<Edge> {
+    pub(crate) fn stored_history(&self) -> Option<Edge> {
         if self.flags() & REBASED == 0 {
             return self.birth_history().cloned();
         }
@@ -240,7 +245,7 @@ impl Tensor {
         if version == view.attr_version.load(Acquire) {
             return Ok(stored);
         }
-        CreationKind::from_u8(view.kind.load(Relaxed)).check(true)?;
+        CreationKind::from_u8(view.kind.load(Relaxed)).check(true, self)?;
         let lens = lens(&view.base, self)?;
         let formula = boxed(ViewCut { base: view.base.spec().clone(), region: self.layout().clone(), lens });
         let edges: Edges = smallvec![view.base.gradient_edge()?];
@@ -322,7 +327,7 @@ impl Tensor {
     /// Whether an in-place op that is going to be recorded may write this tensor.
     pub(crate) fn check_inplace(&self, op: &'static str) -> Result<()> {
         if let Some(v) = self.view_info() {
-            CreationKind::from_u8(v.kind.load(Relaxed)).check(false)?;
+            CreationKind::from_u8(v.kind.load(Relaxed)).check(false, self)?;
             if v.base.flags() & REQUIRES_GRAD != 0 && v.base.is_leaf() {
                 return Err(ErrorKind::LeafViewInplace { op }.into());
             }
@@ -350,7 +355,7 @@ impl Tensor {
                 .view_info()
                 .is_some_and(|v| v.kind.load(Relaxed) == CreationKind::OtherDtype as u8 && v.base.requires_grad())
         {
-            return Err(ErrorKind::OtherDtypeViewInplace { indirect: false }.into());
+            return Err(ErrorKind::OtherDtypeViewInplace { indirect: false, of: None }.into());
         }
         if word & state::MUTATION_WATCH != 0 {
             super::mutation::before_write(self)?;
@@ -408,7 +413,7 @@ impl Tensor {
 
 /// How a view reads its base; views of strange dtypes were refused before.
 fn lens(base: &Tensor, view: &Tensor) -> Result<Lens> {
-    let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true }.into();
+    let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true, of: None }.into();
     Lens::of(base.dtype(), view.dtype()).ok_or_else(strange)
 }
 

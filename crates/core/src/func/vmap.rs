@@ -5,6 +5,7 @@ use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, capture, ops};
+use std::sync::{Arc, OnceLock};
 
 /// What random operations do inside `vmap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum BatchDims {
     All(Option<i64>),
     /// One for every tensor, in order; `None`: the tensor is the same for every sample.
     Each(Vec<Option<i64>>),
+    /// One for every result, set by the function itself while it runs: for callers that know no sooner how many there are.
+    Late(Arc<OnceLock<Vec<Option<i64>>>>),
 }
 
 impl From<i64> for BatchDims {
@@ -52,6 +55,10 @@ impl BatchDims {
     fn of(&self, what: &str, count: usize) -> Result<Vec<Option<i64>>> {
         match self {
             BatchDims::All(d) => Ok(vec![*d; count]),
+            BatchDims::Late(set) => match set.get() {
+                Some(list) => BatchDims::Each(list.clone()).of(what, count),
+                None => refuse(format!("{what} was not set while the function ran")),
+            },
             BatchDims::Each(list) if list.len() == count => Ok(list.clone()),
             BatchDims::Each(list) => refuse(format!("{what} names {} tensors, there are {count}", list.len())),
         }

@@ -24,4 +24,15 @@ impl Tensor {
     pub fn is_shared(&self) -> bool {
         shared::Arc::strong_count(&self.0) > 1
     }
+
+    /// The node that computed this tensor, if this handle is the only owner of both: then nothing but this handle reaches the node.
+    /// For fronts with a garbage collector; a view whose history would have to be rebuilt first has none.
+    pub fn sole_history(&self) -> Option<crate::autograd::Node> {
+        if self.is_shared() {
+            return None;
+        }
+        let edge = self.stored_history()?;
+        // Its owners are the tensor and the clone just made.
+        (edge.node.owners() <= 2).then_some(edge.node)
+    }
 }

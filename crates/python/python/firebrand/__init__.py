@@ -15,7 +15,9 @@ from ._firebrand import (
     from_numpy,
     get_default_dtype,
     get_num_threads,
+    get_rng_state,
     initial_seed,
+    is_autocast_enabled,
     is_grad_enabled,
     is_inference_mode_enabled,
     layout,
@@ -24,6 +26,7 @@ from ._firebrand import (
     preserve_format,
     set_default_dtype,
     set_num_threads,
+    set_rng_state,
     sparse_coo,
     strided,
     tensor,
@@ -55,9 +58,11 @@ _install(globals(), Tensor)
 from . import _functions
 from ._functions import *  # noqa: F403
 from ._interop import as_tensor, from_dlpack
-from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .autograd.grad_mode import autocast, enable_grad, inference_mode, no_grad, set_grad_enabled
 from . import autograd, fft, func, linalg, nn, ops, optim, special, utils
-from .export import compile, load, save
+from ._compile import compile, compiled_backward
+from .export import load, save
+from . import export
 from .func import vmap
 
 inf = _functions.inf

@@ -16,9 +16,16 @@ def _repr(self):
     while found := _SUFFIX.search(body):
         suffixes.insert(0, re.sub(r"^dtype=", "dtype=firebrand.", found.group(1)))
         body = body[: found.start()]
-    if self.grad_fn is not None:
-        name = type(self.grad_fn).__name__
-        suffixes.append(f"grad_fn=<{name}>")
+    try:
+        node = self.grad_fn
+    except RuntimeError:
+        # A view whose history cannot be rebuilt.
+        suffixes.append("grad_fn=<Invalid>")
+        node = None
+    if node is not None:
+        suffixes.append(f"grad_fn=<{type(node).__name__}>")
+    elif suffixes and suffixes[-1] == "grad_fn=<Invalid>":
+        pass
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
     text = "tensor(" + body
@@ -134,7 +141,8 @@ def _numpy(self, *, force=False):
     """An array over the memory of this tensor."""
     import numpy
 
-    return numpy.asarray(_C.array_view(self.detach() if force else self))
+    plain = force or not _C.is_grad_enabled()
+    return numpy.asarray(_C.array_view(self.detach() if plain else self))
 
 
 def _array(self, dtype=None, copy=None):
@@ -183,10 +191,6 @@ def _rebuild(cls, data, dtype, sizes, requires_grad, attributes):
 
 
 def _reduce(self, protocol):
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) can be pickled: detach() the tensor first"
-        )
     attributes = dict(self.__dict__)
     return _rebuild, (type(self), _C.tensor_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, attributes)
 
@@ -233,3 +237,32 @@ Tensor.real = property(lambda self: _REAL(self) if self.is_complex() else self)
 Tensor.imag = _property("aten::imag")
 for _name, _dtype in _DTYPES.items():
     setattr(Tensor, _name, _converter(_name, _dtype))
+
+# Kinds of tensors that are not there.
+for _name in ("is_nested", "is_quantized", "is_mkldnn", "is_cuda", "is_xpu", "is_mps", "is_sparse_csr", "is_ipu", "is_xla", "is_vulkan", "is_maia", "is_mtia"):
+    setattr(Tensor, _name, False)
+Tensor.names = property(lambda self: (None,) * self.dim())
+Tensor.is_shared = lambda self: False
+Tensor.is_pinned = lambda self: False
+Tensor.is_conj = lambda self: False
+Tensor.is_neg = lambda self: False
+Tensor.resolve_conj = lambda self: self
+Tensor.resolve_neg = lambda self: self
+Tensor.has_names = lambda self: False
+Tensor.volatile = property(lambda self: _volatile(), lambda self, _value: _volatile())
+
+
+def _volatile():
+    import warnings
+
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=3)
+    return False
+
+
+def _new(self, *args):
+    if len(args) == 1 and not isinstance(args[0], builtins.int):
+        return _C.tensor(args[0], dtype=self.dtype)
+    return self.new_empty(args)
+
+
+Tensor.new = _new

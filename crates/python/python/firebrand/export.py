@@ -1,10 +1,10 @@
-"""Programs that PyTorch exported: loading, training, saving `.pt2` archives."""
+"""Programs: exporting functions, passes, loading, training, saving `.pt2` archives."""
 
 import os
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
-from .nn.module import Module
+from .nn.modules.module import Module
 
 
 class ProgramModule(Module):
@@ -51,13 +51,82 @@ def load(path):
     return ProgramModule(_C.load_program(os.fspath(path)).module())
 
 
-def save(module, path):
-    """Writes a loaded program with its present state to a `.pt2` archive, which `torch.export.load` reads."""
-    if not isinstance(module, ProgramModule):
-        raise NotImplementedError(f"save writes modules that load gave, found a {type(module).__name__}; export from Python is not supported")
-    module._runner.program().save(os.fspath(path))
+def save(program, path):
+    """Writes a program, or a loaded one with its present state, to a `.pt2` archive, which `torch.export.load` reads."""
+    if isinstance(program, ExportedProgram):
+        program._program.save(os.fspath(path))
+    elif isinstance(program, ProgramModule):
+        program._runner.program().save(os.fspath(path))
+    else:
+        raise TypeError(f"save writes what load or export gave, found a {type(program).__name__}; export it first")
 
 
-def compile(*args, **kwargs):
-    """Not there yet: compiling functions written in Python."""
-    raise NotImplementedError("firebrand.compile is not supported from Python yet; the command line compiles programs (--compile)")
+class Dim:
+    """A size that may vary, by name, between bounds."""
+
+    def __init__(self, name, *, min=None, max=None):
+        self.name, self.min, self.max = name, min, max
+
+    def __repr__(self):
+        return f"Dim({self.name!r}, min={self.min}, max={self.max})"
+
+
+class ExportedProgram:
+    """A function as a graph with a signature and a state."""
+
+    def __init__(self, program):
+        self._program = program
+
+    def module(self):
+        """A module with a state of its own that starts as the program's."""
+        return ProgramModule(self._program.module())
+
+    def run_passes(self, *names):
+        """The program after passes, by name (`list_passes`)."""
+        return ExportedProgram(self._program.run_passes(list(names)))
+
+    def run_decompositions(self):
+        """The program with its ops decomposed into the core ones."""
+        return self.run_passes("run_decompositions")
+
+    def text(self, long=False):
+        """The program as text; with types and attributes if `long`."""
+        return self._program.text(long)
+
+    __str__ = text
+
+
+def export(module, args, *, dynamic_shapes=None, names=None):
+    """Runs a module or function of tensors on meta tensors and records it as a program.
+
+    `dynamic_shapes` has, for each argument, none or a dictionary from dimensions to `Dim`.
+    """
+    args = tuple(args)
+    for value in args:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"export takes tensors as arguments, found a {type(value).__name__}; bind others in a function")
+    state = []
+    if isinstance(module, Module):
+        state += [(name, p, True) for name, p in module.named_parameters()]
+        kept = {n for n, _ in module.named_buffers()}
+        state += [(name, b, False) for name, b in module.named_buffers() if name in kept]
+    sizes = []
+    for k, dims in enumerate(dynamic_shapes or ()):
+        for dim, size in (dims or {}).items():
+            if size is not None:
+                sizes.append((k, dim, size.name, size.min, size.max))
+
+    def flat(tensors):
+        found = module(*tensors)
+        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        for value in outputs:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"an exported function returns tensors, found a {type(value).__name__}")
+        return outputs
+
+    return ExportedProgram(_C.export_function(flat, list(args), list(names or ()), state, sizes))
+
+
+def list_passes():
+    """The names of passes, and what they do."""
+    return dict(_C.list_passes())

@@ -6,7 +6,19 @@ from . import _firebrand as _C
 from ._firebrand import Tensor
 from ._tree import broadcast, flatten, unflatten
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
 
 _transforms = _C.transforms
 
@@ -56,16 +68,23 @@ class _Flat:
                 )
             found, aux = found
             aux, self.aux_spec = flatten(aux)
+            for leaf in aux:
+                if not isinstance(leaf, Tensor):
+                    raise RuntimeError(f"Expected tensors, got unsupported type {type(leaf)}")
             self.aux_kept = [None if isinstance(v, Tensor) else v for v in aux]
             self.aux_is_tensor = [isinstance(v, Tensor) for v in aux]
             aux = [v for v in aux if isinstance(v, Tensor)]
         else:
             aux = []
         outputs, self.out_spec = flatten(found)
+        if not outputs:
+            raise RuntimeError(
+                f"{self.transform}: Expected f to be a function that has non-empty output (got output = {found})"
+            )
         for leaf in outputs:
             if not isinstance(leaf, Tensor):
                 raise RuntimeError(
-                    f"{self.transform}: Expected f(*args) to return only tensors, got unsupported type {type(leaf)}"
+                    f"{self.transform}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
                 )
         self.count = len(outputs)
         return outputs + aux
@@ -85,7 +104,7 @@ def vjp(func, *primals, has_aux=False):
         raise ValueError("vjp(f, *primals): expected at least one primal")
     leaves, spec = flatten(primals)
     _need_tensors(leaves, "vjp", "primals")
-    flat = _Flat(lambda args: func(*args), spec, "vjp", has_aux)
+    flat = _Flat(lambda args: func(*args), spec, "vjp(f, *primals)", has_aux)
     found, pullback = _transforms.vjp(flat, leaves)
 
     def pull(*cotangents):
@@ -153,49 +172,135 @@ def grad_and_value(func, argnums=0, has_aux=False):
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """The outputs of `func`, and their tangents."""
-    if strict:
-        raise NotImplementedError("jvp(strict=True) is not supported")
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
+    return _jvp("jvp", func, primals, tangents, has_aux, strict)
+
+
+def _jvp(name, func, primals, tangents, has_aux=False, strict=False):
+    label = f"{name}(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise RuntimeError(
+            f"{label}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals)."
+        )
+    if not primals:
+        raise RuntimeError(f"{label}: Expected primals to have at least one Tensor")
     leaves, spec = flatten(primals)
     directions, other = flatten(tangents)
     if spec != other:
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure.")
-    _need_tensors(leaves, "jvp", "primals")
-    _need_tensors(directions, "jvp", "tangents")
-    flat = _Flat(lambda args: func(*args), spec, "jvp", has_aux)
+        raise RuntimeError(f"{label}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with structure {other}")
+    for what, values in (("primals", leaves), ("tangents", directions)):
+        for leaf in values:
+            if not isinstance(leaf, Tensor):
+                raise RuntimeError(f"{label}: Expected {what} to only contain Tensors (at least one Tensor), got {type(leaf)}")
+        if not values:
+            raise RuntimeError(f"{label}: Expected {what} to have at least one Tensor")
+    flat = _Flat(lambda args: func(*args), spec, label, has_aux)
     found, pushed = _transforms.jvp(flat, leaves, directions)
+    if strict:
+        raise NotImplementedError("jvp(strict=True) is not supported")
     if has_aux:
         return flat.outputs(found), flat.outputs(pushed), flat.aux(found)
     return flat.outputs(found), flat.outputs(pushed)
 
 
-def _jacobian(transform, name, func, argnums, has_aux, chunk_size):
-    if has_aux:
-        raise NotImplementedError(f"{name}(has_aux=True) is not supported")
-    if chunk_size is not None:
-        raise NotImplementedError(f"{name}(chunk_size=...) is not supported")
+def _unit_tensors(tensors):
+    """For each tensor, one row per element of all tensors."""
+    sizes = [t.numel() for t in tensors]
+    total, start, blocks = sum(sizes), 0, []
+    for t, size in zip(tensors, sizes):
+        block = _C.op_overload("aten::zeros")((total, size), dtype=t.dtype, device=t.device)
+        block.diagonal(-start).fill_(1)
+        blocks.append(block.view(total, *t.shape))
+        start += size
+    return blocks, sizes
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """The Jacobian, by reverse mode, at most `chunk_size` rows at a time."""
+    if not (chunk_size is None or chunk_size > 0):
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
     @functools.wraps(func)
     def run(*args, **kwargs):
-        chosen, put = _chosen(args, argnums, name)
+        chosen, put = _chosen(args, argnums, "jacrev")
         leaves, spec = flatten(chosen)
-        _need_tensors(leaves, name, "the arguments to differentiate")
-        flat = _Flat(lambda values: func(*put(values), **kwargs), spec, name)
-        rows = transform(flat, leaves)
-        return unflatten([unflatten(row, spec) for row in rows], flat.out_spec)
+        _all_tensors(leaves, "jacrev", "inputs")
+        found = vjp(lambda values: func(*put(values), **kwargs), chosen, has_aux=has_aux)
+        outputs, out_spec = flatten(found[0])
+        _all_tensors(outputs, "jacrev", "outputs")
+        rows, sizes = _unit_tensors(outputs)
+        pulled = vmap(lambda *seeds: found[1](unflatten(seeds, out_spec)), chunk_size=chunk_size)(*rows)
+        columns, _ = flatten(pulled[0])
+        grid = [[] for _ in outputs]
+        for column, leaf in zip(columns, leaves):
+            for cell, part, output in zip(grid, column.split(sizes, dim=0), outputs):
+                cell.append(part.reshape(*output.shape, *leaf.shape))
+        result = unflatten([unflatten(row, spec) for row in grid], out_spec)
+        return (result, found[2]) if has_aux else result
 
     return run
 
 
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
-    """The Jacobian, by reverse mode."""
-    return _jacobian(_transforms.jacrev, "jacrev", func, argnums, has_aux, chunk_size)
-
-
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
     """The Jacobian, by forward mode."""
-    return _jacobian(_transforms.jacfwd, "jacfwd", func, argnums, has_aux, None)
+
+    @functools.wraps(func)
+    def run(*args, **kwargs):
+        chosen, put = _chosen(args, argnums, "jacfwd")
+        leaves, spec = flatten(chosen)
+        _all_tensors(leaves, "jacfwd", "inputs")
+        columns, sizes = _unit_tensors(leaves)
+
+        def push(*directions):
+            tangents = unflatten(directions, spec)
+            found = _jvp("jacfwd", lambda values: func(*put(values), **kwargs), (chosen,), (tangents,), has_aux)
+            outputs, push.out_spec = flatten(found[0])
+            _all_tensors(outputs, "jacfwd", "outputs")
+            pushed, _ = flatten(found[1])
+            return (tuple(outputs), tuple(pushed), *found[2:])
+
+        out_dims = (None, 0, None) if has_aux else (None, 0)
+        found = vmap(push, out_dims=out_dims, randomness=randomness)(*columns)
+        rows = []
+        for output, pushed in zip(found[0], found[1]):
+            parts = pushed.movedim(0, -1).split(sizes, dim=-1)
+            rows.append([part.reshape(*output.shape, *leaf.shape) for part, leaf in zip(parts, leaves)])
+        result = unflatten([unflatten(row, spec) for row in rows], push.out_spec)
+        return (result, found[2]) if has_aux else result
+
+    return run
+
+
+def _all_tensors(leaves, name, what):
+    for k, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"{name}: Expected all {what} to be tensors but received argument of type {type(leaf).__name__}.")
+        if leaf.is_complex():
+            raise RuntimeError(f"{name}: Expected all {what} to be real but received complex tensor at flattened input idx: {k}")
+
+
+def linearize(func, *primals):
+    """The outputs of `func`, and a function that maps tangents at the primals to those of the outputs."""
+    leaves, spec = flatten(primals)
+    _need_tensors(leaves, "linearize", "primals")
+    flat = _Flat(lambda args: func(*args), spec, "linearize(f, *primals)")
+    found, pushforward = _transforms.linearize(flat, leaves)
+
+    def push(*tangents):
+        directions, other = flatten(tangents)
+        if spec != other:
+            raise RuntimeError(
+                f"Expected the tangents {tangents} to have the same argspec as the primals {primals}"
+            )
+        for k, (direction, leaf) in enumerate(zip(directions, leaves)):
+            for what in ("shape", "dtype", "device"):
+                if getattr(direction, what) != getattr(leaf, what):
+                    raise RuntimeError(
+                        f"{what.capitalize()}:{getattr(direction, what)} with index {k} in flattened pytree doesn't match the {what} "
+                        f"{getattr(leaf, what)} of the corresponding primal."
+                    )
+        return flat.outputs(pushforward(directions))
+
+    return flat.outputs(found), push
 
 
 def hessian(func, argnums=0):
@@ -209,7 +314,8 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
-    label = f"vmap({getattr(func, '__name__', repr(func))}, in_dims={in_dims}, ...)"
+    name = getattr(func, "__name__", repr(func))
+    label = f"vmap({name}, in_dims={in_dims}, ...)"
 
     @functools.wraps(func)
     def run(*args, **kwargs):
@@ -262,32 +368,81 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             whole = list(leaves)
             for k, t in zip(places, tensors):
                 whole[k] = t
-            found, shape = flatten(func(*unflatten(whole, spec), **kwargs))
+            result = func(*unflatten(whole, spec), **kwargs)
+            found, shape = flatten(result)
             for leaf in found:
                 if not isinstance(leaf, Tensor):
                     raise ValueError(
-                        f"{label}: `{getattr(func, '__name__', func)}` must only return Tensors, got type {type(leaf)} as a return."
+                        f"{label}(<inputs>): `{name}` must only return Tensors, got type {type(leaf)} as a return."
                     )
-            return found
+            return found, placed(found)
+
+        def placed(found):
+            """Where each result has the batch."""
+            wanted = out_dims
+            if isinstance(wanted, list):
+                wanted = tuple(wanted)
+            if wanted is None or isinstance(wanted, int):
+                dims = [wanted] * len(found)
+            else:
+                if isinstance(wanted, tuple) and len(wanted) == 1 and shape.kind is None:
+                    wanted = wanted[0]
+                dims = broadcast(wanted, shape)
+            if dims is None or not all(d is None or isinstance(d, int) for d in dims):
+                raise ValueError(
+                    f"{label}(<inputs>): `out_dims` is not compatible with the structure of `outputs`. out_dims has structure "
+                    f"{flatten(out_dims)[1]} but outputs has structure {shape}."
+                )
+            return dims
 
         found = _transforms.vmap(call, [leaves[k] for k in places], [dims[k] for k in places], randomness, chunk_size)
-        wanted = broadcast(tuple(out_dims) if isinstance(out_dims, list) else out_dims, shape)
-        if wanted is None:
-            raise ValueError(f"{label}(<inputs>): out_dims is not compatible with the structure of `outputs`.")
-        moved = []
-        for t, dim in zip(found, wanted):
-            if dim is None:
-                raise NotImplementedError("vmap(out_dims=None): results always have the batch; take result[0]")
-            moved.append(t if dim == 0 else t.movedim(0, dim))
-        return unflatten(moved, shape)
+        return unflatten(found, shape)
 
     return run
 
 
-def functional_call(module, parameters, args=None, kwargs=None):
+def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
     """Calls a module with other tensors in the place of its parameters and buffers."""
-    if isinstance(parameters, (tuple, list)):
-        parameters = {name: t for one in parameters for name, t in one.items()}
+    given = parameter_and_buffer_dicts
+    if isinstance(given, (tuple, list)):
+        if not all(isinstance(one, dict) for one in given):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+        names = [name for one in given for name in one]
+        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{', '.join(twice)} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+        given = {name: t for one in given for name, t in one.items()}
+    elif not isinstance(given, dict):
+        raise ValueError(
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}"
+        )
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with module._replaced(parameters):
+    with module._replaced(given, tie_weights, strict):
         return module(*args, **(kwargs or {}))
+
+
+def stack_module_state(models):
+    """The parameters and buffers of several models of one class, stacked by name."""
+    from .nn import Module
+
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if not (all(m.training for m in models) or all(not m.training for m in models)):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if not all(type(m) is type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    stack = _C.op_function("stack", False)
+
+    def stacked(named):
+        found = {}
+        for name, first in named(models[0]):
+            tensors = [dict(named(m))[name] for m in models]
+            if not all(t.requires_grad == first.requires_grad for t in tensors):
+                raise RuntimeError(
+                    f"Expected {name} from each model to have the same .requires_grad"
+                )
+            found[name] = stack([t.detach() for t in tensors]).requires_grad_(first.requires_grad)
+        return found
+
+    return stacked(Module.named_parameters), stacked(Module.named_buffers)

@@ -6,7 +6,10 @@ from .anomaly import detect_anomaly, set_detect_anomaly
 from .function import Function, once_differentiable
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
-from . import forward_ad, graph
+from .graph import _unsafe_preserve_version_counter
+from .._firebrand import SavedTensor
+from .._firebrand import is_multithreading_enabled as _is_multithreading_enabled
+from . import forward_ad, functional, graph
 
 __all__ = [
     "Function",
@@ -15,6 +18,7 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -84,6 +88,11 @@ def grad(
     return _C.run_grad(
         outputs, inputs, seeds, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
     )
+
+
+def is_multithreading_enabled():
+    """Whether backward uses several threads."""
+    return _is_multithreading_enabled()
 
 
 class _Engine:

@@ -7,12 +7,22 @@ from .. import _firebrand as _C
 UnpackedDualTensor = namedtuple("UnpackedDualTensor", ["primal", "tangent"])
 
 
+# The level of this process's last `enter_dual_level`; negative if there is none.
+_current_level = -1
+
+
 def enter_dual_level():
-    return _C.enter_dual_level()
+    """Opens a level, in which tensors may carry tangents."""
+    global _current_level
+    _current_level = _C.enter_dual_level()
+    return _current_level
 
 
 def exit_dual_level(*, level=None):
+    """Ends a level: tangents of it are gone."""
+    global _current_level
     _C.exit_dual_level(level)
+    _current_level -= 1
 
 
 def make_dual(tensor, tangent, *, level=None):
@@ -29,8 +39,7 @@ class dual_level:
     """Tangents live until the end of the block."""
 
     def __enter__(self):
-        self._level = _C.enter_dual_level()
-        return self._level
+        return enter_dual_level()
 
     def __exit__(self, *_):
-        _C.exit_dual_level(self._level)
+        exit_dual_level()

@@ -1,6 +1,8 @@
 """Custom functions: a forward with its own backward, and with forward-mode and batching rules if wanted."""
 
 import functools
+import inspect
+import warnings
 from collections import namedtuple
 
 from .. import _firebrand as _C
@@ -16,6 +18,7 @@ class FunctionCtx:
     dirty_tensors = None
     non_differentiable = None
     materialize_grads = True
+    _materialize_non_diff_grads = True
     needs_input_grad = ()
     _at_hand = None
     _in_jvp = False
@@ -47,14 +50,27 @@ class BackwardCFunction(_C.Node, FunctionCtx):
     @property
     def saved_tensors(self):
         """The tensors kept for `backward`, or in `jvp` those kept for it."""
-        if self._in_jvp and self.saved_for_forward is not None:
-            return self.saved_for_forward
+        if self._in_jvp:
+            return () if self.saved_for_forward is None else self.saved_for_forward
         if self._at_hand is not None:
             return self._at_hand
         if self.to_save is not None:
             return self.to_save
         found = self._function_saved()
         return () if found is None else found
+
+
+def _once(name):
+    """A property that was renamed."""
+
+    def read(self):
+        warnings.warn(f"'{name}' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
+    return property(read)
+
+
+BackwardCFunction.saved_variables = _once("saved_variables")
 
 
 class Function:
@@ -65,6 +81,20 @@ class Function:
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+
+    def __init__(self, *args, **kwargs):
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the "
+            "class itself.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "static forward method."
+        )
 
     @staticmethod
     def forward(*args, **kwargs):
@@ -106,9 +136,18 @@ class Function:
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs `forward` and records it."""
-        if kwargs:
-            raise TypeError("apply() takes no keyword arguments")
         setup = cls.setup_context is not Function.setup_context
+        if setup:
+            # What is left to its default is an input too.
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        if kwargs:
+            raise TypeError(f"apply() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if cls.backward is not Function.backward and cls.vjp is not Function.vjp:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+            )
         once = getattr(cls.backward, "_once_differentiable", False)
         return _C.apply(cls, cls._backward_cls, args, setup, once, bool(cls.generate_vmap_rule))
 
@@ -122,3 +161,11 @@ def once_differentiable(backward):
 
     run._once_differentiable = True
     return run
+
+
+class InplaceFunction(Function):
+    """A function that may write its inputs; `inplace` is its own setting."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace

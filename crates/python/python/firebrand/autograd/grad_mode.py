@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import warnings
 
 from .. import _firebrand as _C
 
@@ -14,6 +15,13 @@ class _Mode:
 
     def __call__(self, function):
         if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or "
+                "methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method "
+                "and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):
@@ -137,3 +145,40 @@ class set_multithreading_enabled(_Mode):
 
     def _fresh(self):
         return set_multithreading_enabled(self._on)
+
+
+class autocast(_Mode):
+    """Ops choose their dtype until the end of the block: matrix products are computed in `dtype`."""
+
+    def __init__(self, device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
+        if device_type != "cpu":
+            raise RuntimeError(f"autocast on {device_type!r}: expected 'cpu'")
+        self._arguments = (enabled, _C.bfloat16 if dtype is None else dtype)
+        self._scopes = []
+
+    def __enter__(self):
+        self._scopes.append(_C.AutocastScope(*self._arguments))
+        return self
+
+    def __exit__(self, *_):
+        self._scopes.pop().leave()
+
+    def _fresh(self):
+        return autocast("cpu", self._arguments[1], self._arguments[0])
+
+
+class _set_fwd_grad_enabled(_Mode):
+    """Whether ops compute tangents, until the end of the block."""
+
+    def __init__(self, mode):
+        self._on = mode
+        self._scopes = []
+
+    def __enter__(self):
+        self._scopes.append(_C.ForwardGradGuard(self._on))
+
+    def __exit__(self, *_):
+        self._scopes.pop().leave()
+
+    def _fresh(self):
+        return _set_fwd_grad_enabled(self._on)

@@ -39,10 +39,12 @@ def gradcheck(
     check_forward_ad=False,
     check_backward_ad=True,
     fast_mode=False,
+    check_batched_forward_grad=False,
+    masked=None,
 ):
     """Whether the first derivatives of `func` at the inputs are what finite differences say."""
     run, tensors = _function(func, inputs)
-    flags = [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode]
+    flags = [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode, check_batched_forward_grad]
     return _C.run_gradcheck(run, tensors, None, False, eps, atol, rtol, raise_exception, nondet_tol, flags)
 
 
@@ -62,9 +64,11 @@ def gradgradcheck(
     check_fwd_over_rev=False,
     check_rev_over_rev=True,
     fast_mode=False,
+    gen_non_contig_grad_outputs=False,
+    masked=False,
 ):
     """Whether the second derivatives of `func` at the inputs are what finite differences say."""
     run, tensors = _function(func, inputs)
     seeds = None if grad_outputs is None else _flat(grad_outputs)
-    flags = [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_fwd_over_rev, check_rev_over_rev, fast_mode]
+    flags = [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_fwd_over_rev, check_rev_over_rev, fast_mode, False]
     return _C.run_gradcheck(run, tensors, seeds, True, eps, atol, rtol, raise_exception, nondet_tol, flags)

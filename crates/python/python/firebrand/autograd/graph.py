@@ -3,9 +3,25 @@
 from collections import namedtuple
 
 from .. import _firebrand as _C
-from .._firebrand import Node
+
+
+class _NodeType(type):
+    """What recorded operations are instances of, whatever their classes."""
+
+    def __instancecheck__(cls, value):
+        return isinstance(value, _C.Node)
+
+    def __subclasscheck__(cls, other):
+        return other is cls or issubclass(other, _C.Node)
+
+
+class Node(metaclass=_NodeType):
+    """A recorded operation: `name`, `next_functions`, `metadata`, `register_hook`, `register_prehook`."""
+
 
 GradientEdge = namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])
+
+InputMetadata = namedtuple("InputMetadata", ["shape", "dtype", "device"])
 
 
 def get_gradient_edge(tensor):
@@ -66,3 +82,43 @@ class disable_saved_tensors_hooks:
 def current_node():
     """The node that runs on this thread, if one does."""
     return _C.current_node()
+
+
+class _MutationContext:
+    """What saved tensors of a block became."""
+
+    def __init__(self, scope):
+        self._scope = scope
+
+    def counts(self):
+        """How many saved tensors were cloned because they were about to be written, and how many were not."""
+        return self._scope.counts()
+
+    def clear(self):
+        """Drops everything that was saved."""
+        self._scope.clear()
+
+
+class allow_mutation_on_saved_tensors:
+    """Tensors that are saved in the block may be written in it: they are cloned before."""
+
+    def __enter__(self):
+        self._scope = _C.MutationScope()
+        return _MutationContext(self._scope)
+
+    def __exit__(self, *_):
+        self._scope.leave()
+
+
+class _unsafe_preserve_version_counter:
+    """Writes of the block leave no trace in the versions of tensors."""
+
+    def __init__(self, tensors):
+        self._tensors = (tensors,) if isinstance(tensors, _C.Tensor) else tuple(tensors)
+        self._versions = [t._version for t in self._tensors]
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        _C.unsafe_set_version_counter(list(self._tensors), self._versions)

@@ -1,22 +1,7 @@
 """Modules, layers and losses."""
 
 from . import functional, init
-from .module import Module
-from .parameter import Buffer, Parameter
-from .layers import (
-    BCEWithLogitsLoss,
-    Conv2d,
-    CrossEntropyLoss,
-    Dropout,
-    Flatten,
-    GELU,
-    Identity,
-    L1Loss,
-    Linear,
-    MSELoss,
-    ModuleList,
-    ReLU,
-    Sequential,
-    Sigmoid,
-    Tanh,
-)
+from .modules import *  # noqa: F403
+from .modules import module as _module
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from . import utils

@@ -1,0 +1,200 @@
+"""Runs the tests of one class of one upstream file, and writes a line of JSON per event.
+
+    run_class.py FILE CLASS < definitions, one a line
+    run_class.py --list SOURCE FILE...      prints path::Class::test of every definition
+
+A definition is a test as it stands in the source; the tests it becomes by parameters and device types are its instances. Events:
+{"begin": definition}, and {"end": definition, "outcome": ..., "message": ...}. A definition passes if all its instances pass.
+"""
+
+import ast
+import importlib
+import json
+import os
+import sys
+import traceback
+import unittest
+
+os.environ["PYTORCH_PRINT_REPRO_ON_FAILURE"] = "0"
+
+
+# Names that the test files of 2.6 import and that later releases of PyTorch renamed or dropped, with what they stood for. Only for
+# calibration: without them PyTorch itself would fail to import the files.
+RENAMED = {
+    "torch.testing._internal.common_cuda": {"tf32_is_not_fp32": lambda: False},
+    "torch.testing._internal.inductor_utils": {"HAS_CUDA": False},
+    "torch.export": {"export_for_training": "export"},
+}
+
+
+def complete():
+    """Gives PyTorch the names that its older tests import."""
+    for name, content in RENAMED.items():
+        module = importlib.import_module(name)
+        for key, value in content.items():
+            if not hasattr(module, key):
+                setattr(module, key, getattr(module, value) if isinstance(value, str) else value)
+
+
+def load(path):
+    """The test file as a module, in the directories that it expects."""
+    folder, name = os.path.split(os.path.abspath(path))
+    sys.path.pop(0)  # where this file is
+    parent = os.path.dirname(folder)
+    if os.path.isdir(os.path.join(parent, "torch")):
+        sys.path.append(parent)  # the root of the checkout, whose unbuilt `torch` must not be found first
+    else:
+        sys.path.insert(0, parent)
+    sys.path.insert(0, folder)
+    os.chdir(folder)
+    sys.argv = [path]
+    if "FIREBRAND_ORACLE" in os.environ:
+        complete()
+        return importlib.import_module(name.removesuffix(".py"))
+    return load_on_shim(name.removesuffix(".py"), folder)
+
+
+def load_on_shim(name, folder):
+    """The test file over the package that stands for PyTorch."""
+    from torch.testing._internal import common_device_type
+
+    absent = sys.modules["torch._absent"]
+    absent.LOADING = True
+    parametrize = common_device_type.ops._parametrize_test
+
+    def without_database(self, *args):
+        """Without upstream's database of ops a test over it has no instances, and counts as not collected."""
+        try:
+            yield from parametrize(self, *args)
+        except ValueError as error:
+            if "empty op_list" not in str(error):
+                raise
+
+    common_device_type.ops._parametrize_test = without_database
+    if os.path.basename(folder) == "functorch":
+        # Its helpers look ops up in a database that is not loaded; decorators for ops of it decorate nothing.
+        helpers = importlib.import_module("common_utils")
+        helpers.opsToleranceOverride = helpers.skipOps = lambda *_args, **_kwargs: lambda test: test
+    module = importlib.import_module(name)
+    absent.LOADING = False
+    return module
+
+
+def instances(module, class_name, names):
+    """The tests that each definition becomes: methods of the class, or of classes instantiated from it for the CPU."""
+    found = {name: [] for name in names}
+    by_length = sorted(names, key=len, reverse=True)
+    for key, cls in vars(module).items():
+        if not isinstance(cls, type) or not issubclass(cls, unittest.TestCase):
+            continue
+        if key not in (class_name, class_name + "CPU"):
+            continue
+        for test in unittest.TestLoader().getTestCaseNames(cls):
+            for name in by_length:
+                if test == name or test.startswith(name + "_"):
+                    found[name].append((cls, test))
+                    break
+    return found
+
+
+def last_line(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:500] if lines else ""
+
+
+class Result(unittest.TestResult):
+    """Of one definition: the worst outcome of its instances and its message."""
+
+    def __init__(self):
+        super().__init__()
+        self.passed, self.skips = 0, []
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.passed += 1
+
+    def addExpectedFailure(self, test, err):
+        super().addExpectedFailure(test, err)
+        self.passed += 1
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.skips.append(reason)
+
+    def verdict(self):
+        def first(problems):
+            test, text = problems[0]
+            if os.environ.get("FIREBRAND_TRACE"):
+                sys.stderr.write(f"--- {test}\n{text}\n")
+            return last_line(text)
+
+        if self.errors:
+            return "error", first(self.errors)
+        if self.failures:
+            return "fail", first(self.failures)
+        if self.unexpectedSuccesses:
+            return "fail", "passes, but is marked as an expected failure"
+        if self.skips:
+            return "skip", str(self.skips[0])[:500]
+        if self.passed:
+            return "pass", ""
+        return "skip", "not collected"
+
+
+def definitions(source, files):
+    """Every test of the files, by class, as it stands in the source."""
+
+    def tests(body):
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
+                yield node.name
+            elif isinstance(node, (ast.If, ast.With)):
+                yield from tests(node.body)
+
+    for file in files:
+        with open(os.path.join(source, file)) as text:
+            tree = ast.parse(text.read())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for name in dict.fromkeys(tests(node.body)):
+                    print(f"{file}::{node.name}::{name}")
+
+
+def main():
+    if sys.argv[1] == "--list":
+        return definitions(sys.argv[2], sys.argv[3:])
+    path, class_name = sys.argv[1:3]
+    names = [line.strip() for line in sys.stdin if line.strip()]
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what tests print is no event
+
+    def event(**content):
+        out.write(json.dumps(content) + "\n")
+        out.flush()
+
+    try:
+        module = load(path)
+        found = instances(module, class_name, names)
+    except BaseException as error:
+        if os.environ.get("FIREBRAND_TRACE"):
+            traceback.print_exc()
+        for name in names:
+            event(end=name, outcome="error", message=f"import: {type(error).__name__}: {error}"[:500])
+        return
+    for name in names:
+        event(begin=name)
+        result, suite = Result(), unittest.TestSuite()
+        for cls, test in found[name]:
+            suite.addTest(cls(test))
+        try:
+            suite.run(result)
+            outcome, message = result.verdict()
+        except BaseException as error:
+            outcome, message = "error", f"{type(error).__name__}: {error}"[:500]
+        event(end=name, outcome=outcome, message=message)
+    out.flush()
+    os._exit(0)  # threads of a test that never end do not keep the process
+
+
+if __name__ == "__main__":
+    main()

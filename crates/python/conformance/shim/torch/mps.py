@@ -1,0 +1,3 @@
+"""No such device."""
+
+from .cuda import device_count, is_available  # noqa: F401

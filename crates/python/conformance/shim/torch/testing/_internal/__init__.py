@@ -1,0 +1,1 @@
+"""Upstream's helpers; those with a file here are replaced."""

@@ -1,0 +1,105 @@
+"""Compiled functions.
+
+A compiled function is captured at every call, on meta tensors, and its graph is looked up among those compiled before: Python
+code runs at every call as it does without, so nothing it reads can go stale. With `static=True` it is captured only when the
+tensors it gets are of another kind, and Python code in it runs only then.
+"""
+
+import functools
+
+from . import _firebrand as _C
+from ._firebrand import Tensor
+from ._tree import flatten, unflatten
+
+
+def compile(function=None, *, backend="firebrand", fullgraph=False, dynamic=None, static=False, disable=False):
+    """Compiles a function of tensors, or a module; a decorator if no function is given."""
+    if function is None:
+        return functools.partial(
+            compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, static=static, disable=disable
+        )
+    if disable:
+        return function
+    from .nn import Module
+
+    if isinstance(function, Module):
+        return CompiledModule(function, backend, fullgraph, dynamic, static)
+    return _compiled(function, getattr(function, "__qualname__", repr(function)), backend, fullgraph, dynamic, static)
+
+
+def _compiled(function, name, backend, fullgraph, dynamic, static):
+    inner = _C.CompiledFunction(name, backend, fullgraph, dynamic)
+    shapes = {}
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        leaves, spec = flatten((args, kwargs))
+        places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        given = [leaves[k] for k in places]
+        others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        key = f"{spec!r}{others!r}" if static else None
+        result = []
+
+        def flat(tensors):
+            whole = list(others)
+            for k, t in zip(places, tensors):
+                whole[k] = t
+            args, kwargs = unflatten(whole, spec)
+            found, out_spec = flatten(function(*args, **kwargs))
+            result[:] = [out_spec, [None if isinstance(v, Tensor) else (v,) for v in found]]
+            if static:
+                shapes[key] = list(result)
+            return [v for v in found if isinstance(v, Tensor)]
+
+        tensors = inner.call_static(key, flat, given) if static else inner.call(flat, given)
+        out_spec, kept = result or shapes[key]
+        tensors = iter(tensors)
+        return unflatten([next(tensors) if value is None else value[0] for value in kept], out_spec)
+
+    run._compiled = inner
+    return run
+
+
+def CompiledModule(module, backend, fullgraph, dynamic, static):
+    """A module that shares everything with another one and runs compiled."""
+    from .nn import Module
+
+    class OptimizedModule(Module):
+        """A compiled module."""
+
+        def __init__(self, original):
+            super().__init__()
+            self._orig_mod = original
+            call = _compiled(original.__call__, type(original).__name__, backend, fullgraph, dynamic, static)
+            object.__setattr__(self, "_call", call)
+
+        def forward(self, *args, **kwargs):
+            return self._call(*args, **kwargs)
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(super().__getattr__("_orig_mod"), name)
+
+    return OptimizedModule(module)
+
+
+class compiled_backward:
+    """Backward passes of this thread are compiled until the end of the block."""
+
+    def __init__(self, backend="firebrand", *, dynamic=True, fullgraph=False):
+        self._arguments = (backend, dynamic, fullgraph)
+
+    def __enter__(self):
+        self._scope = _C.CompiledBackwardScope(*self._arguments)
+        return self
+
+    def __exit__(self, *_):
+        self._captures = self._scope.captures()
+        self._scope.leave()
+
+    @property
+    def captures(self):
+        """How many structures were captured so far."""
+        return self.__dict__.get("_captures") if "_captures" in self.__dict__ else self._scope.captures()

@@ -1,0 +1,284 @@
+"""Steps scaled by running means of gradients and of their squares."""
+
+import math
+
+from .. import _firebrand as _C
+from .._firebrand import Tensor
+from .optimizer import Optimizer, _check, _value
+from .sgd import _common, _flags, _real, _same
+
+
+def _betas(betas, foreach=None, capturable=False):
+    _check(
+        all(isinstance(b, Tensor) for b in betas) or all(isinstance(b, (int, float)) for b in betas),
+        "betas must be either both floats or both Tensors",
+    )
+    for k, beta in enumerate(betas):
+        _check(0.0 <= _value(beta) < 1.0, f"Invalid beta parameter at index {k}: {beta}")
+        if isinstance(beta, Tensor):
+            _check(
+                capturable or not foreach,
+                f"betas[{k}] as a Tensor is not supported for capturable=False and foreach=True",
+            )
+            _check(beta.numel() == 1, f"Tensor betas[{k}] must be 1-element")
+
+
+class _Adaptive(Optimizer):
+    """State of running means; a step for each parameter."""
+
+    def _started(self, p, names, group):
+        state = self.state[p]
+        if not state:
+            state["step"] = _C.tensor(0.0)
+            for name in names:
+                state[name] = _C.op_function("zeros_like", False)(p.detach())
+        if not isinstance(state["step"], Tensor):
+            state["step"] = _C.tensor(float(state["step"]))
+        state["step"] += 1
+        return state, state["step"].item()
+
+    def _grad(self, group, p):
+        return -p.grad if group.get("maximize") else p.grad
+
+
+class Adam(_Adaptive):
+    """Running means of gradients and of their squares."""
+
+    _decoupled = False
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None, maximize=False,
+        capturable=False, differentiable=False, fused=None, decoupled_weight_decay=False,
+    ):
+        if isinstance(lr, Tensor) and foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        _common(lr, weight_decay)
+        _check(0.0 <= eps, f"Invalid epsilon value: {eps}")
+        _betas(betas, foreach, capturable)
+        _flags(foreach, fused, differentiable, capturable, lr)
+        super().__init__(
+            params,
+            dict(
+                lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize, foreach=foreach,
+                capturable=capturable, differentiable=differentiable, fused=fused, decoupled_weight_decay=decoupled_weight_decay,
+            ),
+        )
+
+    def _update(self, group, params):
+        beta1, beta2 = (_value(b) for b in group["betas"])
+        names = ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
+        lr_tensor = isinstance(group["lr"], Tensor)
+        decoupled = group.get("decoupled_weight_decay", self._decoupled)
+        lr = _value(group["lr"]) if not (lr_tensor and group["differentiable"]) else group["lr"]
+        for p in params:
+            state, step = self._started(p, names, group)
+            grad, decay = self._grad(group, p), group["weight_decay"]
+            if decay != 0:
+                if decoupled:
+                    p.mul_(1 - lr * decay)
+                else:
+                    grad = grad.add(p, alpha=decay)
+            view = _real if p.is_complex() else _same
+            target, grad, mean, square = view(p), view(grad), view(state["exp_avg"]), view(state["exp_avg_sq"])
+            mean.lerp_(grad, 1 - beta1)
+            square.mul_(beta2).addcmul_(grad, grad.conj() if grad.is_complex() else grad, value=1 - beta2)
+            first, second = 1 - beta1**step, math.sqrt(1 - beta2**step)
+            if group["amsgrad"]:
+                largest = view(state["max_exp_avg_sq"])
+                largest.copy_(_C.op_function("maximum", False)(largest, square))
+                square = largest
+            below = (square.sqrt() / second).add_(group["eps"])
+            if isinstance(lr, Tensor):
+                target.addcdiv_(mean * (-(lr / first)), below)
+            else:
+                target.addcdiv_(mean, below, value=-(lr / first))
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    _decoupled = True
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False, foreach=None,
+        capturable=False, differentiable=False, fused=None,
+    ):
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
+        )
+
+
+class Adamax(_Adaptive):
+    """Adam by the largest gradient."""
+
+    def __init__(
+        self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
+        differentiable=False, capturable=False,
+    ):
+        _common(lr, weight_decay)
+        _check(0.0 <= eps, f"Invalid epsilon value: {eps}")
+        _betas(betas)
+        _flags(foreach, None, differentiable, capturable, lr)
+        super().__init__(
+            params,
+            dict(
+                lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach, maximize=maximize,
+                differentiable=differentiable, capturable=capturable,
+            ),
+        )
+
+    def _update(self, group, params):
+        beta1, beta2 = group["betas"]
+        for p in params:
+            state, step = self._started(p, ("exp_avg", "exp_inf"), group)
+            grad = self._grad(group, p)
+            if group["weight_decay"] != 0:
+                grad = grad.add(p, alpha=group["weight_decay"])
+            view = _real if p.is_complex() else _same
+            target, grad, mean, largest = view(p), view(grad), view(state["exp_avg"]), view(state["exp_inf"])
+            mean.lerp_(grad, 1 - beta1)
+            largest.copy_(_C.op_function("maximum", False)(largest.mul(beta2), grad.abs().add(group["eps"])))
+            target.addcdiv_(mean, largest, value=-_value(group["lr"]) / (1 - beta1**step))
+
+
+class NAdam(_Adaptive):
+    """Adam with Nesterov's momentum."""
+
+    def __init__(
+        self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False,
+        *, foreach=None, maximize=False, capturable=False, differentiable=False,
+    ):
+        _common(lr, weight_decay)
+        _check(0.0 <= eps, f"Invalid epsilon value: {eps}")
+        _betas(betas)
+        _check(0.0 <= momentum_decay, f"Invalid momentum_decay value: {momentum_decay}")
+        _flags(foreach, None, differentiable, capturable, lr)
+        super().__init__(
+            params,
+            dict(
+                lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
+                decoupled_weight_decay=decoupled_weight_decay, maximize=maximize, foreach=foreach, capturable=capturable,
+                differentiable=differentiable,
+            ),
+        )
+
+    def _update(self, group, params):
+        beta1, beta2 = group["betas"]
+        lr, decay = _value(group["lr"]), group["weight_decay"]
+        for p in params:
+            state = self.state[p]
+            if not state:
+                state["step"], state["mu_product"] = _C.tensor(0.0), _C.tensor(1.0)
+                state["exp_avg"] = _C.op_function("zeros_like", False)(p.detach())
+                state["exp_avg_sq"] = _C.op_function("zeros_like", False)(p.detach())
+            for name in ("step", "mu_product"):
+                if not isinstance(state[name], Tensor):
+                    state[name] = _C.tensor(float(state[name]))
+            state["step"] += 1
+            step = state["step"].item()
+            grad = self._grad(group, p)
+            if decay != 0:
+                if group["decoupled_weight_decay"]:
+                    p.mul_(1 - lr * decay)
+                else:
+                    grad = grad.add(p, alpha=decay)
+            view = _real if p.is_complex() else _same
+            target, grad, mean, square = view(p), view(grad), view(state["exp_avg"]), view(state["exp_avg_sq"])
+            mu = beta1 * (1.0 - 0.5 * (0.96 ** (step * group["momentum_decay"])))
+            next_mu = beta1 * (1.0 - 0.5 * (0.96 ** ((step + 1) * group["momentum_decay"])))
+            state["mu_product"] *= mu
+            product = state["mu_product"].item()
+            mean.lerp_(grad, 1 - beta1)
+            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+            below = square.div(1 - beta2**step).sqrt().add_(group["eps"])
+            target.addcdiv_(grad, below, value=-lr * (1.0 - mu) / (1.0 - product))
+            target.addcdiv_(mean, below, value=-lr * next_mu / (1.0 - product * next_mu))
+
+
+class RAdam(_Adaptive):
+    """Adam that waits for its variance."""
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *, foreach=None,
+        maximize=False, capturable=False, differentiable=False,
+    ):
+        _common(lr, weight_decay)
+        _check(0.0 <= eps, f"Invalid epsilon value: {eps}")
+        _betas(betas)
+        _flags(foreach, None, differentiable, capturable, lr)
+        super().__init__(
+            params,
+            dict(
+                lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize, foreach=foreach, capturable=capturable,
+                decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable,
+            ),
+        )
+
+    def _update(self, group, params):
+        beta1, beta2 = group["betas"]
+        lr, decay = _value(group["lr"]), group["weight_decay"]
+        for p in params:
+            state, step = self._started(p, ("exp_avg", "exp_avg_sq"), group)
+            grad = self._grad(group, p)
+            if decay != 0:
+                if group["decoupled_weight_decay"]:
+                    p.mul_(1 - lr * decay)
+                else:
+                    grad = grad.add(p, alpha=decay)
+            view = _real if p.is_complex() else _same
+            target, grad, mean, square = view(p), view(grad), view(state["exp_avg"]), view(state["exp_avg_sq"])
+            mean.lerp_(grad, 1 - beta1)
+            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+            first, second = 1 - beta1**step, 1 - beta2**step
+            corrected = mean / first
+            longest = 2 / (1 - beta2) - 1
+            length = longest - 2 * step * (beta2**step) / second
+            if length > 5.0:
+                rectified = math.sqrt(
+                    (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+                )
+                scale = math.sqrt(second) / square.sqrt().add_(group["eps"])
+                target.add_(corrected * lr * scale * rectified, alpha=-1.0)
+            else:
+                target.add_(corrected * lr, alpha=-1.0)
+
+
+class SparseAdam(_Adaptive):
+    """Adam for gradients with few entries; dense gradients are refused."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        _check(0.0 < _value(lr), f"Invalid learning rate: {lr}")
+        _check(0.0 < eps, f"Invalid epsilon value: {eps}")
+        _betas(betas)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
+        sparse = [k for k, p in enumerate(q for g in self.param_groups for q in g["params"]) if p.is_sparse]
+        if sparse:
+            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        if any(p.is_complex() for g in self.param_groups for p in g["params"]):
+            raise ValueError("SparseAdam does not support complex parameters")
+
+    def _update(self, group, params):
+        beta1, beta2 = group["betas"]
+        for p in params:
+            if not p.grad.is_sparse:
+                raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            state = self.state[p]
+            if not state:
+                state["step"] = 0
+                state["exp_avg"] = _C.op_function("zeros_like", False)(p.detach())
+                state["exp_avg_sq"] = _C.op_function("zeros_like", False)(p.detach())
+            state["step"] += 1
+            grad = p.grad.coalesce()
+            rows, values = grad._indices()[0], grad._values()
+            if group["maximize"]:
+                values = -values
+            mean, square = state["exp_avg"][rows], state["exp_avg_sq"][rows]
+            mean_step, square_step = (values - mean) * (1 - beta1), (values * values - square) * (1 - beta2)
+            state["exp_avg"].index_add_(0, rows, mean_step)
+            state["exp_avg_sq"].index_add_(0, rows, square_step)
+            first, second = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
+            size = _value(group["lr"]) * math.sqrt(second) / first
+            p.index_add_(0, rows, -size * (mean + mean_step) / ((square + square_step).sqrt() + group["eps"]))
