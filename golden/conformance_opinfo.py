@@ -55,7 +55,7 @@ class Batch(torch.nn.Module):
 
     def __init__(self, op, samples):
         super().__init__()
-        self.op, self.specs, self.rest, self.tensors = op, [], [], []
+        self.op, self.specs, self.rest, self.tensors, self.is_input = op, [], [], [], []
         self.process = [s.output_process_fn_grad for s in samples]
         for s in samples:
             leaves, spec = pytree.tree_flatten((s.input, tuple(s.args), dict(s.kwargs)))
@@ -63,6 +63,8 @@ class Batch(torch.nn.Module):
             self.specs.append((spec, is_tensor))
             self.rest.append([None if t else x for x, t in zip(leaves, is_tensor)])
             self.tensors += [x.detach() for x, t in zip(leaves, is_tensor) if t]
+            first = len(pytree.tree_leaves(s.input))
+            self.is_input += [k < first for k, t in enumerate(is_tensor) if t]
 
     def forward(self, *tensors):
         tensors, results = list(tensors), []
@@ -107,6 +109,20 @@ def difference(found, expected, limit=None):
     return None if torch.equal(a, b) else "differs"
 
 
+def differentiated(batch, inputs, differentiable):
+    """Leaves and outputs, with gradients for all tensors; if PyTorch has none for some of them, for the inputs, or for none."""
+    choices = [lambda k: True, lambda k: batch.is_input[k], lambda k: False] if differentiable else [lambda k: False]
+    for has in choices:
+        leaves = [t.clone().requires_grad_(has(k) and t.dtype == torch.float64) for k, t in enumerate(inputs)]
+        try:
+            with torch.set_grad_enabled(differentiable):
+                torch.manual_seed(0)
+                return leaves, batch(*leaves)
+        except RuntimeError as e:
+            if has is choices[-1] or not any(text in str(e) for text in ("is not differentiable with respect to", "derivative for")):
+                raise
+
+
 def prepared(op, dtype, samples, path):
     """What PyTorch makes of some samples: the program at `path`, inputs by name, outputs and gradients sample by sample."""
     batch = Batch(op, samples)
@@ -114,10 +130,7 @@ def prepared(op, dtype, samples, path):
     if any(t.dtype not in STORED or t.layout != torch.strided for t in inputs):
         raise TypeError("an input of a dtype or layout that no archive of arrays holds")
     differentiable = dtype == torch.float64 and op.supports_autograd
-    leaves = [t.clone().requires_grad_(differentiable and t.dtype == torch.float64) for t in inputs]
-    with torch.set_grad_enabled(differentiable):
-        torch.manual_seed(0)
-        outputs = batch(*leaves)
+    leaves, outputs = differentiated(batch, inputs, differentiable)
     program = torch.export.export(batch, inputs, strict=False)
     torch.export.save(program, path)
     seeded = lambda n: torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
@@ -251,6 +264,12 @@ def one(firebrand, op, dtypes, programs):
     return result
 
 
+def one_at(firebrand, k, dtypes, programs):
+    """As `one`, for another process: entries of the database cannot be sent there, their places can."""
+    torch.set_num_threads(1)
+    return one(firebrand, op_db[k], dtypes, programs)
+
+
 def summary(results, known):
     """The committed table: totals, and every op that is not equal throughout."""
     totals, lines, unexplained = collections.Counter(), [], []
@@ -318,8 +337,9 @@ def main():
         done = {r["op"] for r in results}
         ops = [op for op in ops if name_of(op) not in done]
     with concurrent.futures.ProcessPoolExecutor(a.jobs) as pool:
+        places = [k for k, op in enumerate(op_db) if any(op is wanted for wanted in ops)]
         n = len(ops)
-        several = lambda: pool.map(one, [a.firebrand] * n, ops, [dtypes] * n, [programs] * n)
+        several = lambda: pool.map(one_at, [a.firebrand] * n, places, [dtypes] * n, [programs] * n)
         for r in several() if a.jobs > 1 else (one(a.firebrand, op, dtypes, programs) for op in ops):
             results.append(r)
             bad = {d: v for d, v in r["dtypes"].items() if set(v["status"]) - {"equal", "refusal", "no program"}}

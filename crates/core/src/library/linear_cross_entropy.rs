@@ -54,25 +54,27 @@ impl<'a> Call<'a> {
     }
 
     /// The loss for these operands in place of the call's own.
-    fn loss(&self, input: &Tensor, linear_weight: &Tensor, linear_bias: Option<&Tensor>) -> Result<Tensor> {
+    fn loss(&self, input: &Tensor, linear_weight: &Tensor, target: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let like = |t: &Tensor| ops::formulas::cast(t, self.input.dtype());
-        let bias = linear_bias.map(like).transpose()?;
+        let bias = bias.map(like).transpose()?;
         let logits = ops::linear(input, &like(linear_weight)?, bias.as_ref())?;
         let (weight, ignored) = (self.weight.map(like).transpose()?, self.ignore_index.into());
-        ops::cross_entropy_loss(&logits, self.target, weight.as_ref(), self.reduction, ignored, self.label_smoothing)
+        ops::cross_entropy_loss(&logits, target, weight.as_ref(), self.reduction, ignored, self.label_smoothing)
     }
 
-    /// Gradients of input, weight and bias, as far as they are wanted; `seed` is that of the loss.
-    fn gradients(&self, wanted: [bool; 3], seed: Option<&Tensor>) -> Result<[Option<Tensor>; 3]> {
+    /// Gradients of input, weight, target (if it is probabilities) and bias, as far as they are wanted; `seed` is that of the
+    /// loss.
+    fn gradients(&self, wanted: [bool; 4], seed: Option<&Tensor>) -> Result<[Option<Tensor>; 4]> {
         let _recording = EnableGrad::new();
         let leaf = |t: &Tensor, wanted: bool| t.detach().try_requires_grad_(wanted);
         let (x, w) = (leaf(self.input, wanted[0])?, leaf(self.linear_weight, wanted[1])?);
-        let b = self.linear_bias.map(|b| leaf(b, wanted[2])).transpose()?;
-        let loss = self.loss(&x, &w, b.as_ref())?;
-        let leaves = [Some(&x), Some(&w), b.as_ref()].map(|t| t.filter(|t| t.requires_grad()));
+        let t = leaf(self.target, wanted[2] && self.target.is_floating_point())?;
+        let b = self.linear_bias.map(|b| leaf(b, wanted[3])).transpose()?;
+        let loss = self.loss(&x, &w, &t, b.as_ref())?;
+        let leaves = [Some(&x), Some(&w), Some(&t), b.as_ref()].map(|t| t.filter(|t| t.requires_grad()));
         let targets: Vec<Target> = leaves.iter().flatten().map(|&t| Target::from(t)).collect();
         if targets.is_empty() {
-            return Ok([None, None, None]);
+            return Ok([None, None, None, None]);
         }
         let options = GradOptions { grad_outputs: vec![seed.cloned()], ..Default::default() };
         let mut found = grad(&loss, targets, &options)?.into_iter();
@@ -86,15 +88,11 @@ fn backward(call: &OpCall<'_>, grads: &[Option<Tensor>], reduces: bool) -> Resul
     let needs = call.needs_input_grad();
     let none = vec![None; needs.len()];
     let Some(seed) = &grads[0] else { return Ok(none) };
-    if needs.get(2) == Some(&true) {
-        return Err(Error::argument(args.op(), "there is no gradient of probabilities as a target"));
-    }
     if is_grad_enabled() && (seed.requires_grad() || it.input.requires_grad() || it.linear_weight.requires_grad()) {
         return Err(Error::argument(args.op(), "there is no second derivative; use linear and cross_entropy_loss"));
     }
     let bias = it.linear_bias.is_some() && needs.get(3) == Some(&true);
-    let [x, w, b] = it.gradients([needs[0], needs[1], bias], Some(&seed.detach()))?;
-    let found = [x, w, None, b];
+    let found = it.gradients([needs[0], needs[1], needs[2], bias], Some(&seed.detach()))?;
     Ok(none.into_iter().enumerate().map(|(k, n)| found.get(k).cloned().unwrap_or(n)).collect())
 }
 
@@ -124,10 +122,11 @@ fn scalar() -> Result<Op> {
         .shape(specs)
         .kernel(|a| {
             let it = Call::new(a, true)?;
-            let loss = it.loss(it.input, it.linear_weight, it.linear_bias)?;
-            let gradients = it.gradients(asked(a)?, None)?;
+            let loss = it.loss(it.input, it.linear_weight, it.target, it.linear_bias)?;
+            let [input, weight, bias] = asked(a)?;
+            let [input, weight, _, bias] = it.gradients([input, weight, false, bias], None)?;
             let mut results = vec![loss];
-            for (spec, g) in specs(a)?.into_iter().skip(1).zip(gradients) {
+            for (spec, g) in specs(a)?.into_iter().skip(1).zip([input, weight, bias]) {
                 results.push(match g {
                     Some(g) => ops::formulas::cast(&g, spec.dtype)?,
                     None => ops::formulas::zeros_of(&spec)?,
@@ -153,7 +152,7 @@ fn per_sample() -> Result<Op> {
         })
         .kernel(|a| {
             let it = Call::new(a, false)?;
-            Ok(vec![it.loss(it.input, it.linear_weight, it.linear_bias)?])
+            Ok(vec![it.loss(it.input, it.linear_weight, it.target, it.linear_bias)?])
         })
         .backward(|call, grads| backward(call, grads, false))
         .register()?;

@@ -56,6 +56,9 @@ impl Lines {
         let ndim = t.ndim();
         let dims: Dims = match (dim, s) {
             (Some([]), _) => Dims::new(),
+            (Some(dims), _) if ndim == 0 && !dims.is_empty() => {
+                return Err(Error::argument(op, format!("dimensions {dims:?} of a tensor that has none")));
+            }
             (Some(dims), _) => wrap_dims(op, dims, ndim)?,
             (None, Some(s)) if s.len() <= ndim => (ndim - s.len()..ndim).collect(),
             (None, Some(s)) => {

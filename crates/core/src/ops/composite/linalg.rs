@@ -114,7 +114,14 @@ pub(crate) fn matrix_norm(t: &Tensor, ord: Scalar, dim: &[i64], keepdim: bool, d
             ));
         }
     };
-    let norm = if order > 0.0 { ops::amax(&sizes, &[-1], false)? } else { ops::amin(&sizes, &[-1], false)? };
+    let norm = if order > 0.0 && sizes.shape().last() == Some(&0) {
+        // Of no columns, rows or values the largest is zero, and the smallest an error.
+        ops::sum_dim(&sizes, Some(&[-1]), false, None)?
+    } else if order > 0.0 {
+        ops::amax(&sizes, &[-1], false)?
+    } else {
+        ops::amin(&sizes, &[-1], false)?
+    };
     kept(norm, &dims, keepdim)
 }
 

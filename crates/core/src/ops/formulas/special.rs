@@ -21,6 +21,11 @@ pub(crate) fn i1_backward(g: &Tensor, x: &Tensor, result: &Tensor) -> Result<Ten
     half_at_zero(g, x, |x| ops::sub(&ops::i0(x)?, &ops::div(result, x)?, Scalar::Int(1)))
 }
 
+/// `j1' = j0 - j1 / x`.
+pub(crate) fn bessel_j1_backward(g: &Tensor, x: &Tensor, result: &Tensor) -> Result<Tensor> {
+    half_at_zero(g, x, |x| ops::sub(&ops::special_bessel_j0(x)?, &ops::div(result, x)?, Scalar::Int(1)))
+}
+
 /// `i1e' = i0e - i1e (sign(x) + 1 / x)`.
 pub(crate) fn i1e_backward(g: &Tensor, x: &Tensor, result: &Tensor) -> Result<Tensor> {
     half_at_zero(g, x, |x| {

@@ -1752,6 +1752,182 @@ pub(crate) fn special_log_ndtr(
     )
 }
 
+pub(crate) fn special_bessel_j0(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &ops::special_bessel_j1(self_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_bessel_j1(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::bessel_j1_backward(&formulas::conj(self_t)?, self_p, result)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_bessel_y0(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &ops::special_bessel_y1(self_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_bessel_y1(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &formulas::conj(self_t)?,
+                    &arith::sub(
+                        &ops::special_bessel_y0(self_p)?,
+                        &arith::div(result, self_p)?,
+                    )?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_modified_bessel_i0(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &formulas::conj(self_t)?,
+                    &ops::special_modified_bessel_i1(self_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_modified_bessel_i1(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::i1_backward(&formulas::conj(self_t)?, self_p, result)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_modified_bessel_k0(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &ops::special_modified_bessel_k1(self_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn special_modified_bessel_k1(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &arith::add(
+                        &ops::special_modified_bessel_k0(self_p)?,
+                        &arith::div(result, self_p)?,
+                    )?,
+                )?,
+            )?,
+        ),
+    )
+}
+
 pub(crate) fn special_xlog1py(
     self_: &Tensor,
     other: &Tensor,

@@ -5793,7 +5793,20 @@ pub fn special_bessel_j0(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_J0, &[self_.into()]);
     }
-    below::special_bessel_j0(word, self_)
+    let mut result = below::special_bessel_j0(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(&mut result, edges, nodes::SpecialBesselJ0Backward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_bessel_j0(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The Bessel function of the first kind, order one.
@@ -5804,7 +5817,20 @@ pub fn special_bessel_j1(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_J1, &[self_.into()]);
     }
-    below::special_bessel_j1(word, self_)
+    let mut result = below::special_bessel_j1(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::SpecialBesselJ1Backward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_bessel_j1(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The Bessel function of the second kind, order zero.
@@ -5815,7 +5841,20 @@ pub fn special_bessel_y0(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_Y0, &[self_.into()]);
     }
-    below::special_bessel_y0(word, self_)
+    let mut result = below::special_bessel_y0(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(&mut result, edges, nodes::SpecialBesselY0Backward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_bessel_y0(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The Bessel function of the second kind, order one.
@@ -5826,7 +5865,20 @@ pub fn special_bessel_y1(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_Y1, &[self_.into()]);
     }
-    below::special_bessel_y1(word, self_)
+    let mut result = below::special_bessel_y1(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(&mut result, edges, nodes::SpecialBesselY1Backward0.keep(saved))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_bessel_y1(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The modified Bessel function of the first kind, order zero; without a derivative, as in PyTorch.
@@ -5837,7 +5889,24 @@ pub fn special_modified_bessel_i0(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_I0, &[self_.into()]);
     }
-    below::special_modified_bessel_i0(word, self_)
+    let mut result = below::special_modified_bessel_i0(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(
+            &mut result,
+            edges,
+            nodes::SpecialModifiedBesselI0Backward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_modified_bessel_i0(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The modified Bessel function of the first kind, order one; without a derivative, as in PyTorch.
@@ -5848,7 +5917,24 @@ pub fn special_modified_bessel_i1(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_I1, &[self_.into()]);
     }
-    below::special_modified_bessel_i1(word, self_)
+    let mut result = below::special_modified_bessel_i1(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(
+            &mut result,
+            edges,
+            nodes::SpecialModifiedBesselI1Backward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_modified_bessel_i1(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The modified Bessel function of the second kind, order zero.
@@ -5859,7 +5945,24 @@ pub fn special_modified_bessel_k0(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_K0, &[self_.into()]);
     }
-    below::special_modified_bessel_k0(word, self_)
+    let mut result = below::special_modified_bessel_k0(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?,);
+        record::finish(
+            &mut result,
+            edges,
+            nodes::SpecialModifiedBesselK0Backward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_modified_bessel_k0(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The modified Bessel function of the second kind, order one.
@@ -5870,7 +5973,24 @@ pub fn special_modified_bessel_k1(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_K1, &[self_.into()]);
     }
-    below::special_modified_bessel_k1(word, self_)
+    let mut result = below::special_modified_bessel_k1(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges = record::edges([self_])?;
+        let saved = (SavedTensor::input(self_)?, SavedTensor::output(&result, 0)?);
+        record::finish(
+            &mut result,
+            edges,
+            nodes::SpecialModifiedBesselK1Backward0.keep(saved),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::special_modified_bessel_k1(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// The modified Bessel function of the second kind, order zero, times e to the argument.

@@ -1767,6 +1767,148 @@ pub(crate) static SpecialLogNdtrBackward0: Formula<(SavedTensor,)> = Formula {
     },
 };
 
+pub(crate) static SpecialBesselJ0Backward0: Formula<(SavedTensor,)> = Formula {
+    name: "SpecialBesselJ0Backward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(&arith::neg(grad)?, &ops::special_bessel_j1(self_)?)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialBesselJ1Backward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialBesselJ1Backward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::bessel_j1_backward(grad, self_, result)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialBesselY0Backward0: Formula<(SavedTensor,)> = Formula {
+    name: "SpecialBesselY0Backward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(&arith::neg(grad)?, &ops::special_bessel_y1(self_)?)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialBesselY1Backward0: Formula<(SavedTensor, SavedTensor)> = Formula {
+    name: "SpecialBesselY1Backward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(
+                    grad,
+                    &arith::sub(
+                        &ops::special_bessel_y0(self_)?,
+                        &arith::div(result, self_)?,
+                    )?,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialModifiedBesselI0Backward0: Formula<(SavedTensor,)> = Formula {
+    name: "SpecialModifiedBesselI0Backward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(grad, &ops::special_modified_bessel_i1(self_)?)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialModifiedBesselI1Backward0: Formula<
+    (SavedTensor, SavedTensor),
+> = Formula {
+    name: "SpecialModifiedBesselI1Backward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(&mut gradients[0], formulas::i1_backward(grad, self_, result)?);
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialModifiedBesselK0Backward0: Formula<(SavedTensor,)> = Formula {
+    name: "SpecialModifiedBesselK0Backward0",
+    names: &["self"],
+    apply: |node, (self_,), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(&arith::neg(grad)?, &ops::special_modified_bessel_k1(self_)?)?,
+            );
+        }
+        Ok(())
+    },
+};
+
+pub(crate) static SpecialModifiedBesselK1Backward0: Formula<
+    (SavedTensor, SavedTensor),
+> = Formula {
+    name: "SpecialModifiedBesselK1Backward0",
+    names: &["self", "result"],
+    apply: |node, (self_, result), grads, needs, gradients| {
+        let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
+        let self_ = &self_.unpack_some(node)?;
+        let result = &result.unpack_some(node)?;
+        if needs.get(0) {
+            put(
+                &mut gradients[0],
+                arith::mul(
+                    &arith::neg(grad)?,
+                    &arith::add(
+                        &ops::special_modified_bessel_k0(self_)?,
+                        &arith::div(result, self_)?,
+                    )?,
+                )?,
+            );
+        }
+        Ok(())
+    },
+};
+
 pub(crate) static SpecialXlog1PyBackward0: Formula<(SavedTensor, SavedTensor)> = Formula {
     name: "SpecialXlog1PyBackward0",
     names: &["other", "self"],

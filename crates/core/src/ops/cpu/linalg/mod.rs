@@ -18,7 +18,7 @@ pub(crate) use systems::{
 use crate::ops::lists;
 use crate::ops::shape::{self, expanded, view};
 use crate::{Error, ErrorKind, Result, Tensor, ops};
-use firebrand_kernels::linalg::LIBRARY;
+use firebrand_kernels::linalg::{LIBRARY, Number};
 use firebrand_kernels::{Element, read_slice, write_slice};
 
 /// Runs `$body` with `$t` standing for the type that matrices of a dtype are decomposed in.
@@ -49,6 +49,14 @@ fn transposed(t: &Tensor) -> Result<Tensor> {
 
 fn transposed_if(yes: bool, t: &Tensor) -> Result<Tensor> {
     if yes { transposed(t) } else { Ok(t.clone()) }
+}
+
+/// Drops the imaginary parts on the diagonals of square matrices: of Hermitian ones they are zero, and LAPACK does not read them.
+fn real_diagonals<T: Number>(matrices: &mut [T], n: usize) {
+    if T::COMPLEX && n > 0 {
+        let diagonals = matrices.chunks_exact_mut(n * n).flat_map(|a| a.iter_mut().step_by(n + 1));
+        diagonals.for_each(|x| *x = T::real(x.re()));
+    }
 }
 
 /// Number of matrices, rows and columns.

@@ -2,7 +2,7 @@
 
 use super::*;
 use firebrand_kernels::Complex;
-use firebrand_kernels::linalg::{self as kernel, Number, batched};
+use firebrand_kernels::linalg::{self as kernel, batched};
 
 /// Elements of each of `count` matrices.
 fn each(all: usize, count: usize) -> usize {
@@ -96,6 +96,7 @@ pub(crate) fn eigh(a: &Tensor, uplo: &str, _compute_v: bool, values: &Tensor, ve
         if upper && T::COMPLEX {
             from.iter_mut().for_each(|x| *x = x.conj());
         }
+        real_diagonals(&mut from, n);
         let (mut to, mut turned) = (zeros::<f64>(values.numel())?, zeros::<T>(vectors.numel())?);
         let size = each(turned.len(), count);
         let info = batched(

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops::shape::linalg::is_vector;
-use firebrand_kernels::linalg::{self as kernel, Number, Triangle, batched};
+use firebrand_kernels::linalg::{self as kernel, Triangle, batched};
 
 /// Columns of right-hand sides that one thread solves for at a time. Fixed, so that results do not depend on threads.
 const CHUNK: usize = 256;
@@ -306,6 +306,7 @@ pub(crate) fn cholesky_ex(a: &Tensor, upper: bool, check_errors: bool, l: &Tenso
         let conjugate = |x: &mut [T]| if upper && T::COMPLEX { x.iter_mut().for_each(|x| *x = x.conj()) };
         let mut to = columns::<T>(&transposed_if(upper, a)?)?;
         conjugate(&mut to);
+        real_diagonals(&mut to, n);
         let found = batched::<T, T, 0, 1, 0>(count, [], [(&mut to, n * n)], [], |_, [], [a], []| kernel::cholesky(a, n));
         if check_errors {
             check("linalg_cholesky", &found, a.ndim() > 2, |order| {
