@@ -181,8 +181,7 @@ fn arguments(out: &Path) -> [PathBuf; 2] {
 /// Builds the library, lays it out, compiles the examples against it with warnings as errors, runs them, also linked
 /// statically. Says so if there is no compiler.
 pub(crate) fn examples() -> Outcome {
-    // The whole workspace, as the tests select it: alone, the library would have its dependencies built anew with other features.
-    must(cargo().args(["build", "--quiet", "--workspace", "--lib", "--features", crate::check::DEV]))?;
+    crate::check::libraries()?;
     let scratch = target().join("c-example");
     fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let scratch = scratch.canonicalize().map_err(|e| format!("{}: {e}", scratch.display()))?;

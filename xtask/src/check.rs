@@ -9,7 +9,7 @@ use std::time::Instant;
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// What the program has for people who work on it, and what is off by default.
-pub(crate) const DEV: &str = "firebrand-cli/dev,firebrand-cli/parquet,firebrand-nn/parquet";
+const DEV: &str = "firebrand-cli/dev,firebrand-cli/parquet,firebrand-nn/parquet";
 /// The same without the program's part for developers.
 const USERS: &str = "firebrand-cli/parquet,firebrand-nn/parquet";
 
@@ -38,6 +38,12 @@ fn tests() -> Outcome {
     }
     pass(cargo(&["nextest", "run", "--workspace", "--features", DEV]))?;
     pass(cargo(&["test", "--quiet", "--workspace", "--doc"]))
+}
+
+/// Every library of the workspace, selected as the tests select it: alone, one would have its dependencies built anew with
+/// other features.
+pub(crate) fn libraries() -> Outcome {
+    pass(cargo(&["build", "--quiet", "--workspace", "--lib", "--features", DEV]))
 }
 
 /// The façade with each part alone, and with none.

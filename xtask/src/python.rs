@@ -37,7 +37,8 @@ pub(crate) fn check() -> Outcome {
     if !version.is_ok_and(|v| v.status.success()) {
         return Ok(format!("skipped: {program} is absent or older than 3.11"));
     }
-    crate::conformance::python::build(&crate::root())?;
+    crate::check::libraries()?;
+    crate::conformance::python::place(&crate::root())?;
     let tests = Command::new(&program).arg("crates/python/tests/plain.py").current_dir(crate::root()).output();
     let tests = tests.map_err(|e| format!("{program}: {e}"))?;
     let said = String::from_utf8_lossy(&tests.stdout).trim().to_string();

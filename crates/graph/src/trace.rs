@@ -537,9 +537,7 @@ impl Trace {
         }
         match node {
             // What this graph does not know it holds as a number, and is tied to.
-            SymNode::Symbol(symbol) => {
-                self.symbols.get(&symbol).cloned().unwrap_or_else(|| Argument::Int(value.int()))
-            }
+            SymNode::Symbol(symbol) => self.symbols.get(&symbol).cloned().unwrap_or_else(|| Argument::Int(value.int())),
             SymNode::Binary(op, a, b) => {
                 let arguments = [self.size(a), self.size(b)];
                 let node = self.module.graph.call_function(size_function(op), arguments);

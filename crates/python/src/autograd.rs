@@ -10,8 +10,8 @@ use crate::identity;
 use crate::node::{self, PyNode};
 use firebrand::autograd as core;
 use firebrand::autograd::{
-    BackwardOptions, CheckpointContexts, CheckpointOptions, ContextFn, DeterminismCheck, GradOptions, GradcheckOptions, GradientEdge, Node,
-    RemovableHandle, SavedHooks, Target,
+    BackwardOptions, CheckpointContexts, CheckpointOptions, ContextFn, DeterminismCheck, GradOptions, GradcheckOptions,
+    GradientEdge, Node, RemovableHandle, SavedHooks, Target,
 };
 use firebrand::{Result, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};

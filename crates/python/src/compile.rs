@@ -67,7 +67,11 @@ impl Backend for Remembering {
         Ok(made)
     }
 
-    fn compile_transformed(&self, graph: &GraphModule, examples: &[ExampleInput]) -> compile::Result<Arc<dyn Executable>> {
+    fn compile_transformed(
+        &self,
+        graph: &GraphModule,
+        examples: &[ExampleInput],
+    ) -> compile::Result<Arc<dyn Executable>> {
         self.inner.compile_transformed(graph, examples)
     }
 }
@@ -109,7 +113,12 @@ impl CompiledFunction {
     }
 
     /// Captures and runs `f` on tensors; graphs that were compiled before are not compiled again.
-    fn call<'py>(&self, py: Python<'py>, f: &Bound<'py, PyAny>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        f: &Bound<'py, PyAny>,
+        inputs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
         let compiled = compile_with(move |t: &Vec<Tensor>| call_flat(&held, t), self.options.clone());
         convert::list(py, py.detach(|| compiled.try_call(&inputs)).map_err(raised)?)

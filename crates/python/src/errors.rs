@@ -285,7 +285,9 @@ fn view_head(indirect: bool, of: &Option<(String, usize)>, mode: &str, by_mode: 
     let mode = if mode == "inference" { "inference mode" } else { "no_grad mode" };
     match of {
         Some((node, k)) if by_mode => {
-            format!("Output {k} of {node} is a view of a view which was created in {mode} and {what} modified inplace {when}.")
+            format!(
+                "Output {k} of {node} is a view of a view which was created in {mode} and {what} modified inplace {when}."
+            )
         }
         Some((node, k)) => format!("Output {k} of {node} is a view and {what} modified inplace."),
         None => format!("A view was created in {mode} and {what} modified inplace {when}."),

@@ -145,7 +145,8 @@ impl PyFunction {
         if object.getattr("_materialize_non_diff_grads")?.is_truthy()? {
             return Ok(());
         }
-        let marked: Vec<Tensor> = listed(object, "non_differentiable")?.unwrap_or_default().into_iter().flatten().collect();
+        let marked: Vec<Tensor> =
+            listed(object, "non_differentiable")?.unwrap_or_default().into_iter().flatten().collect();
         let is_marked = |t: &Tensor| marked.iter().any(|m| m.id() == t.id());
         let bare = (0..outputs.len()).filter(|&k| is_marked(&outputs[k])).collect();
         *self.bare.lock().unwrap_or_else(|e| e.into_inner()) = bare;
@@ -329,7 +330,8 @@ impl Function for PyFunction {
         attached(|py| {
             let object = self.ctx_of(py, ctx)?;
             object.setattr("_in_jvp", true)?;
-            let smooth = |(k, t): (usize, &Option<Tensor>)| t.clone().filter(|_| self.smooth.get(k).copied().unwrap_or(true));
+            let smooth =
+                |(k, t): (usize, &Option<Tensor>)| t.clone().filter(|_| self.smooth.get(k).copied().unwrap_or(true));
             let tangents: Vec<Option<Tensor>> = tangents.iter().enumerate().map(smooth).collect();
             let tangents = spread(py, &self.args(), &tangents)?;
             let found = self.class.get(py).call_method1("jvp", with_first(&object, tangents.iter().collect())?);

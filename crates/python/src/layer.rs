@@ -61,7 +61,9 @@ fn results(op: Op, found: &Bound<'_, PyAny>) -> PyResult<Outputs> {
         if let Some(t) = tensor_of(object) {
             return Ok(Value::Tensor(t.clone()));
         }
-        if matches!(ty, Type::Tensors) && let Some(list) = convert::tensors_of(object)? {
+        if matches!(ty, Type::Tensors)
+            && let Some(list) = convert::tensors_of(object)?
+        {
             return Ok(Value::Tensors(list));
         }
         match convert::scalar_of(object)? {
@@ -73,7 +75,10 @@ fn results(op: Op, found: &Bound<'_, PyAny>) -> PyResult<Outputs> {
             }),
             None => {
                 let kind = object.get_type().name()?;
-                Err(PyTypeError::new_err(format!("{}: a dispatch mode returned a {kind}, expected a result of the op", op.name())))
+                Err(PyTypeError::new_err(format!(
+                    "{}: a dispatch mode returned a {kind}, expected a result of the op",
+                    op.name()
+                )))
             }
         }
     };
@@ -83,7 +88,11 @@ fn results(op: Op, found: &Bound<'_, PyAny>) -> PyResult<Outputs> {
     }
     let list = convert::items(found)?.unwrap_or_default();
     if list.len() != count {
-        return Err(PyTypeError::new_err(format!("{}: a dispatch mode returned {} results, expected {count}", op.name(), list.len())));
+        return Err(PyTypeError::new_err(format!(
+            "{}: a dispatch mode returned {} results, expected {count}",
+            op.name(),
+            list.len()
+        )));
     }
     list.iter().zip(types).map(|(o, &ty)| one(o, ty)).collect()
 }

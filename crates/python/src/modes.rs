@@ -3,7 +3,10 @@
 use crate::autograd::{attached, saved_hooks};
 use crate::convert;
 use crate::errors::Raise;
-use firebrand::autograd::{self as core, AutocastGuard, AutocastOptions, CreationHookGuard, DisabledGuard, InferenceMode, MutationGuard, SavedHooksGuard};
+use firebrand::autograd::{
+    self as core, AutocastGuard, AutocastOptions, CreationHookGuard, DisabledGuard, InferenceMode, MutationGuard,
+    SavedHooksGuard,
+};
 use firebrand::random::Generator;
 use firebrand::state::ModeGuard;
 use pyo3::exceptions::PyTypeError;

@@ -33,6 +33,11 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
 /// Builds the extension and puts it where Python finds it.
 pub(crate) fn build(root: &Path) -> Result<(), String> {
     must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-python"]))?;
+    place(root)
+}
+
+/// Puts the extension where Python finds it, once it is built.
+pub(crate) fn place(root: &Path) -> Result<(), String> {
     copy(&root.join(library()), &root.join(EXTENSION))
 }
 

@@ -96,7 +96,8 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     let root = crate::root();
     python::build(&root)?;
     let runner = Runner {
-        python: environment(options.venv, &["numpy", "pytest", "expecttest", "hypothesis", "scipy"])?.join("bin/python"),
+        python: environment(options.venv, &["numpy", "pytest", "expecttest", "hypothesis", "scipy"])?
+            .join("bin/python"),
         folder: root.join("crates/python/conformance"),
         package: root.join("crates/python/python"),
         source,
@@ -137,7 +138,11 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Options<'a>, String> {
             "--tests" => &mut options.tests,
             "--json" => &mut options.json,
             "--venv" => &mut options.venv,
-            other => return Err(format!("upstream: unknown argument {other:?}; expected --source, --tests, --json or --venv")),
+            other => {
+                return Err(format!(
+                    "upstream: unknown argument {other:?}; expected --source, --tests, --json or --venv"
+                ));
+            }
         };
         *place = Some(rest.next().ok_or_else(|| format!("upstream: {word} needs a value"))?);
     }
@@ -241,7 +246,8 @@ impl Runner {
         known.extend(self.all(&missing, false)?);
         let mut text = String::new();
         for (test, verdict) in &known {
-            let _ = writeln!(text, "{}\t{}\t{}", test.id(), verdict.outcome, verdict.message.replace(['\t', '\n'], " "));
+            let _ =
+                writeln!(text, "{}\t{}\t{}", test.id(), verdict.outcome, verdict.message.replace(['\t', '\n'], " "));
         }
         std::fs::write(&cache, text).map_err(|e| format!("{}: {e}", cache.display()))?;
         Ok(known)
@@ -284,7 +290,8 @@ impl Runner {
                 found.insert(Test { name, ..first.clone() }, verdict);
             }
             if found.len() == before {
-                let verdict = Verdict { outcome: "error".into(), message: "the process ended before its first test".into() };
+                let verdict =
+                    Verdict { outcome: "error".into(), message: "the process ended before its first test".into() };
                 found.insert(first.clone(), verdict);
             }
             rest.retain(|t| !found.contains_key(t));
@@ -294,14 +301,19 @@ impl Runner {
 
     /// One process: what it finished, and the test it did not.
     #[allow(clippy::type_complexity)]
-    fn process(&self, tests: &[&Test], ours: bool) -> Result<(Vec<(String, Verdict)>, Option<(String, Verdict)>), String> {
+    fn process(
+        &self,
+        tests: &[&Test],
+        ours: bool,
+    ) -> Result<(Vec<(String, Verdict)>, Option<(String, Verdict)>), String> {
         let first = tests[0];
         let mut command = self.command();
         if !ours {
             command.env("FIREBRAND_ORACLE", "1");
         }
         if ours {
-            let path = std::env::join_paths([self.folder.join("shim"), self.package.clone()]).map_err(|e| e.to_string())?;
+            let path =
+                std::env::join_paths([self.folder.join("shim"), self.package.clone()]).map_err(|e| e.to_string())?;
             command.env("PYTHONPATH", path);
         }
         command.arg(self.source.join(&first.file)).arg(&first.class);

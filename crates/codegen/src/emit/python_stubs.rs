@@ -104,7 +104,9 @@ fn typed(ty: &Type, result: bool) -> String {
             let inner = typed(element, result);
             match (result, size) {
                 (true, _) => format!("tuple[{inner}, ...]"),
-                (false, Some(_)) if inner == "_int" || inner == "_float" || inner == "_bool" => format!("{inner} | Sequence[{inner}]"),
+                (false, Some(_)) if inner == "_int" || inner == "_float" || inner == "_bool" => {
+                    format!("{inner} | Sequence[{inner}]")
+                }
                 (false, _) => format!("Sequence[{inner}]"),
             }
         }

@@ -54,8 +54,10 @@ pub(crate) fn report(node: &Node) {
     let mut message = format!("Error detected in {}. ", node.name());
     message += &match trace.take() {
         Some(t) => format!("Traceback of forward call that caused the error:\n{t}"),
-        None => "No forward pass information available. Enable detect anomaly during forward pass for more information."
-            .to_string(),
+        None => {
+            "No forward pass information available. Enable detect anomaly during forward pass for more information."
+                .to_string()
+        }
     };
     while let Some(p) = parent {
         let (t, next) = of(&p);

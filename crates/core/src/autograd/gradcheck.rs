@@ -134,7 +134,9 @@ const SEED: u64 = 0x6772_6164;
 fn wanted(inputs: &[Tensor]) -> Result<Vec<usize>> {
     let wanted: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].requires_grad()).collect();
     if wanted.is_empty() {
-        let message = "gradcheck expects at least one input tensor to require gradient; call requires_grad_() on those to check".to_string();
+        let message =
+            "gradcheck expects at least one input tensor to require gradient; call requires_grad_() on those to check"
+                .to_string();
         return Err(ErrorKind::GradcheckUsage { message }.into());
     }
     for &index in &wanted {
