@@ -309,7 +309,8 @@ impl<'a> Reader<'a> {
                 // The list has no name in the file, only what is in it.
                 Element::List(list) => {
                     let item = Kind::CallFunction(Function::GetItem.into());
-                    let item = self.graph().create_node(item, vec![id.into(), Argument::Int(k as i64)], Vec::new(), None);
+                    let item =
+                        self.graph().create_node(item, vec![id.into(), Argument::Int(k as i64)], Vec::new(), None);
                     let vals = list.iter().map(|(_, val)| val.clone()).collect();
                     *self.graph().meta_mut(item) = Meta { val: Some(Val::List(vals)), ..origin.clone() };
                     for (k, (name, val)) in list.into_iter().enumerate().filter(|(_, (name, _))| used.contains(name)) {

@@ -211,5 +211,8 @@ pub(crate) fn histogramdd_edges(
     weight: Option<&Tensor>,
     density: bool,
 ) -> Result<(Tensor, Vec<Tensor>)> {
-    Ok((histogramdd_tensors(self_, bins, weight, density)?, bins.iter().map(Tensor::try_detach).collect::<Result<_>>()?))
+    Ok((
+        histogramdd_tensors(self_, bins, weight, density)?,
+        bins.iter().map(Tensor::try_detach).collect::<Result<_>>()?,
+    ))
 }
