@@ -51,6 +51,8 @@ impl Drop for PyTensor {
     fn drop(&mut self) {
         if !self.object.load(Relaxed).is_null() {
             Python::attach(|py| identity::retire(py, self));
+            // Dropping the tensor may run Python code, and the collector with it: it must not look in here any more.
+            self.object.store(std::ptr::null_mut(), Relaxed);
         }
     }
 }
@@ -460,6 +462,10 @@ impl PyTensor {
 
     /// Attributes, and what only this object reaches through its tensor: hooks, and the context of a custom function.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Null before the object is complete and once it is being torn down.
+        if self.object.load(Relaxed).is_null() {
+            return Ok(());
+        }
         visit.call(identity::attributes(self.object.load(Relaxed), &identity::TENSOR_DICT))?;
         if !self.tensor.is_shared() {
             self.hooks.traverse(&visit)?;

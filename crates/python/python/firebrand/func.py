@@ -7,6 +7,7 @@ from ._firebrand import Tensor
 from ._tree import broadcast, flatten, unflatten
 
 __all__ = [
+    "combine_state_for_ensemble",
     "functional_call",
     "grad",
     "grad_and_value",
@@ -15,6 +16,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "make_functional",
+    "make_functional_with_buffers",
     "stack_module_state",
     "vjp",
     "vmap",
@@ -30,18 +33,36 @@ def _need_tensors(leaves, transform, what):
     return leaves
 
 
-def _chosen(args, argnums, transform):
-    """The arguments to differentiate, and a function that puts others in their place."""
-    several = isinstance(argnums, (tuple, list))
-    places = []
-    for k in argnums if several else [argnums]:
-        if not isinstance(k, int) or not -len(args) <= k < len(args):
-            raise RuntimeError(f"{transform}: Got argnum={k}, but only {len(args)} positional inputs")
-        places.append(k % len(args))
-    if several and not places:
+def _positions(count, argnums):
+    """Which arguments are meant, counted from the front."""
+    if not isinstance(argnums, (int, tuple)) or isinstance(argnums, bool):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums}")
+    several = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not several:
         raise RuntimeError("argnums must be non-empty")
+    for k in several:
+        if not isinstance(k, int):
+            raise RuntimeError(f"argnums must be int or a tuple of int: each must be int, got: {k}")
+        if not -count <= k < count:
+            raise RuntimeError(f"Got argnum={k}, but only {count} positional inputs")
+    places = [k % count for k in several]
     if len(set(places)) != len(places):
         raise RuntimeError(f"argnums elements must be unique: {argnums}")
+    return places
+
+
+def _slice_argnums(args, argnums, as_tuple=True):
+    """The arguments at these positions."""
+    places = _positions(len(args), argnums)
+    if isinstance(argnums, int):
+        return (args[places[0]],) if as_tuple else args[places[0]]
+    return tuple(args[k] for k in places)
+
+
+def _chosen(args, argnums, transform):
+    """The arguments to differentiate, and a function that puts others in their place."""
+    places = _positions(len(args), argnums)
+    several = isinstance(argnums, tuple)
     chosen = tuple(args[k] for k in places) if several else args[places[0]]
 
     def put(values):
@@ -77,7 +98,7 @@ class _Flat:
         else:
             aux = []
         outputs, self.out_spec = flatten(found)
-        if not outputs:
+        if not outputs or found is None:
             raise RuntimeError(
                 f"{self.transform}: Expected f to be a function that has non-empty output (got output = {found})"
             )
@@ -133,7 +154,7 @@ def _grad_and_value(transform, func, argnums, has_aux, args, kwargs):
     chosen, put = _chosen(args, argnums, transform)
     leaves, spec = flatten(chosen)
     _need_tensors(leaves, transform, "the arguments to differentiate")
-    flat = _Flat(lambda values: func(*put(values), **kwargs), spec, transform, has_aux)
+    flat = _Flat(lambda values: func(*put(values), **kwargs), spec, "grad_and_value(f)(*args)", has_aux)
     found, pullback = _transforms.vjp(flat, leaves)
     if flat.out_spec.kind is not None:
         raise RuntimeError("Expected the function given to grad_and_value to return a single tensor")
@@ -209,7 +230,7 @@ def _unit_tensors(tensors):
     for t, size in zip(tensors, sizes):
         block = _C.op_overload("aten::zeros")((total, size), dtype=t.dtype, device=t.device)
         block.diagonal(-start).fill_(1)
-        blocks.append(block.view(total, *t.shape))
+        blocks.append(block.view((total, *t.shape)))
         start += size
     return blocks, sizes
 
@@ -233,7 +254,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         grid = [[] for _ in outputs]
         for column, leaf in zip(columns, leaves):
             for cell, part, output in zip(grid, column.split(sizes, dim=0), outputs):
-                cell.append(part.reshape(*output.shape, *leaf.shape))
+                cell.append(part.reshape((*output.shape, *leaf.shape)))
         result = unflatten([unflatten(row, spec) for row in grid], out_spec)
         return (result, found[2]) if has_aux else result
 
@@ -263,7 +284,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
         rows = []
         for output, pushed in zip(found[0], found[1]):
             parts = pushed.movedim(0, -1).split(sizes, dim=-1)
-            rows.append([part.reshape(*output.shape, *leaf.shape) for part, leaf in zip(parts, leaves)])
+            rows.append([part.reshape((*output.shape, *leaf.shape)) for part, leaf in zip(parts, leaves)])
         result = unflatten([unflatten(row, spec) for row in rows], push.out_spec)
         return (result, found[2]) if has_aux else result
 
@@ -446,3 +467,50 @@ def stack_module_state(models):
         return found
 
     return stacked(Module.named_parameters), stacked(Module.named_buffers)
+
+
+# ---- models as functions: the older interface
+
+
+def make_functional_with_buffers(model, disable_autograd_tracking=False):
+    """A function of parameters, buffers and inputs that calls a copy of the model, the parameters and the buffers."""
+    import copy
+
+    names, params = zip(*model.named_parameters(remove_duplicate=False)) if any(True for _ in model.parameters()) else ((), ())
+    buffer_names, buffers = zip(*model.named_buffers(remove_duplicate=False)) if any(True for _ in model.buffers()) else ((), ())
+    # A tensor that stands at several places is one parameter.
+    kept = [k for k, p in enumerate(params) if all(p is not q for q in params[:k])]
+    kept_buffers = [k for k, b in enumerate(buffers) if all(b is not c for c in buffers[:k])]
+    names, buffer_names = [names[k] for k in kept], [buffer_names[k] for k in kept_buffers]
+    inner = copy.deepcopy(model)
+
+    def call(parameters, buffers, *args, **kwargs):
+        state = {**dict(zip(names, parameters)), **dict(zip(buffer_names, buffers))}
+        return functional_call(inner, state, args, kwargs)
+
+    parameters = tuple(params[k].detach() if disable_autograd_tracking else params[k] for k in kept)
+    return call, parameters, tuple(buffers[k] for k in kept_buffers)
+
+
+def make_functional(model, disable_autograd_tracking=False):
+    """A function of parameters and inputs that calls a copy of the model, and the parameters."""
+    if any(True for _ in model.buffers()):
+        raise RuntimeError(
+            "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) instead."
+        )
+    call, parameters, _ = make_functional_with_buffers(model, disable_autograd_tracking)
+    return lambda parameters, *args, **kwargs: call(parameters, (), *args, **kwargs), parameters
+
+
+def combine_state_for_ensemble(models):
+    """A function of stacked parameters, stacked buffers and inputs, and both."""
+    models = list(models)
+    if not models:
+        raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
+    if not (all(m.training for m in models) or all(not m.training for m in models)):
+        raise RuntimeError("combine_state_for_ensemble: Expected all models to have the same training/eval mode.")
+    if not all(type(m) is type(models[0]) for m in models):
+        raise RuntimeError("combine_state_for_ensemble: Expected all models to be of the same class.")
+    stack = _C.op_function("stack", False)
+    calls, parameters, buffers = zip(*(make_functional_with_buffers(m) for m in models))
+    return calls[0], tuple(stack(p) for p in zip(*parameters)), tuple(stack(b) for b in zip(*buffers))
