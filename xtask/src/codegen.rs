@@ -1,7 +1,7 @@
 //! Writes the generated parts of core and of the Python package, or says that they are stale.
 
 use crate::{Outcome, root};
-use firebrand_codegen::emit::{Source, generate, python_stubs, python_table};
+use firebrand_codegen::emit::{Source, generate, python_table};
 use firebrand_codegen::{Dialect, lint};
 use std::path::Path;
 
@@ -10,7 +10,6 @@ const DERIVATIVES: &str = "schema/derivatives.yaml";
 const NAMES: &str = "schema/python.yaml";
 const CORE: &str = "crates/core/src/ops/generated";
 const PYTHON: &str = "crates/python/src/generated";
-const STUBS: &str = "crates/python/python/firebrand";
 
 fn read(root: &Path, path: &str) -> Result<String, String> {
     std::fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))
@@ -22,12 +21,9 @@ fn generated(root: &Path) -> Result<Vec<(String, String)>, String> {
     let ops = Source { name: OPS, text: &ops };
     let derivatives = Source { name: DERIVATIVES, text: &derivatives };
     let core = generate(ops, derivatives).map_err(|e| e.to_string())?;
-    let names = Source { name: NAMES, text: &names };
-    let python = python_table(ops, derivatives, names).map_err(|e| e.to_string())?;
-    let stubs = python_stubs(ops, derivatives, names).map_err(|e| e.to_string())?;
+    let python = python_table(ops, derivatives, Source { name: NAMES, text: &names }).map_err(|e| e.to_string())?;
     let mut files: Vec<_> = core.into_iter().map(|f| (format!("{CORE}/{}", f.name), f.text)).collect();
     files.push((format!("{PYTHON}/{}", python.name), python.text));
-    files.push((format!("{STUBS}/{}", stubs.name), stubs.text));
     Ok(files)
 }
 

@@ -497,8 +497,8 @@ fn second_derivative_through_a_write_into_a_view() {
     let y = &x * 2.0;
     y.view([2]).exp_();
     let options = GradOptions { create_graph: true, ..Default::default() };
-    let first = gradient([&y.sum()], [&x], &options).unwrap().remove(0).unwrap();
-    let second = gradient([&first.sum()], [&x], &GradOptions::default()).unwrap().remove(0).unwrap();
+    let first = gradient(&y.sum(), &x, &options).unwrap().remove(0).unwrap();
+    let second = gradient(&first.sum(), &x, &GradOptions::default()).unwrap().remove(0).unwrap();
     let expected: Vec<f64> = [1.0f64, -2.0].iter().map(|v| 4.0 * v.exp()).collect();
     for (found, expected) in second.to_vec::<f64>().iter().zip(expected) {
         assert!((found - expected).abs() < 1e-12, "d2 of exp: {found} and {expected}");

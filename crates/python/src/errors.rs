@@ -280,6 +280,12 @@ fn text(kind: &ErrorKind) -> Option<String> {
         NeedsSetupContext { .. } => "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), \
                                      it must override the setup_context staticmethod."
             .into(),
+        Vmap { message } if message.starts_with("a result that differs between samples") => {
+            "vmap can not return a BatchedTensor when out_dim is None".into()
+        }
+        VmapRandomness { .. } => "vmap: called random operation while in randomness error mode. Please either use the 'same' or \
+                                  'different' randomness flags on vmap or perform the randomness operation out of vmap"
+            .into(),
         GradcheckUsage { message } => message.clone(),
         GradcheckAssertion { message } => (*message).into(),
         OverlappingInput { index } => format!(

@@ -15,7 +15,6 @@ mod methods;
 mod nodes;
 mod op;
 mod python;
-mod python_stubs;
 mod record;
 mod rewrite;
 mod text;
@@ -25,7 +24,6 @@ use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::pipeline::{NATIVE_FILE, Sources};
 pub use python::python_table;
-pub use python_stubs::python_stubs;
 use text::Plan;
 
 /// A generated file.

@@ -340,7 +340,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
     @functools.wraps(func)
     def run(*args, **kwargs):
-        if not isinstance(in_dims, (int, tuple, list)):
+        if not isinstance(in_dims, (int, tuple)):
             raise ValueError(
                 f"{label}(<inputs>): expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "
                 f"inputs, got: {type(in_dims)}."
@@ -351,7 +351,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 "with no inputs. The latter is unsupported."
             )
         leaves, spec = flatten(args)
-        given = tuple(in_dims) if isinstance(in_dims, list) else in_dims
+        given = in_dims
         dims = broadcast(given, spec)
         if dims is None:
             raise ValueError(
@@ -375,41 +375,45 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 )
         sizes = {leaf.shape[dim] for leaf, dim in zip(leaves, dims) if dim is not None}
         if not sizes:
-            raise ValueError(f"{label}(<inputs>): At least one of the inputs must have a batch dimension: in_dims are all None")
+            raise ValueError(f"{label}(<inputs>): expected at least one Tensor to vmap over: in_dims are all None")
         if len(sizes) > 1:
             raise ValueError(
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} for the "
                 "mapped dimension"
             )
         places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        shape = None
+        shape, kept = None, []
 
         def call(tensors):
-            nonlocal shape
+            nonlocal shape, kept
             whole = list(leaves)
             for k, t in zip(places, tensors):
                 whole[k] = t
             result = func(*unflatten(whole, spec), **kwargs)
             found, shape = flatten(result)
-            for leaf in found:
-                if not isinstance(leaf, Tensor):
-                    raise ValueError(
-                        f"{label}(<inputs>): `{name}` must only return Tensors, got type {type(leaf)} as a return."
-                    )
-            return found, placed(found)
+            wanted = placed(found)
+            # What is not a tensor is given back as it is, where no dimension is asked for.
+            kept = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in found]
+            for leaf, dim in zip(found, wanted):
+                if not isinstance(leaf, Tensor) and dim is not None:
+                    raise ValueError(f"{label}(<inputs>): `{name}` must only return Tensors, got type {type(leaf)} as a return.")
+            tensors = [k for k, value in enumerate(kept) if value is None]
+            return [found[k] for k in tensors], [wanted[k] for k in tensors]
 
         def placed(found):
             """Where each result has the batch."""
-            wanted = out_dims
-            if isinstance(wanted, list):
-                wanted = tuple(wanted)
+            if not _is_dims(out_dims):
+                raise ValueError(
+                    f"{label}(<inputs>): `out_dims` must be an int, None or a python collection of ints representing where in the "
+                    f"outputs the vmapped dimension should appear. Got out_dims={out_dims}."
+                )
+            wanted = tuple(out_dims) if isinstance(out_dims, list) else out_dims
             if wanted is None or isinstance(wanted, int):
-                dims = [wanted] * len(found)
-            else:
-                if isinstance(wanted, tuple) and len(wanted) == 1 and shape.kind is None:
-                    wanted = wanted[0]
-                dims = broadcast(wanted, shape)
-            if dims is None or not all(d is None or isinstance(d, int) for d in dims):
+                return [wanted] * len(found)
+            if isinstance(wanted, tuple) and len(wanted) == 1 and shape.kind is None:
+                wanted = wanted[0]
+            dims = broadcast(wanted, shape)
+            if dims is None:
                 raise ValueError(
                     f"{label}(<inputs>): `out_dims` is not compatible with the structure of `outputs`. out_dims has structure "
                     f"{flatten(out_dims)[1]} but outputs has structure {shape}."
@@ -417,9 +421,18 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             return dims
 
         found = _transforms.vmap(call, [leaves[k] for k in places], [dims[k] for k in places], randomness, chunk_size)
-        return unflatten(found, shape)
+        tensors = iter(found)
+        return unflatten([next(tensors) if value is None else value[0] for value in kept], shape)
 
     return run
+
+
+def _is_dims(dims):
+    if isinstance(dims, (tuple, list)):
+        return all(_is_dims(d) for d in dims)
+    if isinstance(dims, dict):
+        return all(_is_dims(d) for d in dims.values())
+    return dims is None or (isinstance(dims, int) and not isinstance(dims, bool))
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
