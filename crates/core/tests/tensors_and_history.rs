@@ -488,3 +488,19 @@ fn plain_accumulation_keeps_the_history_of_a_gradient() {
     let second = gradient(&grad.sum(), &x, &GradOptions::default()).unwrap();
     assert_eq!(second[0].as_ref().unwrap().to_vec::<f64>(), [12.0, 18.0], "A-65");
 }
+
+/// Second derivatives through a write into a view failed: the op's own node, which is the history of the result it saved, found its
+/// saved values released by the node of the write.
+#[test]
+fn second_derivative_through_a_write_into_a_view() {
+    let x = Tensor::new(&[0.5f64, -1.0]).requires_grad_();
+    let y = &x * 2.0;
+    y.view([2]).exp_();
+    let options = GradOptions { create_graph: true, ..Default::default() };
+    let first = gradient(&y.sum(), &x, &options).unwrap().remove(0).unwrap();
+    let second = gradient(&first.sum(), &x, &GradOptions::default()).unwrap().remove(0).unwrap();
+    let expected: Vec<f64> = [1.0f64, -2.0].iter().map(|v| 4.0 * v.exp()).collect();
+    for (found, expected) in second.to_vec::<f64>().iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-12, "d2 of exp: {found} and {expected}");
+    }
+}

@@ -22,13 +22,6 @@ use std::sync::Arc;
 
 /// PyTorch's text for a warning that programs are known to look for.
 fn worded(text: String) -> String {
-    if text.starts_with("backward with create_graph makes") {
-        return "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which \
-                can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to \
-                use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle \
-                and avoid the leak."
-            .into();
-    }
     if text.starts_with("the .grad of a non-leaf tensor was accessed") {
         return "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be \
                 populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, \
@@ -41,7 +34,9 @@ fn worded(text: String) -> String {
 
 /// Shows warnings of core as Python's.
 pub(crate) fn warn(py: Python<'_>, warnings: Vec<String>) -> PyResult<()> {
-    for text in warnings.into_iter().map(worded) {
+    // The package itself warns of `create_graph`, at every call.
+    let shown = |text: &String| !text.starts_with("backward with create_graph makes");
+    for text in warnings.into_iter().filter(shown).map(worded) {
         let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
     }

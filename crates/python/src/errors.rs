@@ -229,9 +229,7 @@ fn text(kind: &ErrorKind) -> Option<String> {
         LeafInGradCall => "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This \
                            is currently not supported."
             .into(),
-        NotInBackward => "_current_graph_task_execution_order, _will_engine_execute_node and the like are only available: expected \
-                          that this is called during the execution of a backward pass"
-            .into(),
+        NotInBackward => "the running graph can be asked about only during the backward pass".into(),
         FnGradShape { function, position, expected, found } => format!(
             "Function {function} returned an invalid gradient at index {position} - got {found:?} but expected shape compatible \
              with {expected:?}"
@@ -241,7 +239,7 @@ fn text(kind: &ErrorKind) -> Option<String> {
                                          returning a view."
                 .into(),
             firebrand::JvpRule::ViewOfTangent => "A custom Function's forward is returning a view but the jvp is not returning a \
-                                                  view of the given grad input."
+                                                  view of the same base as the given grad input"
                 .into(),
             firebrand::JvpRule::SameRegion => "A custom Function's forward is returning a view but the jvp is returning a view of \
                                                different elements of the grad input."
@@ -252,7 +250,42 @@ fn text(kind: &ErrorKind) -> Option<String> {
                     .into()
             }
         },
-        JvpNotDifferentiable { .. } => "Function's jvp returned a tangent for an output that is not differentiable; return None".into(),
+        JvpNotDifferentiable { position, .. } => format!(
+            "A custom Function's jvp is returning a non-None gradient at position {position}, but the output at that position is not \
+             differentiable. You should return None at that position instead."
+        ),
+        DirtyViewMultiOut { .. } => "If your Function modifies inplace an input that is a view of another Tensor, your Function \
+                                     cannot return more than one Tensor. This is not supported by the current autograd engine. \
+                                     You should either make sure the input is not a view (using .clone() for example) or make \
+                                     your Function only return one Tensor."
+            .into(),
+        BatchedGradShape { index, expected, found } => format!(
+            "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of the \
+             remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: \
+             grad_output[{index}] has a shape of {} and output[{index}] has a shape of {}.",
+            size(found),
+            size(expected)
+        ),
+        GradComplexMismatch { index, expected, found } => format!(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: \
+             grad_output[{index}] has a dtype of {} and output[{index}] has a dtype of {}.",
+            convert_name(*found),
+            convert_name(*expected)
+        ),
+        CapturedMutation { op } => format!(
+            "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation ({op}) that \
+             would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to explicitly \
+             accept the mutated Tensor(s) as inputs."
+        ),
+        NeedsSetupContext { .. } => "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), \
+                                     it must override the setup_context staticmethod."
+            .into(),
+        Vmap { message } if message.starts_with("a result that differs between samples") => {
+            "vmap can not return a BatchedTensor when out_dim is None".into()
+        }
+        VmapRandomness { .. } => "vmap: called random operation while in randomness error mode. Please either use the 'same' or \
+                                  'different' randomness flags on vmap or perform the randomness operation out of vmap"
+            .into(),
         GradcheckUsage { message } => message.clone(),
         GradcheckAssertion { message } => (*message).into(),
         OverlappingInput { index } => format!(

@@ -366,12 +366,28 @@ impl Function for PyFunction {
             let mut args = vec![info, dims.into_any()];
             args.extend(fill(py, &self.args(), inputs)?);
             let found = class.call_method1("vmap", PyTuple::new(py, args)?)?;
-            let (outputs, out_dims): (Bound<'_, PyAny>, Bound<'_, PyAny>) = found.extract()?;
+            let Ok((outputs, out_dims)) = found.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+                let text = format!(
+                    "Expected the vmap staticmethod of {} to have two returns, an output and out_dims with pytree structure compatible \
+                     with the output.",
+                    self.name
+                );
+                return Err(PyRuntimeError::new_err(text));
+            };
             let tensors = self.keep(&outputs)?;
             let dims = match convert::items(&out_dims)? {
                 Some(list) => list.iter().map(|d| d.extract::<Option<usize>>()).collect::<PyResult<Vec<_>>>()?,
                 None => vec![out_dims.extract::<Option<usize>>()?; tensors.len()],
             };
+            if dims.len() != tensors.len() {
+                let text = format!(
+                    "The vmap staticmethod of {} returned an incompatible (out_dims, output) pair: {} dims for {} outputs.",
+                    self.name,
+                    dims.len(),
+                    tensors.len()
+                );
+                return Err(PyRuntimeError::new_err(text));
+            }
             Ok(Some((tensors, dims)))
         })
     }

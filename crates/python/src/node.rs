@@ -90,6 +90,8 @@ impl Drop for PyNode {
         if let (false, Link::Owned(node)) = (object.is_null(), &*self.link()) {
             NODES.remove(node.id(), object);
         }
+        // The collector must not look in here any more.
+        self.object.store(std::ptr::null_mut(), Relaxed);
     }
 }
 
@@ -239,6 +241,10 @@ impl PyNode {
 
     /// Attributes, and hooks that only this object reaches.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Null before the object is complete and once it is being torn down.
+        if self.object.load(Relaxed).is_null() {
+            return Ok(());
+        }
         visit.call(identity::attributes(self.object.load(Relaxed), &NODE_DICT))?;
         match self.sole() {
             Some(node) => traverse(&node, &visit),
@@ -345,9 +351,13 @@ impl PyNode {
     /// What a custom function saved.
     fn _function_saved<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Some(node) = self.alive() else { return Ok(None) };
-        let Some(context) = node.context() else { return Ok(None) };
-        let saved = py.detach(|| context.saved_tensors()).raise()?;
-        Ok(Some(convert::tuple(py, &saved)?))
+        if node.context().is_none() {
+            return Ok(None);
+        }
+        match py.detach(|| node.saved("tensors")).raise()? {
+            Some(SavedValue::Tensors(list)) => convert::tuple(py, &list).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Makes the node run earlier or later than others.
@@ -386,8 +396,11 @@ impl PyNode {
         }
         if let Some(saved) = name.strip_prefix("_saved_") {
             let node = self.node()?;
-            if let Some(value) = py.detach(|| node.saved(saved)).raise()? {
-                return convert::saved(py, value);
+            // PyTorch's names say where a size may be symbolic.
+            for name in [saved.to_string(), saved.replace("sym_", "")] {
+                if let Some(value) = py.detach(|| node.saved(&name)).raise()? {
+                    return convert::saved(py, value);
+                }
             }
         }
         let class = self.alive().map_or_else(|| "Node".to_string(), |n| n.name().to_string());

@@ -13,7 +13,7 @@ use crate::index;
 use crate::node;
 use crate::table;
 use firebrand::dispatch::{Op, Value};
-use firebrand::{DType, Scalar, Tensor};
+use firebrand::{DType, ErrorKind, Scalar, Tensor};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -51,6 +51,8 @@ impl Drop for PyTensor {
     fn drop(&mut self) {
         if !self.object.load(Relaxed).is_null() {
             Python::attach(|py| identity::retire(py, self));
+            // Dropping the tensor may run Python code, and the collector with it: it must not look in here any more.
+            self.object.store(std::ptr::null_mut(), Relaxed);
         }
     }
 }
@@ -104,6 +106,16 @@ fn from_number<'py>(op: Op, this: &This<'py>, other: &Any<'py>) -> PyResult<Any<
     let Some(left) = operand(other)? else { return Ok(py.NotImplemented().into_bound(py)) };
     let values = [Value::Tensor(left), Value::Tensor(this.get().tensor.clone())];
     convert::object(py, bind::run_values(py, op, &values)?)
+}
+
+/// A value that was read; inside vmap, where there are many, what was done to read it is refused.
+fn unbatched(value: firebrand::Result<Scalar>, done: &str) -> PyResult<Scalar> {
+    value.map_err(|e| match e.kind() {
+        ErrorKind::BatchedData { .. } => PyRuntimeError::new_err(format!(
+            "vmap: It looks like you're {done}. We don't support vmap over {done}, please try to rewrite what you're doing."
+        )),
+        _ => crate::errors::exception(e),
+    })
 }
 
 /// Nested lists of numbers.
@@ -263,7 +275,8 @@ impl PyTensor {
             let n = self.tensor.numel();
             return Err(PyRuntimeError::new_err(format!("a Tensor with {n} elements cannot be converted to Scalar")));
         }
-        convert::number(py, self.tensor.try_scalar_value().raise()?)
+        let read = || unbatched(self.tensor.try_scalar_value(), "calling .item() on a Tensor");
+        convert::number(py, read()?)
     }
 
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Any<'py>> {
@@ -280,7 +293,10 @@ impl PyTensor {
 
     fn __bool__(&self) -> PyResult<bool> {
         match self.tensor.numel() {
-            1 => Ok(self.tensor.try_scalar_value().raise()?.to_bool()),
+            1 => {
+                Ok(unbatched(self.tensor.try_scalar_value(), "using a Tensor in data-dependent control flow")?
+                    .to_bool())
+            }
             0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous")),
             _ => Err(PyRuntimeError::new_err("Boolean value of Tensor with more than one value is ambiguous")),
         }
@@ -460,6 +476,10 @@ impl PyTensor {
 
     /// Attributes, and what only this object reaches through its tensor: hooks, and the context of a custom function.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Null before the object is complete and once it is being torn down.
+        if self.object.load(Relaxed).is_null() {
+            return Ok(());
+        }
         visit.call(identity::attributes(self.object.load(Relaxed), &identity::TENSOR_DICT))?;
         if !self.tensor.is_shared() {
             self.hooks.traverse(&visit)?;

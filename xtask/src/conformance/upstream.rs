@@ -242,7 +242,7 @@ impl Runner {
                 known.insert(test, Verdict { outcome: outcome.to_string(), message });
             }
         }
-        let missing: Vec<Test> = tests.iter().filter(|t| !known.contains_key(t)).cloned().collect();
+        let missing: Vec<Test> = tests.iter().filter(|t| !known.contains_key(*t)).cloned().collect();
         known.extend(self.all(&missing, false)?);
         let mut text = String::new();
         for (test, verdict) in &known {
@@ -294,7 +294,7 @@ impl Runner {
                     Verdict { outcome: "error".into(), message: "the process ended before its first test".into() };
                 found.insert(first.clone(), verdict);
             }
-            rest.retain(|t| !found.contains_key(t));
+            rest.retain(|t| !found.contains_key(*t));
         }
         Ok(found)
     }

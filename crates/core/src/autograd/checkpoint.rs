@@ -316,8 +316,13 @@ impl Frame {
     fn compare(&self, expected: &[InputMetadata], found: &[(InputMetadata, Tensor)]) -> Result<()> {
         let mismatch = |message: String| Err(Error::from(ErrorKind::CheckpointMismatch { message }));
         if expected.len() != found.len() {
+            let more = if found.len() > expected.len() {
+                "trying to save more tensors during recomputation than during the original forward pass. "
+            } else {
+                ""
+            };
             return mismatch(format!(
-                "A different number of tensors was saved during the original forward and recomputation: {} and {}. The function \
+                "{more}A different number of tensors was saved during the original forward and recomputation: {} and {}. The function \
                  must do the same both times",
                 expected.len(),
                 found.len()

@@ -488,7 +488,11 @@ impl Backward for CopySlices {
         Ok(out)
     }
     fn release(&self) {
-        self.inner.formula().release()
+        // A result that the op saved has the inner node as its history, so in a graph of derivatives that node may still have to
+        // run on its own account; it then lets go of what it saved itself.
+        if self.inner.owners() == 1 {
+            self.inner.formula().release()
+        }
     }
     fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
         self.base.visit(visitor)?;

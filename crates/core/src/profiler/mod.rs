@@ -14,10 +14,10 @@ pub use work::Work;
 
 use crate::Result;
 use crate::autograd::current_graph_task_id;
-use crate::clock::Instant;
 use crate::dispatch::{Op, Outputs, Value};
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
+use crate::system::Instant;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

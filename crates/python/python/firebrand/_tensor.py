@@ -5,6 +5,7 @@ import re
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
+from ._size import Size
 
 _LINE = 80
 _SUFFIX = re.compile(r",\s*((?:dtype=\w+)|(?:size=\([^()]*\))|(?:device='\w+'))$")
@@ -260,9 +261,19 @@ def _volatile():
 
 
 def _new(self, *args):
+    if len(args) == 1 and isinstance(args[0], Size):
+        return self.new_empty(args[0])
     if len(args) == 1 and not isinstance(args[0], builtins.int):
         return _C.tensor(args[0], dtype=self.dtype)
     return self.new_empty(args)
 
 
 Tensor.new = _new
+
+
+def _undeletable(self):
+    raise RuntimeError("history and gradients of tensors cannot be deleted; detach() the tensor, or set grad to None")
+
+
+for _name in ("grad", "grad_fn"):
+    setattr(Tensor, "_" + _name, property(lambda self, name=_name: getattr(self, name), None, _undeletable))

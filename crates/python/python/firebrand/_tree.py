@@ -46,6 +46,8 @@ def broadcast(prefix, spec):
         return [prefix]
     if not isinstance(prefix, (tuple, list, dict)):
         return [prefix] * _count(spec)
+    if not isinstance(prefix, dict) and not isinstance(prefix, spec.kind):
+        return None
     values = list(prefix.values()) if isinstance(prefix, dict) else list(prefix)
     if len(values) != len(spec.children) or isinstance(prefix, dict) != (spec.context is not None):
         return None

@@ -7,6 +7,7 @@ from ._firebrand import Tensor
 from ._tree import broadcast, flatten, unflatten
 
 __all__ = [
+    "combine_state_for_ensemble",
     "functional_call",
     "grad",
     "grad_and_value",
@@ -15,6 +16,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "make_functional",
+    "make_functional_with_buffers",
     "stack_module_state",
     "vjp",
     "vmap",
@@ -30,18 +33,36 @@ def _need_tensors(leaves, transform, what):
     return leaves
 
 
-def _chosen(args, argnums, transform):
-    """The arguments to differentiate, and a function that puts others in their place."""
-    several = isinstance(argnums, (tuple, list))
-    places = []
-    for k in argnums if several else [argnums]:
-        if not isinstance(k, int) or not -len(args) <= k < len(args):
-            raise RuntimeError(f"{transform}: Got argnum={k}, but only {len(args)} positional inputs")
-        places.append(k % len(args))
-    if several and not places:
+def _positions(count, argnums):
+    """Which arguments are meant, counted from the front."""
+    if not isinstance(argnums, (int, tuple)) or isinstance(argnums, bool):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums}")
+    several = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not several:
         raise RuntimeError("argnums must be non-empty")
+    for k in several:
+        if not isinstance(k, int):
+            raise RuntimeError(f"argnums must be int or a tuple of int: each must be int, got: {k}")
+        if not -count <= k < count:
+            raise RuntimeError(f"Got argnum={k}, but only {count} positional inputs")
+    places = [k % count for k in several]
     if len(set(places)) != len(places):
         raise RuntimeError(f"argnums elements must be unique: {argnums}")
+    return places
+
+
+def _slice_argnums(args, argnums, as_tuple=True):
+    """The arguments at these positions."""
+    places = _positions(len(args), argnums)
+    if isinstance(argnums, int):
+        return (args[places[0]],) if as_tuple else args[places[0]]
+    return tuple(args[k] for k in places)
+
+
+def _chosen(args, argnums, transform):
+    """The arguments to differentiate, and a function that puts others in their place."""
+    places = _positions(len(args), argnums)
+    several = isinstance(argnums, tuple)
     chosen = tuple(args[k] for k in places) if several else args[places[0]]
 
     def put(values):
@@ -77,7 +98,7 @@ class _Flat:
         else:
             aux = []
         outputs, self.out_spec = flatten(found)
-        if not outputs:
+        if not outputs or found is None:
             raise RuntimeError(
                 f"{self.transform}: Expected f to be a function that has non-empty output (got output = {found})"
             )
@@ -133,7 +154,7 @@ def _grad_and_value(transform, func, argnums, has_aux, args, kwargs):
     chosen, put = _chosen(args, argnums, transform)
     leaves, spec = flatten(chosen)
     _need_tensors(leaves, transform, "the arguments to differentiate")
-    flat = _Flat(lambda values: func(*put(values), **kwargs), spec, transform, has_aux)
+    flat = _Flat(lambda values: func(*put(values), **kwargs), spec, "grad_and_value(f)(*args)", has_aux)
     found, pullback = _transforms.vjp(flat, leaves)
     if flat.out_spec.kind is not None:
         raise RuntimeError("Expected the function given to grad_and_value to return a single tensor")
@@ -209,7 +230,7 @@ def _unit_tensors(tensors):
     for t, size in zip(tensors, sizes):
         block = _C.op_overload("aten::zeros")((total, size), dtype=t.dtype, device=t.device)
         block.diagonal(-start).fill_(1)
-        blocks.append(block.view(total, *t.shape))
+        blocks.append(block.view((total, *t.shape)))
         start += size
     return blocks, sizes
 
@@ -233,7 +254,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         grid = [[] for _ in outputs]
         for column, leaf in zip(columns, leaves):
             for cell, part, output in zip(grid, column.split(sizes, dim=0), outputs):
-                cell.append(part.reshape(*output.shape, *leaf.shape))
+                cell.append(part.reshape((*output.shape, *leaf.shape)))
         result = unflatten([unflatten(row, spec) for row in grid], out_spec)
         return (result, found[2]) if has_aux else result
 
@@ -263,7 +284,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
         rows = []
         for output, pushed in zip(found[0], found[1]):
             parts = pushed.movedim(0, -1).split(sizes, dim=-1)
-            rows.append([part.reshape(*output.shape, *leaf.shape) for part, leaf in zip(parts, leaves)])
+            rows.append([part.reshape((*output.shape, *leaf.shape)) for part, leaf in zip(parts, leaves)])
         result = unflatten([unflatten(row, spec) for row in rows], push.out_spec)
         return (result, found[2]) if has_aux else result
 
@@ -319,7 +340,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
     @functools.wraps(func)
     def run(*args, **kwargs):
-        if not isinstance(in_dims, (int, tuple, list)):
+        if not isinstance(in_dims, (int, tuple)):
             raise ValueError(
                 f"{label}(<inputs>): expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "
                 f"inputs, got: {type(in_dims)}."
@@ -330,7 +351,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 "with no inputs. The latter is unsupported."
             )
         leaves, spec = flatten(args)
-        given = tuple(in_dims) if isinstance(in_dims, list) else in_dims
+        given = in_dims
         dims = broadcast(given, spec)
         if dims is None:
             raise ValueError(
@@ -354,41 +375,45 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 )
         sizes = {leaf.shape[dim] for leaf, dim in zip(leaves, dims) if dim is not None}
         if not sizes:
-            raise ValueError(f"{label}(<inputs>): At least one of the inputs must have a batch dimension: in_dims are all None")
+            raise ValueError(f"{label}(<inputs>): expected at least one Tensor to vmap over: in_dims are all None")
         if len(sizes) > 1:
             raise ValueError(
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} for the "
                 "mapped dimension"
             )
         places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        shape = None
+        shape, kept = None, []
 
         def call(tensors):
-            nonlocal shape
+            nonlocal shape, kept
             whole = list(leaves)
             for k, t in zip(places, tensors):
                 whole[k] = t
             result = func(*unflatten(whole, spec), **kwargs)
             found, shape = flatten(result)
-            for leaf in found:
-                if not isinstance(leaf, Tensor):
-                    raise ValueError(
-                        f"{label}(<inputs>): `{name}` must only return Tensors, got type {type(leaf)} as a return."
-                    )
-            return found, placed(found)
+            wanted = placed(found)
+            # What is not a tensor is given back as it is, where no dimension is asked for.
+            kept = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in found]
+            for leaf, dim in zip(found, wanted):
+                if not isinstance(leaf, Tensor) and dim is not None:
+                    raise ValueError(f"{label}(<inputs>): `{name}` must only return Tensors, got type {type(leaf)} as a return.")
+            tensors = [k for k, value in enumerate(kept) if value is None]
+            return [found[k] for k in tensors], [wanted[k] for k in tensors]
 
         def placed(found):
             """Where each result has the batch."""
-            wanted = out_dims
-            if isinstance(wanted, list):
-                wanted = tuple(wanted)
+            if not _is_dims(out_dims):
+                raise ValueError(
+                    f"{label}(<inputs>): `out_dims` must be an int, None or a python collection of ints representing where in the "
+                    f"outputs the vmapped dimension should appear. Got out_dims={out_dims}."
+                )
+            wanted = tuple(out_dims) if isinstance(out_dims, list) else out_dims
             if wanted is None or isinstance(wanted, int):
-                dims = [wanted] * len(found)
-            else:
-                if isinstance(wanted, tuple) and len(wanted) == 1 and shape.kind is None:
-                    wanted = wanted[0]
-                dims = broadcast(wanted, shape)
-            if dims is None or not all(d is None or isinstance(d, int) for d in dims):
+                return [wanted] * len(found)
+            if isinstance(wanted, tuple) and len(wanted) == 1 and shape.kind is None:
+                wanted = wanted[0]
+            dims = broadcast(wanted, shape)
+            if dims is None:
                 raise ValueError(
                     f"{label}(<inputs>): `out_dims` is not compatible with the structure of `outputs`. out_dims has structure "
                     f"{flatten(out_dims)[1]} but outputs has structure {shape}."
@@ -396,9 +421,18 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             return dims
 
         found = _transforms.vmap(call, [leaves[k] for k in places], [dims[k] for k in places], randomness, chunk_size)
-        return unflatten(found, shape)
+        tensors = iter(found)
+        return unflatten([next(tensors) if value is None else value[0] for value in kept], shape)
 
     return run
+
+
+def _is_dims(dims):
+    if isinstance(dims, (tuple, list)):
+        return all(_is_dims(d) for d in dims)
+    if isinstance(dims, dict):
+        return all(_is_dims(d) for d in dims.values())
+    return dims is None or (isinstance(dims, int) and not isinstance(dims, bool))
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
@@ -446,3 +480,50 @@ def stack_module_state(models):
         return found
 
     return stacked(Module.named_parameters), stacked(Module.named_buffers)
+
+
+# ---- models as functions: the older interface
+
+
+def make_functional_with_buffers(model, disable_autograd_tracking=False):
+    """A function of parameters, buffers and inputs that calls a copy of the model, the parameters and the buffers."""
+    import copy
+
+    names, params = zip(*model.named_parameters(remove_duplicate=False)) if any(True for _ in model.parameters()) else ((), ())
+    buffer_names, buffers = zip(*model.named_buffers(remove_duplicate=False)) if any(True for _ in model.buffers()) else ((), ())
+    # A tensor that stands at several places is one parameter.
+    kept = [k for k, p in enumerate(params) if all(p is not q for q in params[:k])]
+    kept_buffers = [k for k, b in enumerate(buffers) if all(b is not c for c in buffers[:k])]
+    names, buffer_names = [names[k] for k in kept], [buffer_names[k] for k in kept_buffers]
+    inner = copy.deepcopy(model)
+
+    def call(parameters, buffers, *args, **kwargs):
+        state = {**dict(zip(names, parameters)), **dict(zip(buffer_names, buffers))}
+        return functional_call(inner, state, args, kwargs)
+
+    parameters = tuple(params[k].detach() if disable_autograd_tracking else params[k] for k in kept)
+    return call, parameters, tuple(buffers[k] for k in kept_buffers)
+
+
+def make_functional(model, disable_autograd_tracking=False):
+    """A function of parameters and inputs that calls a copy of the model, and the parameters."""
+    if any(True for _ in model.buffers()):
+        raise RuntimeError(
+            "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) instead."
+        )
+    call, parameters, _ = make_functional_with_buffers(model, disable_autograd_tracking)
+    return lambda parameters, *args, **kwargs: call(parameters, (), *args, **kwargs), parameters
+
+
+def combine_state_for_ensemble(models):
+    """A function of stacked parameters, stacked buffers and inputs, and both."""
+    models = list(models)
+    if not models:
+        raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
+    if not (all(m.training for m in models) or all(not m.training for m in models)):
+        raise RuntimeError("combine_state_for_ensemble: Expected all models to have the same training/eval mode.")
+    if not all(type(m) is type(models[0]) for m in models):
+        raise RuntimeError("combine_state_for_ensemble: Expected all models to be of the same class.")
+    stack = _C.op_function("stack", False)
+    calls, parameters, buffers = zip(*(make_functional_with_buffers(m) for m in models))
+    return calls[0], tuple(stack(p) for p in zip(*parameters)), tuple(stack(b) for b in zip(*buffers))

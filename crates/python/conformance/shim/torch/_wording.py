@@ -35,3 +35,9 @@ def install():
     for name in ("__repr__", "__str__"):
         printed = getattr(firebrand.Tensor, name)
         setattr(firebrand.Tensor, name, lambda self, *a, printed=printed, **k: torch_words(printed(self, *a, **k)))
+    import expecttest
+
+    inline = expecttest.TestCase.assertExpectedInline
+    expecttest.TestCase.assertExpectedInline = lambda self, actual, expect, skip=0: inline(self, torch_words(actual), expect, skip + 1)
+    typed = firebrand.Tensor.type
+    firebrand.Tensor.type = lambda self, kind=None: typed(self, getattr(kind, "dtype", kind))

@@ -1,5 +1,7 @@
 """Reverse-mode automatic differentiation."""
 
+import warnings
+
 from .. import _firebrand as _C
 from .._firebrand import Tensor
 from .anomaly import detect_anomaly, set_detect_anomaly
@@ -62,6 +64,13 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     tensors = _sequence(tensors)
+    if create_graph:
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can "
+            "cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this "
+            "function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
+            stacklevel=3,
+        )
     _C.run_backward(tensors, _gradients(grad_tensors, tensors), retain_graph, create_graph, inputs)
 
 

@@ -129,8 +129,9 @@ class Function:
     @staticmethod
     def vmap(info, in_dims, *args):
         """The outputs for a batch, and where they have it."""
-        raise NotImplementedError(
-            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
+        raise RuntimeError(
+            "You tried to vmap over a custom Function, but it does not have vmap support. Please override and implement the vmap "
+            "staticmethod or set generate_vmap_rule=True."
         )
 
     @classmethod
@@ -147,6 +148,11 @@ class Function:
         if cls.backward is not Function.backward and cls.vjp is not Function.vjp:
             raise RuntimeError(
                 "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+            )
+        if cls.generate_vmap_rule and cls.vmap is not Function.vmap:
+            raise RuntimeError(
+                f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap staticmethod. "
+                "Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity."
             )
         once = getattr(cls.backward, "_once_differentiable", False)
         return _C.apply(cls, cls._backward_cls, args, setup, once, bool(cls.generate_vmap_rule))

@@ -57,3 +57,5 @@ _own.graph._MutationContext.tid_to_weakhandle = property(lambda self: dict.fromk
 import torch.autograd.gradcheck as _module  # noqa: E402,F401  (the name is the function's, as in PyTorch)
 
 gradcheck = _own.gradcheck
+_own.forward_ad._is_fwd_grad_enabled = _own._C.is_fwd_grad_enabled
+_own.forward_ad._set_fwd_grad_enabled = _own.grad_mode._set_fwd_grad_enabled
