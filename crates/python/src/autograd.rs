@@ -348,8 +348,8 @@ fn current_graph_task_execution_order(py: Python<'_>) -> PyResult<Vec<Bound<'_, 
 }
 
 /// Sets versions, which autograd trusts from then on.
-#[pyfunction]
-fn unsafe_set_version_counter(tensors: &Bound<'_, PyAny>, versions: Vec<u32>) -> PyResult<()> {
+#[pyfunction(name = "unsafe_set_version_counter")]
+fn set_version_counter(tensors: &Bound<'_, PyAny>, versions: Vec<u32>) -> PyResult<()> {
     let tensors = need_tensors(tensors)?;
     core::unsafe_set_version_counter(&tensors.iter().collect::<Vec<_>>(), &versions).raise()
 }
@@ -536,7 +536,7 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(increment_version, m)?)?;
     m.add_function(wrap_pyfunction!(current_graph_task_keep_graph, m)?)?;
     m.add_function(wrap_pyfunction!(current_graph_task_execution_order, m)?)?;
-    m.add_function(wrap_pyfunction!(unsafe_set_version_counter, m)?)?;
+    m.add_function(wrap_pyfunction!(set_version_counter, m)?)?;
     m.add_function(wrap_pyfunction!(run_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(run_gradcheck, m)?)?;
     m.add_function(wrap_pyfunction!(enter_dual_level, m)?)?;

@@ -76,13 +76,16 @@ impl Backend for Remembering {
     }
 }
 
+/// A compiled function of lists.
+type OfLists = Compiled<Vec<Tensor>, Vec<Tensor>>;
+
 /// A function of a flat list of tensors with its compiled graphs.
 #[pyclass(module = "firebrand", frozen)]
 pub(crate) struct CompiledFunction {
     options: Options,
     backend: Arc<Remembering>,
     /// With `static`: the function, captured by guards on its tensors.
-    once: Mutex<HashMap<String, Compiled<Vec<Tensor>, Vec<Tensor>>>>,
+    once: Mutex<HashMap<String, OfLists>>,
 }
 
 fn dynamic(wish: Option<bool>) -> Dynamic {

@@ -65,8 +65,10 @@ impl Program {
     }
 }
 
-/// Runs a function of a list of tensors on meta tensors and records it. `state` is (name, tensor, is a parameter); `dynamic` is
-/// (input, dimension, name of the size, its smallest and largest value).
+/// A dynamic size: input, dimension, its name, its smallest and largest value.
+type DynamicSize = (usize, usize, String, Option<usize>, Option<usize>);
+
+/// Runs a function of a list of tensors on meta tensors and records it. `state` is (name, tensor, is a parameter).
 #[pyfunction]
 fn export_function<'py>(
     py: Python<'py>,
@@ -74,12 +76,12 @@ fn export_function<'py>(
     inputs: &Bound<'py, PyAny>,
     names: Vec<String>,
     state: Vec<(String, Bound<'py, PyAny>, bool)>,
-    dynamic: Vec<(usize, usize, String, Option<usize>, Option<usize>)>,
+    dynamic: Vec<DynamicSize>,
 ) -> PyResult<Program> {
     let (held, inputs) = (Held::new(f), need_tensors(inputs)?);
     let own = |(name, object, is_parameter): &(String, Bound<'py, PyAny>, bool)| {
         let tensor = convert::tensor_of(object).cloned();
-        let tensor = tensor.ok_or_else(|| PyTypeError::new_err(format!("{name} is no Tensor")))?;
+        let tensor = tensor.ok_or_else(|| PyTypeError::new_err(format!("{name} is not a Tensor")))?;
         Ok(NamedTensor { name: name.clone(), tensor, is_parameter: *is_parameter })
     };
     let state = state.iter().map(own).collect::<PyResult<Vec<_>>>()?;

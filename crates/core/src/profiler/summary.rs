@@ -1,6 +1,7 @@
 //! Summaries of a profile: events of one name taken together, and a table of them.
 
 use super::{EventKind, Profile, Work};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Profile {
             row.duration += event.duration;
             row.work += event.work;
         }
-        rows.sort_by(|a, b| b.duration.cmp(&a.duration));
+        rows.sort_by_key(|a| Reverse(a.duration));
         rows
     }
 
@@ -70,8 +71,8 @@ impl Profile {
             self.averages().into_iter().partition(|a| a.kind == EventKind::Function);
         match order {
             Order::Time => {}
-            Order::Calls => kernels.sort_by(|a, b| b.calls.cmp(&a.calls)),
-            Order::Bytes => kernels.sort_by(|a, b| b.work.bytes.cmp(&a.work.bytes)),
+            Order::Calls => kernels.sort_by_key(|a| Reverse(a.calls)),
+            Order::Bytes => kernels.sort_by_key(|a| Reverse(a.work.bytes)),
         }
         let whole = self.duration.as_secs_f64().max(f64::MIN_POSITIVE);
         let mut text = format!(
