@@ -8,8 +8,7 @@ use std::io::{Read, Write};
 /// An element with a byte representation.
 pub(crate) trait Stored: Element + Default {
     fn from_bytes(bytes: &[u8], big_endian: bool) -> Self;
-    /// Writes the element, least significant byte first, over as many bytes as it has.
-    fn put(self, out: &mut [u8]);
+    fn put(self, out: &mut Vec<u8>);
 }
 
 macro_rules! stored {
@@ -19,8 +18,8 @@ macro_rules! stored {
                 let bytes = bytes.try_into().expect("chunks have the size of an element");
                 if big_endian { <$t>::from_be_bytes(bytes) } else { <$t>::from_le_bytes(bytes) }
             }
-            fn put(self, out: &mut [u8]) {
-                out.copy_from_slice(&self.to_le_bytes());
+            fn put(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
             }
         }
     )*};
@@ -36,10 +35,9 @@ where
         let (re, im) = bytes.split_at(bytes.len() / 2);
         Complex::new(T::from_bytes(re, big_endian), T::from_bytes(im, big_endian))
     }
-    fn put(self, out: &mut [u8]) {
-        let (re, im) = out.split_at_mut(out.len() / 2);
-        self.re.put(re);
-        self.im.put(im);
+    fn put(self, out: &mut Vec<u8>) {
+        self.re.put(out);
+        self.im.put(out);
     }
 }
 
@@ -47,8 +45,8 @@ impl Stored for bool {
     fn from_bytes(bytes: &[u8], _: bool) -> Self {
         bytes[0] != 0
     }
-    fn put(self, out: &mut [u8]) {
-        out[0] = u8::from(self);
+    fn put(self, out: &mut Vec<u8>) {
+        out.push(u8::from(self));
     }
 }
 
@@ -145,14 +143,13 @@ pub(crate) fn write(out: &mut dyn Write, t: &Tensor) -> Result<()> {
     no_grad(|| {
         let flat = t.try_detach()?.try_contiguous()?.try_view([-1])?;
         with_type!(t.dtype(), T => {
-            // Appending to a list, element by element, would take most of the time of writing.
-            let mut buffer = vec![0; PIECE.min(t.numel()) * size_of::<T>()];
+            let mut buffer = Vec::new();
             for at in (0..t.numel()).step_by(PIECE) {
                 let n = PIECE.min(t.numel() - at);
+                buffer.clear();
                 let part = flat.try_narrow(0, at as i64, n as i64)?.try_to_vec::<T>()?;
-                let bytes = &mut buffer[..n * size_of::<T>()];
-                bytes.chunks_exact_mut(size_of::<T>()).zip(part).for_each(|(to, v)| v.put(to));
-                out.write_all(bytes)?;
+                part.into_iter().for_each(|v| Stored::put(v, &mut buffer));
+                out.write_all(&buffer)?;
             }
             Ok(())
         })
