@@ -220,5 +220,7 @@ fn programs_are_profiled() {
         let calls: u64 = summary["rows"].as_array().unwrap().iter().map(|r| r["calls"].as_u64().unwrap()).sum();
         assert_eq!(events as u64, calls);
     }
-    refused(&firebrand(&[&plain[..], &["--loss", "mse"]].concat()), "no labels: add an array `__target__`");
+    refused(&firebrand(&[&plain[..], &["--loss", "mse"]].concat()), "does not match the output");
+    let training = done(&firebrand(&[&plain[..], &["--loss", "cross_entropy"]].concat()));
+    assert!(training.contains("_fused_adamw_") && training.contains("optimizer step"), "{training}");
 }

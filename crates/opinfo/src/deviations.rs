@@ -137,7 +137,7 @@ pub const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         ops: &["aten::polygamma", "aten::special_polygamma."],
-        checks: &[Check::Forward, Check::Out, Check::Layouts, Check::Gradients],
+        checks: &[Check::Forward, Check::Out, Check::Layouts, Check::Gradients, Check::ForwardMode],
         rows: |row| row.grads.is_some() && row.args.iter().any(|a| matches!(a, Argument::Int(1))),
         reason: "PyTorch's trigamma is good to nine digits only; it is the slope of digamma, which finite differences check",
     },

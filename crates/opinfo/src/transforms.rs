@@ -112,7 +112,7 @@ fn same(what: &str, found: &Tensor, expected: &Tensor) -> Outcome {
 
 /// Whether `vmap` says, by name, that it does not map this.
 fn refused(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Vmap { .. })
+    matches!(e.kind(), ErrorKind::Vmap { .. } | ErrorKind::BatchedData { .. })
 }
 
 /// `vmap` of the op, with all tensors batched and with each alone, against a loop over the samples.

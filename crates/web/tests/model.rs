@@ -34,7 +34,7 @@ fn what_is_wrong_is_said() {
     assert!(message(Trainer::new(&model, "mse", "sgd", -1.0)).contains("lr"));
     assert!(Model::load(b"not a program").is_err() && Model::html_of(&DIGITS[..1000], "half").is_err());
     let x = Tensor::new(&[1.0f32]);
-    assert!(model.run([("nothing", &x)]).unwrap_err().to_string().contains("nothing"));
+    assert!(model.run([("nothing", &x)]).unwrap_err().to_string().contains("missing"));
     assert!(DigitsTask::new(DIGITS, 0, 0, 0.1).unwrap_err().to_string().contains("batch size"));
     let task = DigitsTask::new(DIGITS, 0, 32, 0.1).unwrap();
     assert!(task.predict(&[0.0; 63]).unwrap_err().to_string().contains("found 63"));

@@ -142,7 +142,7 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
         "pub(crate) fn best(",
         expect![[r#"
             pub(crate) fn best(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
-                if word & state::INNER != 0 {
+                if word & state::APART != 0 {
                     return dispatch::inner(Op::BEST, &[self_.into(), dim.into()]);
                 }
                 shape::need_real("best", &[self_])?;
@@ -168,7 +168,7 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
                 alpha: Scalar,
                 out: &Tensor,
             ) -> Result<()> {
-                if word & state::INNER != 0
+                if word & state::APART != 0
                     || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
                 {
                     return dispatch::apart(
@@ -201,7 +201,7 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
                 size: SymInt,
                 dim: i64,
             ) -> Result<Vec<Tensor>> {
-                if word & state::INNER != 0 {
+                if word & state::APART != 0 {
                     return dispatch::inner(Op::PIECES, &[self_.into(), size.into(), dim.into()]);
                 }
                 let layouts = shape::view::pieces(self_, size, dim)?;

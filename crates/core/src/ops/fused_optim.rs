@@ -53,6 +53,7 @@ impl Place<'_> {
     fn run(self, kernel: impl FnOnce(&Tensor, &[Tensor]) -> Result<()>) -> Result<()> {
         self.check()?;
         if !self.written[0].is_meta() {
+            self.written.iter().copied().chain([self.grad]).try_for_each(|t| t.need_data(self.op))?;
             let shared = self.written.iter().any(|t| t.shares_storage(self.grad));
             let grad = if shared { self.grad.try_deep_copy()? } else { self.grad.clone() };
             let rows: Vec<Tensor> = self.written.iter().map(|t| dense(t)).collect::<Result<_>>()?;

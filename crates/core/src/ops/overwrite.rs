@@ -171,16 +171,7 @@ pub(crate) fn random_from_(self_: &Tensor, from: i64, to: Option<i64>) -> Result
 /// `bernoulli_.float`.
 pub(crate) fn bernoulli_(self_: &Tensor, p: f64) -> Result<&Tensor> {
     need_probability("bernoulli_", p)?;
-    if !self_.is_complex() {
-        return random("bernoulli_", "BernoulliBackward2", self_, |g, out| g.bernoulli(out, p));
-    }
-    overwrite("bernoulli_", "BernoulliBackward2", self_, |t| {
-        firebrand_kernels::fill(t.write()?.view_mut(), Scalar::Int(0).into());
-        let real = ops::cpu::complex::part(t, 0)?;
-        let to = real.write()?;
-        draw(|g| g.bernoulli(&to.view_mut(), p));
-        Ok(())
-    })
+    random("bernoulli_", "BernoulliBackward2", self_, |g, out| g.bernoulli(out, p))
 }
 
 /// `bernoulli_.Tensor`.

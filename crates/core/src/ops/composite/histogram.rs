@@ -26,8 +26,11 @@ fn edges(op: &'static str, values: &Tensor, bins: i64, range: Option<(f64, f64)>
     if bins <= 0 {
         return Err(Error::argument(op, format!("the number of bins must be positive, found {bins}")));
     }
-    let (low, high) = ends(op, values, range)?;
     let steps = bins.checked_add(1).ok_or_else(|| Error::argument(op, format!("{bins} bins are too many")))?;
+    if values.is_meta() && range.is_none() {
+        return ops::new_empty(values, &[steps.into()], None, None);
+    }
+    let (low, high) = ends(op, values, range)?;
     ops::linspace(Scalar::Float(low), Scalar::Float(high), steps, Some(values.dtype()), Some(values.device()))
 }
 

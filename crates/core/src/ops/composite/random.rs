@@ -9,7 +9,7 @@ use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
 
 /// What elements are multiplied with: 0, or `scale` where they are kept.
 fn noise(input: &Tensor, sizes: &[usize], p: f64, scale: f64) -> Result<Tensor> {
-    let empty = ops::new_empty(input, &sym(sizes), None, None)?;
+    let empty = ops::new_empty(input, &sym(sizes), Some(input.dtype().to_real()), None)?;
     ops::bernoulli_(&empty, 1.0 - p)?;
     if scale == 1.0 { Ok(empty) } else { ops::div_scalar(&empty, Scalar::Float(scale)) }
 }
@@ -22,7 +22,7 @@ pub(crate) fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     if p == 1.0 {
         return ops::mul(input, &ops::new_zeros(input, &[], None, None)?);
     }
-    let kept = ops::empty_like(input, None, None, None)?;
+    let kept = ops::empty_like(input, Some(input.dtype().to_real()), None, None)?;
     ops::bernoulli_(&kept, 1.0 - p)?;
     ops::mul(input, &ops::div_scalar(&kept, Scalar::Float(1.0 - p))?)
 }

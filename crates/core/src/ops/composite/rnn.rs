@@ -203,6 +203,7 @@ impl Stack<'_> {
             let m = format!("expected a vector of i64 sizes, found {} {:?}", batch_sizes.dtype(), batch_sizes.shape());
             return self.refuse(m);
         }
+        batch_sizes.need_data(self.op)?;
         let sizes: Vec<i64> = ops::cpu::reduce::elements(&batch_sizes.try_detach()?)?;
         let falls = sizes.windows(2).all(|w| w[0] >= w[1]) && sizes.iter().all(|&n| n > 0);
         let total = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));

@@ -16,7 +16,12 @@ macro_rules! functions {
         }
     )*};
 }
-functions! { relu Relu, silu Silu, mish Mish }
+functions! { relu Relu, mish Mish }
+
+/// `x sigmoid(x)`: one instruction for real numbers, two for complex ones.
+pub(crate) fn silu(a: &Tensor, out: &Tensor) -> Result<()> {
+    if out.is_complex() { complex_silu(a, out) } else { unary_op(Op::Silu, out.dtype(), a, out) }
+}
 
 /// Formulas whose inputs are tensors only.
 macro_rules! formulas {
@@ -35,6 +40,7 @@ formulas! {
     fn hardswish(a) = |[x]| x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
     /// The slope is `weight` below zero.
     fn prelu_kernel(a, weight) = |[x, w]| x.gt(0.0).select(x, w * x);
+    fn complex_silu(a) = |[x]| x * x.one(Op::Sigmoid);
     /// From the result `y` of `tanh`.
     fn tanh_backward(grad, output) = |[g, y]| g * (1.0 - y * y).conj();
     /// From the result `y` of `sigmoid`.

@@ -260,6 +260,18 @@ fn pointwise(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Tensor>> {
             let part = |from: i64| e.op(Op::SLICE_TENSOR, &[x.into(), dim.into(), from.into(), (from + half).into()]);
             e.mul(&part(0)?, &e.unary(Op::SIGMOID, &part(half)?)?)?
         }
+        Op::LOGADDEXP if x()?.is_complex() => {
+            // The one with the larger real part, and what the other adds to it.
+            let (a, b) = (x()?, y()?);
+            let (p, q) = (real_part(e, a)?, real_part(e, b)?);
+            let less = e.op(Op::LT_TENSOR, &[(&p).into(), (&q).into()])?;
+            let (low, high) = (e.choose(&less, a, b)?, e.choose(&less, b, a)?);
+            let sum = e.add(&high, &e.unary(Op::LOG1P, &e.unary(Op::EXP, &e.sub(&low, &high)?)?)?)?;
+            // Two that have nothing to add are at no distance.
+            let nothing = e.compare(Op::EQ_SCALAR, &p, f64::NEG_INFINITY)?;
+            let same = e.op(Op::EQ_TENSOR, &[(&p).into(), (&q).into()])?;
+            e.choose(&e.op(Op::LOGICAL_AND, &[nothing.into(), same.into()])?, &low, &sum)?
+        }
         Op::LOGADDEXP | Op::LOGADDEXP2 => {
             // log(eᵃ + eᵇ) = max + log1p(e^-|a-b|), to base 2 alike.
             let (a, b) = (x()?, y()?);
@@ -344,7 +356,8 @@ fn reductions(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Tensor>> {
         }
         Op::LOGSUMEXP => {
             let (x, dims, keep) = (x()?, dims_of(a, 1)?, a.opt_bool(2, "keepdim")?.unwrap_or(false));
-            let largest = |keep: bool| e.op(Op::AMAX, &[x.into(), dims[..].into(), keep.into()]);
+            let real = if x.is_complex() { real_part(e, x)? } else { x.clone() };
+            let largest = |keep: bool| e.op(Op::AMAX, &[(&real).into(), dims[..].into(), keep.into()]);
             let finite = |t: Tensor| {
                 let infinite = e.compare(Op::EQ_SCALAR, &e.unary(Op::ABS, &t)?, f64::INFINITY)?;
                 e.choose(&infinite, &e.scalar_tensor(0, &t)?, &t)
@@ -368,6 +381,11 @@ fn reductions(e: &Emit<'_>, op: Op, a: &Args<'_>) -> Result<Option<Tensor>> {
         }
         _ => return Ok(None),
     }))
+}
+
+/// The real parts of complex numbers.
+fn real_part(e: &Emit<'_>, x: &Tensor) -> Result<Tensor> {
+    e.op(Op::SELECT_INT, &[e.unary(Op::VIEW_AS_REAL, x)?.into(), (-1i64).into(), 0i64.into()])
 }
 
 fn vector_norm(
