@@ -5,7 +5,7 @@
 
 use crate::dispatch::{Op, Tags, Value};
 use crate::layout::Layout;
-use crate::profiler::{self, Work};
+use crate::profiler::{self, EventKind, Work};
 use crate::state::{self, ModeGuard};
 use crate::tensor::WRAPPED_NUMBER;
 use crate::{Device, Result, Scalar, Spec, Tensor, races};
@@ -140,6 +140,7 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) -> Res
     let written: SmallVec<[_; 4]> = outputs.iter().map(|p| p.tensor.write_part(p.layout)).collect::<Result<_>>()?;
     let targets: SmallVec<[_; 4]> = outputs.iter().zip(&written).map(|(p, a)| a.part_mut(p.layout)).collect();
     profiler::kernel(
+        EventKind::Compiled,
         || program.summary(),
         || {
             let read = inputs.iter().filter_map(|i| if let Input::Part(p) = i { Some(*p) } else { None });

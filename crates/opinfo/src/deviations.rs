@@ -137,13 +137,13 @@ pub const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         ops: &["aten::polygamma", "aten::special_polygamma."],
-        checks: &[Check::Forward, Check::Out, Check::Layouts, Check::Gradients, Check::ForwardMode],
+        checks: &[Check::Forward, Check::Out, Check::Layouts, Check::Gradients],
         rows: |row| row.grads.is_some() && row.args.iter().any(|a| matches!(a, Argument::Int(1))),
         reason: "PyTorch's trigamma is good to nine digits only; it is the slope of digamma, which finite differences check",
     },
     Deviation {
         ops: &["aten::special_bessel_", "aten::special_airy_ai."],
-        checks: &[Check::Forward, Check::Out, Check::Layouts, Check::Gradients],
+        checks: &[Check::Forward, Check::Out, Check::Layouts, Check::Gradients, Check::ForwardMode],
         rows: double,
         reason: "PyTorch's are good to seven digits in places; rows of f32, finite differences and the kernels' own tests \
                  check these",
@@ -183,6 +183,12 @@ pub const DEVIATIONS: &[Deviation] = &[
         checks: &[Check::Layouts],
         rows: every,
         reason: "asks for what the check changes",
+    },
+    Deviation {
+        ops: &["aten::lstm.data", "aten::gru.data", "aten::rnn_tanh.data", "aten::rnn_relu.data"],
+        checks: &[Check::Meta],
+        rows: every,
+        reason: "the sizes of the batches are values; on meta they are refused by name",
     },
     Deviation {
         ops: &["aten::_shape_as_tensor."],

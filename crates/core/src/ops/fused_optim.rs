@@ -7,6 +7,7 @@
 
 use super::cpu::dense;
 use crate::ops::manual::copy_data;
+use crate::profiler::{self, EventKind, Work};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, races, state};
 use firebrand_kernels::optim::{self, AdagradStep, AdamStep, SgdStep};
 
@@ -57,7 +58,11 @@ impl Place<'_> {
             let shared = self.written.iter().any(|t| t.shares_storage(self.grad));
             let grad = if shared { self.grad.try_deep_copy()? } else { self.grad.clone() };
             let rows: Vec<Tensor> = self.written.iter().map(|t| dense(t)).collect::<Result<_>>()?;
-            kernel(&dense(&grad)?, &rows)?;
+            let grad = dense(&grad)?;
+            // The gradient is read, the rest read and written.
+            let all = || rows.iter().chain(&rows).chain([&grad]).map(|t| (t.layout(), t.dtype()));
+            let name = || format!("aten::{}", self.op);
+            profiler::kernel(EventKind::Op, name, || Work::moving(all()), || kernel(&grad, &rows))?;
             for (t, row) in self.written.iter().zip(&rows) {
                 if !row.is_same(t) {
                     copy_data(row, t)?;

@@ -7,7 +7,7 @@ use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float, need_real};
 use crate::random::draw;
-use crate::{Error, Result, Scalar, Tensor, ops, races, state};
+use crate::{Error, Result, Tensor, ops, races, state};
 use firebrand_kernels::ViewMut;
 use firebrand_kernels::random::Generator;
 use smallvec::smallvec;

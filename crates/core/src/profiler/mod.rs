@@ -195,8 +195,9 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// Runs a compiled kernel and records it under the name that `name` gives it, if a profile is taken.
+/// Runs a kernel that has no typed path of its own (a compiled one, an optimizer's step) and records it, if a profile is taken.
 pub(crate) fn kernel(
+    kind: EventKind,
     name: impl FnOnce() -> String,
     work: impl FnOnce() -> Work,
     run: impl FnOnce() -> Result<()>,
@@ -206,7 +207,10 @@ pub(crate) fn kernel(
     }
     let Some(recorder) = SCOPE.with(|s| s.recorder.clone()) else { return run() };
     let start = recorder.began.elapsed();
-    run()?;
-    recorder.end(name().into(), EventKind::Compiled, start, work(), Vec::new());
+    {
+        let _off = ModeGuard::new(0, state::PROFILE);
+        run()?;
+    }
+    recorder.end(name().into(), kind, start, work(), Vec::new());
     Ok(())
 }

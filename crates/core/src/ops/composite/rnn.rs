@@ -3,7 +3,7 @@
 //! The products of the inputs with the weights are taken for all time steps at once; what depends on the step before
 //! is one small product per step.
 
-use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops, races};
 
 /// Which cell.
 #[derive(Clone, Copy, PartialEq)]
@@ -204,7 +204,10 @@ impl Stack<'_> {
             return self.refuse(m);
         }
         batch_sizes.need_data(self.op)?;
-        let sizes: Vec<i64> = ops::cpu::reduce::elements(&batch_sizes.try_detach()?)?;
+        let sizes: Vec<i64> = {
+            races::op!(self.op, batch_sizes);
+            ops::cpu::reduce::elements(&batch_sizes.try_detach()?)?
+        };
         let falls = sizes.windows(2).all(|w| w[0] >= w[1]) && sizes.iter().all(|&n| n > 0);
         let total = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
         if !falls || data.ndim() != 2 || total != Some(data.shape()[0] as i64) {
