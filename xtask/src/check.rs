@@ -105,8 +105,8 @@ pub(crate) fn deny() -> Outcome {
 /// A step by name.
 type Step = (&'static str, fn() -> Outcome);
 
-/// Runs every step, says how long each took, and stops at the first failure.
-pub(crate) fn run() -> Outcome {
+/// Runs every step, or those named, says how long each took, and stops at the first failure.
+pub(crate) fn run(only: &[&str]) -> Outcome {
     let steps: [Step; 14] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
         ("modules", modules::check),
@@ -135,7 +135,11 @@ pub(crate) fn run() -> Outcome {
         (OTHER_TARGET, other_target),
         ("dependencies", deny),
     ];
-    for (name, step) in steps {
+    if let Some(unknown) = only.iter().find(|wanted| steps.iter().all(|(name, _)| name != *wanted)) {
+        let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no step {unknown:?}; there are: {}", names.join(", ")));
+    }
+    for (name, step) in steps.into_iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
         let began = Instant::now();
         let note = step().map_err(|e| format!("{name}: {e}"))?;
         println!("{name:<26} {:>6.1} s  {note}", began.elapsed().as_secs_f64());

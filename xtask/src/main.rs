@@ -24,7 +24,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
 tasks:
-  check             run everything that CI runs
+  check [STEP...]   run everything that CI runs, or only these steps
   codegen           generate crates/core/src/ops/generated/ and the Python table from schema/
   codegen --check   fail if they are out of date
   install-c PREFIX  build the C library for shipping and install headers, libraries, pkg-config and CMake files
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        ["check"] => check::run(),
+        ["check", steps @ ..] => check::run(steps),
         ["deny"] => check::deny(),
         ["modules"] => modules::check(),
         ["bench", rest @ ..] => python::bench(rest),

@@ -14,8 +14,8 @@ const KNOTS: &[(&str, &[&str])] = &[
     (
         "crates/core/src",
         &[
-            "autograd", "capture", "dispatch", "func", "fusion", "library", "module", "number", "ops", "races",
-            "record", "schema", "state", "tensor", "tree",
+            "autograd", "capture", "dispatch", "func", "fusion", "library", "module", "number", "ops", "profiler",
+            "races", "record", "schema", "state", "tensor", "tree",
         ],
     ),
     ("crates/compile/src", &[]),
