@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
     fb_fit_options options;
     if (fb_fit_options_init(&options)) fail("fb_fit_options_init");
     options.epochs = 5;
-    options.batch_size = 2;
+    options.batch_size = (size_t)fb_tensor_size(input, 0); /* the program was exported for this many */
     fb_tensor *output = run(program, input), *target = zeros_like(output);
     const fb_tensor *samples[] = {input};
     size_t told = 0;
