@@ -586,5 +586,5 @@ fn closures_of_a_fixed_seed() {
 
 #[test]
 fn closures_of_a_new_seed() {
-    check(crate::new_seed(), crate::count());
+    check(crate::new_seed(), crate::new_closures());
 }

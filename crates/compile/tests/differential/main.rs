@@ -447,7 +447,16 @@ fn check(seed: u64, count: usize) {
 }
 
 fn count() -> usize {
-    std::env::var("FIREBRAND_DIFFERENTIAL").ok().and_then(|v| v.parse().ok()).unwrap_or(150)
+    wanted().unwrap_or(150)
+}
+
+/// How many closures of a new seed there are.
+fn new_closures() -> usize {
+    wanted().unwrap_or(50)
+}
+
+fn wanted() -> Option<usize> {
+    std::env::var("FIREBRAND_DIFFERENTIAL").ok().and_then(|v| v.parse().ok())
 }
 
 /// A seed that no run has had, or the one that is asked for.
