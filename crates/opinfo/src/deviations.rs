@@ -88,7 +88,7 @@ const LOOK_AT_NUMBERS: &[&str] = &[
     "aten::_amp_update_scale_.",
 ];
 
-/// Whether `vmap` may refuse this row, see [`LOOK_AT_NUMBERS`].
+/// Whether `vmap` may refuse this row, see `LOOK_AT_NUMBERS`.
 pub fn looks_at_numbers(row: &Row) -> bool {
     let windows_differ = row.op.starts_with("aten::istft.") && row.args.get(4).is_some();
     windows_differ || LOOK_AT_NUMBERS.iter().any(|op| row.op.starts_with(op))

@@ -1,9 +1,9 @@
 //! Profiler: which ops ran, for how long, on how many bytes and with how many operations.
 //!
 //! [`profile`] sets one bit of the thread's mode word. With it, each op leaves its typed path just above its kernel and
-//! comes back through [`call`], which takes the time; so a profile sees what runs, forward, backward and in optimizers, and the
+//! comes back through `call`, which takes the time; so a profile sees what runs, forward, backward and in optimizers, and the
 //! same kernels run as without it. Ops composed of others are seen as their parts; compiled kernels report themselves
-//! ([`kernel`]). Without a profile nothing is tested that was not tested before.
+//! (`kernel`). Without a profile nothing is tested that was not tested before.
 //! Knows nothing of files and terminals.
 
 mod summary;
