@@ -1,6 +1,7 @@
-//! Which instruction set kernels use: chosen once, on first use.
+//! Which instruction set kernels use: chosen once, on first use. What the sets are is in `sets`.
 //!
-//! `FIREBRAND_CPU=avx512|avx2|portable` forces a lower one; asking for more than the machine has is ignored.
+//! `FIREBRAND_CPU=avx512|avx2|neon|simd128|portable` forces a lower one; asking for one that the machine does not have gives
+//! the best below it.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -8,13 +9,20 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Isa {
-    /// The baseline of this architecture.
+    /// The baseline of this architecture, in plain Rust.
     Portable = 1,
+    /// WebAssembly's 128-bit vectors, if the build enabled them.
+    Simd128 = 2,
+    /// ARM's 128-bit vectors with fused multiply-add.
+    Neon = 3,
     /// 256-bit vectors with fused multiply-add.
-    Avx2 = 2,
+    Avx2 = 4,
     /// 512-bit vectors (F, VL, DQ, BW) with fused multiply-add.
-    Avx512 = 3,
+    Avx512 = 5,
 }
+
+/// All of them, the best last.
+const ALL: [Isa; 5] = [Isa::Portable, Isa::Simd128, Isa::Neon, Isa::Avx2, Isa::Avx512];
 
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
@@ -23,49 +31,55 @@ static CHOSEN: AtomicU8 = AtomicU8::new(0);
 pub fn isa() -> Isa {
     match CHOSEN.load(Relaxed) {
         1 => Isa::Portable,
-        2 => Isa::Avx2,
-        3 => Isa::Avx512,
+        2 => Isa::Simd128,
+        3 => Isa::Neon,
+        4 => Isa::Avx2,
+        5 => Isa::Avx512,
         _ => choose(),
     }
 }
 
 #[cold]
 fn choose() -> Isa {
-    let best = detect();
-    let wish = match std::env::var("FIREBRAND_CPU").as_deref() {
+    set_isa(match std::env::var("FIREBRAND_CPU").as_deref() {
         Ok("portable") => Isa::Portable,
+        Ok("simd128") => Isa::Simd128,
+        Ok("neon") => Isa::Neon,
         Ok("avx2") => Isa::Avx2,
         _ => Isa::Avx512,
-    };
-    let isa = best.min(wish);
-    CHOSEN.store(isa as u8, Relaxed);
-    isa
+    })
+}
+
+impl Isa {
+    /// Whether this machine has it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            Isa::Simd128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
+            Isa::Neon => cfg!(target_arch = "aarch64"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => crate::sets::avx2::available(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => crate::sets::avx512::available(),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+}
+
+/// The instruction sets of this machine, the best last.
+pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
+    ALL.into_iter().filter(|isa| isa.is_available())
 }
 
 /// The best instruction set of this machine.
 pub fn detect() -> Isa {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let fma =
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2");
-        if fma
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw")
-        {
-            return Isa::Avx512;
-        }
-        if fma {
-            return Isa::Avx2;
-        }
-    }
-    Isa::Portable
+    available().next_back().unwrap_or(Isa::Portable)
 }
 
 /// Uses `isa` (or the best the machine has below it) from now on, for tests of every path. Returns what was set.
 pub fn set_isa(isa: Isa) -> Isa {
-    let isa = isa.min(detect());
+    let isa = available().rfind(|&set| set <= isa).unwrap_or(Isa::Portable);
     CHOSEN.store(isa as u8, Relaxed);
     isa
 }

@@ -5,7 +5,7 @@
 //! type itself at stride 1 copy nothing; stores round once. It knows nothing of ops and shapes.
 #![allow(unsafe_code)]
 
-use crate::cpu::{Isa, isa};
+pub(crate) use crate::sets::rows as dispatch;
 use crate::{DType, Element, bf16, f16, with_element};
 use half::slice::HalfFloatSliceExt;
 use std::mem::MaybeUninit;
@@ -16,36 +16,6 @@ pub(crate) trait Kernel {
     type Out;
     /// The body. `FMA` says whether fused multiply-add is an instruction here.
     fn run<const FMA: bool>(self) -> Self::Out;
-}
-
-/// Runs the kernel compiled for the instruction set in use.
-#[inline]
-pub(crate) fn dispatch<K: Kernel>(k: K) -> K::Out {
-    match isa() {
-        // SAFETY: `isa` names a set this machine has.
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { avx512(k) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { avx2(k) },
-        _ => k.run::<false>(),
-    }
-}
-
-/// # Safety
-/// The machine has these features.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
-unsafe fn avx512<K: Kernel>(k: K) -> K::Out {
-    k.run::<true>()
-}
-
-/// # Safety
-/// The machine has these features.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,bmi2")]
-unsafe fn avx2<K: Kernel>(k: K) -> K::Out {
-    k.run::<true>()
 }
 
 /// A type that arithmetic is done in: f32 (also for the half types), f64, i64 (for all integers and bool).

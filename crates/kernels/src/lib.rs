@@ -38,6 +38,7 @@ pub mod remap;
 pub mod roofline;
 pub mod scan;
 pub mod scratch;
+mod sets;
 pub mod shared;
 mod slices;
 mod small;
@@ -48,8 +49,6 @@ pub mod special;
 mod test_tensors;
 #[cfg(test)]
 mod testing;
-#[cfg(target_arch = "x86_64")]
-mod transpose;
 pub mod triangle;
 pub mod upsample;
 mod view;

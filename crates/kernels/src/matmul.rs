@@ -14,7 +14,6 @@ use crate::{Complex, DType, Element, Truth, View, ViewMut, bf16, f16, parallel};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
-#[cfg(target_arch = "x86_64")]
 mod packed;
 
 /// Multiply-adds that are worth a thread (about two microseconds of vector arithmetic).
@@ -299,16 +298,13 @@ fn cut<T>(p: &Product<T>) -> Option<(bool, usize)> {
 
 /// What multiplies the parts of a product on one thread: chosen for the whole, so that a cut does not change the bits.
 fn choose<T: Real>(p: &Product<T>) -> fn(Product<T>) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        /// The same product, where the numbers are f32.
-        fn f32s<T: Real>(p: &Product<T>) -> Option<&Product<f32>> {
-            // SAFETY: f32 is the only type with this dtype.
-            (T::DTYPE == DType::F32).then(|| unsafe { &*std::ptr::from_ref(p).cast() })
-        }
-        if f32s(p).is_some_and(packed::takes) {
-            return |p| packed::product(f32s(&p).expect("chosen for f32"));
-        }
+    /// The same product, where the numbers are f32.
+    fn f32s<T: Real>(p: &Product<T>) -> Option<&Product<f32>> {
+        // SAFETY: f32 is the only type with this dtype.
+        (T::DTYPE == DType::F32).then(|| unsafe { &*std::ptr::from_ref(p).cast() })
+    }
+    if f32s(p).is_some_and(packed::takes) {
+        return |p| packed::product(f32s(&p).expect("chosen for f32"));
     }
     |p| through_crate(p, p.beta != T::ZERO)
 }

@@ -75,20 +75,22 @@ macro_rules! per_isa {
             fn body<T: $crate::real::Real>($($arg: $ty),*) $body
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx2,fma,bmi2")]
-                fn avx2<T: $crate::real::Real>($($arg: $ty),*) {
-                    body($($arg),*)
+                $crate::sets::avx2::for_avx2! {
+                    fn avx2<T: $crate::real::Real>($($arg: $ty),*) {
+                        body($($arg),*)
+                    }
                 }
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
-                fn avx512<T: $crate::real::Real>($($arg: $ty),*) {
-                    body($($arg),*)
+                $crate::sets::avx512::for_avx512! {
+                    fn avx512<T: $crate::real::Real>($($arg: $ty),*) {
+                        body($($arg),*)
+                    }
                 }
                 match $crate::cpu::isa() {
                     // SAFETY: `isa` names a set only if the machine has it.
                     $crate::cpu::Isa::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::cpu::Isa::Avx2 => return unsafe { avx2($($arg),*) },
-                    $crate::cpu::Isa::Portable => {}
+                    _ => {}
                 }
             }
             body($($arg),*)

@@ -1,7 +1,7 @@
 //! For tests of the kernels that work along dimensions: small strided tensors of `f64` values in any dtype, and a loop
 //! over instruction sets and thread counts.
 
-use crate::cpu::{Isa, detect, set_isa};
+use crate::cpu::{available, isa, set_isa};
 use crate::real::alone;
 use crate::{DType, Element, Storage, View, ViewMut, parallel, with_element};
 
@@ -98,11 +98,9 @@ pub(crate) fn noise(i: usize) -> f64 {
 /// change no bit.
 pub(crate) fn everywhere(f: impl Fn() -> Vec<f64>) {
     let _guard = alone();
-    let before = parallel::num_threads();
-    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
-        if set_isa(isa) != isa {
-            continue;
-        }
+    let (best, before) = (isa(), parallel::num_threads());
+    for isa in available() {
+        set_isa(isa);
         parallel::set_num_threads(1);
         let alone = f();
         for threads in [2, 3] {
@@ -111,7 +109,7 @@ pub(crate) fn everywhere(f: impl Fn() -> Vec<f64>) {
             assert!(bits(&f()) == bits(&alone), "{threads} threads change the result on {isa:?}");
         }
     }
-    set_isa(detect());
+    set_isa(best);
     parallel::set_num_threads(before);
 }
 

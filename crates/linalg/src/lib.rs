@@ -40,6 +40,17 @@ pub struct Triangle {
 /// Which vectors of a decomposition are needed: none, or as many columns as the slice holds.
 pub type Wanted<'a, T> = Option<&'a mut [T]>;
 
+/// What is made of the orthogonal factor of a QR decomposition, which is stored as reflections.
+#[derive(Debug)]
+pub enum Orthogonal<'a, T> {
+    /// Nothing.
+    Unused,
+    /// Its first columns, as many as the slice holds, at least as many as there are reflections.
+    Columns(&'a mut [T]),
+    /// The slice multiplied from the left by its adjoint.
+    AdjointTimes(&'a mut [T]),
+}
+
 /// An element type, and what can be computed with matrices of it. Lengths that do not fit the extents panic.
 pub trait Field: Copy + Send + Sync + 'static {
     /// The type of absolute values.
@@ -55,15 +66,14 @@ pub trait Field: Copy + Send + Sync + 'static {
     /// Replaces `b` (n × k) by the solution of `A X = B` for a triangular `A`.
     fn solve_triangular(a: &[Self], n: usize, triangle: Triangle, b: &mut [Self], k: usize);
 
-    /// Replaces the upper triangle of `a` (m × n) by `R` and the rest by what the reflections are made of; multiplies `c`
-    /// (m rows), if given, from the left by `Q` or its adjoint; writes the factors of the reflections.
-    /// False if the rank is not full: the results are not those of LAPACK then, and `c` is left alone.
+    /// Replaces the upper triangle of `a` (m × n) by `R` and the rest by what the reflections are made of; makes of `Q` what
+    /// is wanted; writes the factors of the reflections.
+    /// False if the rank is not full: the results are not those of LAPACK then, and what is wanted is left alone.
     fn qr(
         a: &mut [Self],
         m: usize,
         n: usize,
-        c: Wanted<'_, Self>,
-        adjoint: bool,
+        wanted: Orthogonal<'_, Self>,
         tau: &mut [Self],
     ) -> Result<bool, OutOfMemory>;
 
@@ -110,11 +120,10 @@ macro_rules! field {
                 a: &mut [Self],
                 m: usize,
                 n: usize,
-                c: Wanted<'_, Self>,
-                adjoint: bool,
+                wanted: Orthogonal<'_, Self>,
                 tau: &mut [Self],
             ) -> Result<bool, OutOfMemory> {
-                factor::qr(a, m, n, c, adjoint, tau)
+                factor::qr(a, m, n, wanted, tau)
             }
 
             fn svd(

@@ -2,19 +2,16 @@
 //!
 //! Any stride, padding, dilation and groups, for every float dtype (half types compute in f32). A transposed
 //! convolution is [`grad_input`]. Memory is contiguous: `[batch, channels, spatial..]`, weights `[out, in / groups, kernel..]`.
-//! Four ways, chosen by shape and instruction set: `winograd` (3 x 3 of stride 1, f32 on AVX-512; [`set_winograd`] turns it
-//! off), `tile` (implicit matrix product, f32 on AVX-512), `depthwise` (one input channel per group: loops along rows) and `columns` (im2col, then a matrix product).
+//! Four ways, chosen by shape and dtype: `depthwise` (one input channel per group: loops along rows); in f32 `winograd`
+//! (3 x 3 of stride 1; [`set_winograd`] turns it off) and `tile` (implicit matrix product); in f64 `columns` (im2col, then a
+//! matrix product).
 //! Guarantees: bitwise equal for any number of threads. The bias gradient is not here (it is a sum).
 
 mod columns;
 mod depthwise;
-#[cfg(target_arch = "x86_64")]
 mod taps;
-#[cfg(target_arch = "x86_64")]
 mod tile;
-#[cfg(target_arch = "x86_64")]
 mod tile_weight;
-#[cfg(target_arch = "x86_64")]
 mod winograd;
 
 use crate::real::{Real, RealsMut, Scratch, reals, with_real};
@@ -125,12 +122,9 @@ pub fn forward(shape: &ConvShape, x: View<'_>, w: View<'_>, bias: Option<View<'_
             fill_bias(&mut out, bias, shape.out_channels, shape.out_plane());
         } else if shape.is_depthwise() {
             depthwise::forward(shape, &x, &w, bias, &mut out);
-        } else if tiles(T::DTYPE) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                let run = if winograd::serves(shape) { winograd::forward::forward } else { taps::forward };
-                run(shape, f32s(&x), f32s(&w), bias.map(f32s), f32s_mut(&mut out));
-            }
+        } else if T::DTYPE == DType::F32 {
+            let run = if winograd::serves(shape) { winograd::forward::forward } else { taps::forward };
+            run(shape, f32s(&x), f32s(&w), bias.map(f32s), f32s_mut(&mut out));
         } else {
             columns::forward(shape, &x, &w, bias, &mut out);
         }
@@ -150,12 +144,9 @@ pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<Vie
             fill_bias(&mut dx, bias, shape.in_channels, shape.in_plane());
         } else if shape.is_depthwise() {
             depthwise::grad_input(shape, &dy, &w, bias, &mut dx);
-        } else if tiles(T::DTYPE) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                let run = if winograd::serves(shape) { winograd::forward::grad_input } else { taps::grad_input };
-                run(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
-            }
+        } else if T::DTYPE == DType::F32 {
+            let run = if winograd::serves(shape) { winograd::forward::grad_input } else { taps::grad_input };
+            run(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
         } else {
             columns::grad_input(shape, &dy, &w, bias, &mut dx);
         }
@@ -173,12 +164,9 @@ pub fn grad_weight(shape: &ConvShape, x: View<'_>, dy: View<'_>, dw: ViewMut<'_>
             dw.fill(T::ZERO);
         } else if shape.is_depthwise() {
             depthwise::grad_weight(shape, &x, &dy, &mut dw);
-        } else if tiles(T::DTYPE) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                let run = if winograd::serves_weight(shape) { winograd::weight::grad_weight } else { tile_weight::grad_weight };
-                run(shape, f32s(&x), f32s(&dy), f32s_mut(&mut dw));
-            }
+        } else if T::DTYPE == DType::F32 {
+            let run = if winograd::serves_weight(shape) { winograd::weight::grad_weight } else { tile_weight::grad_weight };
+            run(shape, f32s(&x), f32s(&dy), f32s_mut(&mut dw));
         } else {
             columns::grad_weight(shape, &x, &dy, &mut dw);
         }
@@ -201,13 +189,7 @@ pub fn winograd() -> bool {
     WINOGRAD.load(Relaxed)
 }
 
-/// Whether the implicit matrix product serves this type here.
-fn tiles(dtype: DType) -> bool {
-    cfg!(target_arch = "x86_64") && dtype == DType::F32 && crate::cpu::isa() == crate::cpu::Isa::Avx512
-}
-
 /// The same values, known to be f32.
-#[cfg(target_arch = "x86_64")]
 fn f32s<T: Real>(s: &[T]) -> &[f32] {
     assert_eq!(T::DTYPE, DType::F32);
     // SAFETY: `f32` is the one type of this dtype.
@@ -218,7 +200,6 @@ fn f32s<T: Real>(s: &[T]) -> &[f32] {
 }
 
 /// Like [`f32s`], to write.
-#[cfg(target_arch = "x86_64")]
 fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
     assert_eq!(T::DTYPE, DType::F32);
     // SAFETY: as above.

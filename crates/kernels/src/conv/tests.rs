@@ -2,7 +2,7 @@
 mod winograd;
 
 use super::*;
-use crate::cpu::{Isa, isa, set_isa};
+use crate::cpu::{available, isa, set_isa};
 use crate::real::alone;
 use crate::{Storage, bf16, f16, with_element};
 
@@ -146,7 +146,7 @@ fn every_path_agrees_with_plain_loops() {
     let best = isa();
     for s in shapes() {
         let (plain, with_bias) = (naive(&s, false, random), naive(&s, true, random));
-        for wish in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+        for wish in available() {
             set_isa(wish);
             close(&run(&s, DType::F32, false), &plain, 3e-6, &format!("{wish:?} {s:?}"));
             close(&run(&s, DType::F32, true), &with_bias, 3e-6, &format!("bias {wish:?} {s:?}"));
@@ -163,7 +163,7 @@ fn any_number_of_threads_gives_the_same_bits() {
     let _turn = alone();
     let (best, threads) = (isa(), parallel::num_threads());
     for s in shapes() {
-        for (wish, dtype) in [(Isa::Avx512, DType::F32), (Isa::Avx2, DType::F32), (Isa::Avx512, DType::F64)] {
+        for (wish, dtype) in available().map(|set| (set, DType::F32)).chain([(best, DType::F64)]) {
             set_isa(wish);
             let results = [1, 2, 3].map(|t| {
                 parallel::set_num_threads(t);

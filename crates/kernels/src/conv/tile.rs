@@ -1,7 +1,8 @@
-//! Implicit matrix product on AVX-512: pack a small panel of patches, multiply while it is in L1.
+//! Implicit matrix product in f32: pack a small panel of patches, multiply while it is in L1.
 //!
 //! A *panel* is `depth x 32`: 32 output pixels (two vectors), one row per (channel, tap). Pixels are numbered over the
-//! whole batch, so small planes still fill panels. Weights are broadcast where they lie, eight output channels at a time.
+//! whole batch, so small planes still fill panels. Weights are broadcast where they lie, at most eight output channels at a time: as
+//! many as the instruction set has registers for.
 //! Guarantee: an output's sum depends on its own patch and the fixed depth of a panel only, so any split of pixels or
 //! channels over threads gives the same bits.
 #![allow(unsafe_code)]
@@ -11,12 +12,12 @@
 use super::taps::TapConv;
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
-use std::arch::x86_64::*;
+use crate::sets::{self, LANES, TileKernel, Vector};
 use std::ops::Range;
 
 /// Pixels in a panel.
-pub(super) const NR: usize = 32;
-/// Output channels computed at once: 8 x 2 vectors = 16 accumulators.
+pub(super) const NR: usize = 2 * LANES;
+/// Output channels computed from a panel before the next ones.
 const MR: usize = 8;
 /// Target panel depth: 192 x 32 x 4 B = 24 kB, half to three quarters of L1.
 const KC: usize = 192;
@@ -102,16 +103,15 @@ pub(super) fn pieces(tc: &TapConv, runs: &[Run], out: &mut Vec<Piece>) {
 /// of 4 kB apart, so that lines of many channels do not fit the first cache together.
 ///
 /// # Safety
-/// AVX-512F present; `src` is the group's first channel of the whole input; `dst` holds `cr.len() * taps * NR` floats.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn pack(tc: &TapConv, pieces: &[Piece], cr: Range<usize>, src: *const f32, dst: *mut f32) {
+/// `src` is the group's first channel of the whole input; `dst` holds `cr.len() * taps * NR` floats.
+#[inline(always)]
+pub(super) unsafe fn pack<V: Vector>(tc: &TapConv, pieces: &[Piece], cr: Range<usize>, src: *const f32, dst: *mut f32) {
     let (plane, rows) = (tc.in_plane(), tc.taps.len() * NR);
     let sx = tc.si[2];
-    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    let step = _mm512_mullo_epi32(
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-        _mm512_set1_epi32(sx as i32),
-    );
+    let mut step = [0; LANES];
+    for l in 0..LANES {
+        step[l] = (l * sx) as i32;
+    }
     for (i, c) in cr.enumerate() {
         let (s, d) = (src.wrapping_add(c * plane), dst.wrapping_add(i * rows));
         for p in pieces {
@@ -119,15 +119,14 @@ pub(super) unsafe fn pack(tc: &TapConv, pieces: &[Piece], cr: Range<usize>, src:
             // SAFETY: masked-off lanes are not accessed; the others are inside the row and the panel.
             unsafe {
                 let v = match sx {
-                    1 => _mm512_maskz_loadu_ps(p.inside as u16, s),
-                    2 => _mm512_permutex2var_ps(
-                        _mm512_maskz_loadu_ps(p.inside as u16, s),
-                        even,
-                        _mm512_maskz_loadu_ps((p.inside >> 16) as u16, s.wrapping_add(16)),
-                    ),
-                    _ => _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), p.inside as u16, step, s),
+                    1 => V::load_some(p.inside as u16, s),
+                    2 => {
+                        let near = V::load_some(p.inside as u16, s);
+                        near.unzip(V::load_some((p.inside >> 16) as u16, s.wrapping_add(LANES)))[0]
+                    }
+                    _ => V::gather(p.inside as u16, s, &step),
                 };
-                _mm512_mask_storeu_ps(d.wrapping_add(p.to), p.keep, v);
+                v.store_some(p.keep, d.wrapping_add(p.to));
             }
         }
     }
@@ -136,36 +135,50 @@ pub(super) unsafe fn pack(tc: &TapConv, pieces: &[Piece], cr: Range<usize>, src:
 /// `c[0..8][0..32] = start + a[0..8][0..kc] * panel[0..kc][0..32]`, where start is what `c` holds, or a number a row.
 ///
 /// # Safety
-/// AVX-512F present; all rows are in bounds.
-#[target_feature(enable = "avx512f")]
-unsafe fn kernel(
+/// All rows are in bounds.
+#[inline(always)]
+unsafe fn kernel<V: Vector, const R: usize, const N: usize>(
     kc: usize,
-    a: [*const f32; MR],
+    a: &[*const f32; MR],
     panel: *const f32,
-    c: [*mut f32; MR],
+    c: &[*mut f32; MR],
     rows: usize,
     start: Option<[f32; MR]>,
 ) {
-    // SAFETY: by contract.
-    unsafe {
-        let mut acc = [[_mm512_setzero_ps(); 2]; MR];
-        for k in 0..kc {
-            let b0 = _mm512_loadu_ps(panel.add(k * NR));
-            let b1 = _mm512_loadu_ps(panel.add(k * NR + 16));
-            for i in 0..MR {
-                let w = _mm512_set1_ps(*a[i].add(k));
-                acc[i][0] = _mm512_fmadd_ps(w, b0, acc[i][0]);
-                acc[i][1] = _mm512_fmadd_ps(w, b1, acc[i][1]);
+    for up in (0..rows).step_by(R) {
+        for across in (0..NR).step_by(N * LANES) {
+            let mut a_rows = [a[0]; R];
+            a_rows.copy_from_slice(&a[up..up + R]);
+            // SAFETY: by contract.
+            unsafe {
+                let panel = panel.add(across);
+                let mut acc = [[V::zero(); N]; R];
+                for k in 0..kc {
+                    let mut b = [V::zero(); N];
+                    for h in 0..N {
+                        b[h] = V::load(panel.add(k * NR + h * LANES));
+                    }
+                    for i in 0..R {
+                        let w = V::splat(*a_rows[i].add(k));
+                        for h in 0..N {
+                            acc[i][h] = w.mul_add(b[h], acc[i][h]);
+                        }
+                    }
+                }
+                for i in 0..R {
+                    if up + i == rows {
+                        break;
+                    }
+                    for h in 0..N {
+                        let to = c[up + i].add(across + h * LANES);
+                        let from = match start {
+                            Some(s) => V::splat(s[up + i]),
+                            None => V::load(to),
+                        };
+                        acc[i][h].add(from).store(to);
+                    }
+                }
             }
-        }
-        for i in 0..rows {
-            let (p0, p1) = (c[i], c[i].add(16));
-            let (s0, s1) = match start {
-                Some(s) => (_mm512_set1_ps(s[i]), _mm512_set1_ps(s[i])),
-                None => (_mm512_loadu_ps(p0), _mm512_loadu_ps(p1)),
-            };
-            _mm512_storeu_ps(p0, _mm512_add_ps(acc[i][0], s0));
-            _mm512_storeu_ps(p1, _mm512_add_ps(acc[i][1], s1));
         }
     }
 }
@@ -191,17 +204,18 @@ pub(super) fn run(tc: &TapConv, groups: usize, x: &[f32], w: &[f32], bias: Optio
         let (pr, mr) = if by_pixel { (cut(i)..cut(i + 1), 0..tc.m) } else { (0..panels, cut(i)..cut(i + 1)) };
         let (x, w) = (&x[g * tc.c * tc.in_plane()..], &w[g * tc.m * tc.c * nt..][..tc.m * tc.c * nt]);
         let bias = bias.map(|b| &b[g * tc.m..][..tc.m]);
-        // SAFETY: bounds are asserted above; the jobs' outputs are disjoint; this path is taken only with AVX-512.
-        unsafe { range(tc, x, w, bias, out.at(g * tc.m * tc.out_plane()), pr, mr) }
+        let y = out.at(g * tc.m * tc.out_plane());
+        // SAFETY: bounds are asserted above; the jobs' outputs are disjoint.
+        unsafe { part(tc, x, w, bias, y, pr, mr) }
     };
     if groups * worth < 4 { (0..groups * parts).for_each(job) } else { parallel::run(groups * parts, &job) }
 }
 
+/// Some panels and output channels of a group.
+///
 /// # Safety
-/// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nothing else writes these panels
-/// and channels.
-#[target_feature(enable = "avx512f")]
-unsafe fn range(
+/// Slices and `y` begin at the group's first channel, as [`run`] asserts; nothing else writes these panels and channels.
+unsafe fn part(
     tc: &TapConv,
     x: &[f32],
     w: &[f32],
@@ -210,43 +224,70 @@ unsafe fn range(
     panels: Range<usize>,
     mr: Range<usize>,
 ) {
-    let nt = tc.taps.len();
-    let lda = tc.c * nt;
-    let cb = channel_block(tc);
     // Panels whose 32 pixels are not contiguous in the output go through `side` (mr.len() x 32 each).
     let group = (64 * 1024 / (mr.len().max(1) * NR)).clamp(1, 16);
-    let (mut side, mut panel) = (Scratch::new(group * mr.len() * NR), Scratch::new(cb * nt * NR));
-    let (side, panel): (*mut f32, *mut f32) = (side.as_mut_ptr(), panel.as_mut_ptr());
-    let (mut stretches, mut copies) = (Vec::with_capacity(NR), Vec::with_capacity(2 * nt));
-    let (plane, dense) = (tc.out_plane(), tc.is_dense());
-    for p0 in panels.clone().step_by(group) {
-        let p1 = (p0 + group).min(panels.end);
-        for c0 in (0..tc.c).step_by(cb) {
-            let c1 = (c0 + cb).min(tc.c);
-            for p in p0..p1 {
-                runs(tc, p, &mut stretches);
-                pieces(tc, &stretches, &mut copies);
-                let (first, last) = (p * NR, p * NR + NR - 1);
-                let direct = dense && first / plane == last / plane && last < tc.pixels();
-                // SAFETY: see the function's contract.
-                unsafe {
-                    pack(tc, &copies, c0..c1, x.as_ptr(), panel);
-                    for m0 in mr.clone().step_by(MR) {
-                        let rows = MR.min(mr.end - m0);
-                        let m = |i: usize| m0 + i.min(rows - 1);
-                        let a = std::array::from_fn(|i| w.as_ptr().add(m(i) * lda + c0 * nt));
-                        let c = std::array::from_fn(|i| {
-                            if direct {
-                                y.add(first / plane * tc.out_image + m(i) * plane + first % plane)
-                            } else {
-                                side.add(((p - p0) * mr.len() + m(i) - mr.start) * NR)
+    let mut side = Scratch::new(group * mr.len() * NR);
+    let mut panel = Scratch::new(channel_block(tc) * tc.taps.len() * NR);
+    let (side, panel) = (side.as_mut_ptr(), panel.as_mut_ptr());
+    // SAFETY: the caller's promise.
+    unsafe { sets::tiles(Part { tc, x, w, bias, y, panels, mr, group, side, panel }) }
+}
+
+/// What [`part`] computes, with its scratch. To be run as [`part`] says.
+struct Part<'a> {
+    tc: &'a TapConv,
+    x: &'a [f32],
+    w: &'a [f32],
+    bias: Option<&'a [f32]>,
+    y: *mut f32,
+    panels: Range<usize>,
+    mr: Range<usize>,
+    group: usize,
+    side: *mut f32,
+    panel: *mut f32,
+}
+
+impl TileKernel for Part<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        let Part { tc, x, w, bias, y, panels, mr, group, side, panel } = self;
+        let nt = tc.taps.len();
+        let lda = tc.c * nt;
+        let cb = channel_block(tc);
+        let (mut stretches, mut copies) = (Vec::with_capacity(NR), Vec::with_capacity(2 * nt));
+        let (plane, dense) = (tc.out_plane(), tc.is_dense());
+        for p0 in panels.clone().step_by(group) {
+            let p1 = (p0 + group).min(panels.end);
+            for c0 in (0..tc.c).step_by(cb) {
+                let c1 = (c0 + cb).min(tc.c);
+                for p in p0..p1 {
+                    runs(tc, p, &mut stretches);
+                    pieces(tc, &stretches, &mut copies);
+                    let (first, last) = (p * NR, p * NR + NR - 1);
+                    let direct = dense && first / plane == last / plane && last < tc.pixels();
+                    // SAFETY: see the function's contract.
+                    unsafe {
+                        pack::<V>(tc, &copies, c0..c1, x.as_ptr(), panel);
+                        for m0 in mr.clone().step_by(MR) {
+                            let rows = MR.min(mr.end - m0);
+                            let (mut a, mut c, mut start) = ([w.as_ptr(); MR], [y; MR], [0.0; MR]);
+                            for i in 0..MR {
+                                // Rows beyond the last compute the last one again, and are not stored.
+                                let m = m0 + i.min(rows - 1);
+                                a[i] = w.as_ptr().add(m * lda + c0 * nt);
+                                c[i] = if direct {
+                                    y.add(first / plane * tc.out_image + m * plane + first % plane)
+                                } else {
+                                    side.add(((p - p0) * mr.len() + m - mr.start) * NR)
+                                };
+                                start[i] = bias.map_or(0.0, |b| b[m]);
                             }
-                        });
-                        let start = (c0 == 0).then(|| std::array::from_fn(|i| bias.map_or(0.0, |b| b[m(i)])));
-                        kernel((c1 - c0) * nt, a, panel, c, rows, start);
-                    }
-                    if !direct && c1 == tc.c {
-                        spread(tc, &stretches, side.add((p - p0) * mr.len() * NR), y, mr.clone());
+                            kernel::<V, R, N>((c1 - c0) * nt, &a, panel, &c, rows, (c0 == 0).then_some(start));
+                        }
+                        if !direct && c1 == tc.c {
+                            spread::<V>(tc, &stretches, side.add((p - p0) * mr.len() * NR), y, mr.clone());
+                        }
                     }
                 }
             }
@@ -257,9 +298,9 @@ unsafe fn range(
 /// Copies a side panel to its places in the output.
 ///
 /// # Safety
-/// Like [`range`].
-#[target_feature(enable = "avx512f")]
-unsafe fn spread(tc: &TapConv, runs: &[Run], side: *const f32, y: *mut f32, mr: Range<usize>) {
+/// Like [`part`].
+#[inline(always)]
+unsafe fn spread<V: Vector>(tc: &TapConv, runs: &[Run], side: *const f32, y: *mut f32, mr: Range<usize>) {
     let [_, height, width] = tc.output;
     let step = tc.so[2];
     for r in runs {
@@ -272,7 +313,7 @@ unsafe fn spread(tc: &TapConv, runs: &[Run], side: *const f32, y: *mut f32, mr: 
                 let s = side.add(i * NR + r.off);
                 let d = y.add(m * tc.out_plane() + at);
                 if step == 1 {
-                    _mm512_mask_storeu_ps(d, keep, _mm512_maskz_loadu_ps(keep, s));
+                    V::load_some(keep, s).store_some(keep, d);
                 } else {
                     for l in 0..r.len {
                         *d.add(l * step) = *s.add(l);

@@ -1,5 +1,6 @@
 //! Reflections `H = I - tau v vᴴ`, and the QR decomposition made of them, with LAPACK's choice of signs.
 
+use super::library::Orthogonal;
 use super::{Number, add_scaled, done, dot, fill_identity};
 use crate::scratch::{collected, filled};
 
@@ -44,7 +45,8 @@ pub(super) fn reflect<T: Number>(v: &[T], tau: T, c: &mut [T], m: usize, top: us
 pub fn reflections<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T], mut c: Option<&mut [T]>) {
     if !T::COMPLEX && m.min(n) > SMALL {
         let before: Vec<T> = collected(a.iter().copied());
-        if done(T::qr(a, m, n, c.as_deref_mut(), true, tau)) {
+        let wanted = c.as_deref_mut().map_or(Orthogonal::Unused, Orthogonal::AdjointTimes);
+        if done(T::qr(a, m, n, wanted, tau)) {
             return;
         }
         a.copy_from_slice(&before);
@@ -94,10 +96,8 @@ pub fn multiply_by_q<T: Number>(a: &[T], m: usize, tau: &[T], adjoint: bool, c: 
 pub fn qr<T: Number>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T], rows: usize) {
     let (mut work, mut tau): (Vec<T>, Vec<T>) = (collected(a.iter().copied()), filled(T::ZERO, m.min(n)));
     let large = !T::COMPLEX && m.min(n) > SMALL;
-    if large {
-        fill_identity(q, m);
-    }
-    if !(large && done(T::qr(&mut work, m, n, (!q.is_empty()).then_some(&mut *q), false, &mut tau))) {
+    let wanted = if q.is_empty() { Orthogonal::Unused } else { Orthogonal::Columns(&mut *q) };
+    if !(large && done(T::qr(&mut work, m, n, wanted, &mut tau))) {
         work.copy_from_slice(a);
         plain(&mut work, m, &mut tau);
         orthogonal(&work, m, &tau, q);

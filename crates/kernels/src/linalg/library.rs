@@ -1,13 +1,13 @@
 //! The library behind the plain loops; in a build without it, answers that leave the work to those.
 
 #[cfg(feature = "linalg")]
-pub(super) use firebrand_linalg::OutOfMemory;
-#[cfg(feature = "linalg")]
 pub use firebrand_linalg::{Field, Triangle};
-#[cfg(not(feature = "linalg"))]
-pub(super) use without::OutOfMemory;
+#[cfg(feature = "linalg")]
+pub(super) use firebrand_linalg::{Orthogonal, OutOfMemory};
 #[cfg(not(feature = "linalg"))]
 pub use without::{Field, Triangle};
+#[cfg(not(feature = "linalg"))]
+pub(super) use without::{Orthogonal, OutOfMemory};
 
 /// Whether this build has it. Without it there are no eigenvalues of matrices that are not self-adjoint, and no singular
 /// values and eigenvalues of complex ones.
@@ -31,6 +31,15 @@ mod without {
         pub conjugated: bool,
     }
 
+    /// What is made of the orthogonal factor of a QR decomposition.
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "what is wanted is not read where nothing is made")]
+    pub enum Orthogonal<'a, T> {
+        Unused,
+        Columns(&'a mut [T]),
+        AdjointTimes(&'a mut [T]),
+    }
+
     type Answer = Result<bool, OutOfMemory>;
 
     /// An element type. Every decomposition answers that it was not made.
@@ -45,7 +54,7 @@ mod without {
             Ok(false)
         }
         fn solve_triangular(_: &[Self], _: usize, _: Triangle, _: &mut [Self], _: usize) {}
-        fn qr(_: &mut [Self], _: usize, _: usize, _: Option<&mut [Self]>, _: bool, _: &mut [Self]) -> Answer {
+        fn qr(_: &mut [Self], _: usize, _: usize, _: Orthogonal<'_, Self>, _: &mut [Self]) -> Answer {
             Ok(false)
         }
         fn svd(

@@ -222,7 +222,8 @@ fn singular_vectors_of_every_shape() {
 }
 
 fn eig_of<T: Tested>() {
-    for n in SIZES {
+    // Beyond the usual sizes: the iteration changes its windows at 150 and 300 rows.
+    for n in SIZES.into_iter().chain([151, 310]) {
         let a: Vec<T> = numbers(n as u64 + 9, n * n);
         let (mut values, mut vectors) = (vec![C::ZERO; n], vec![C::ZERO; n * n]);
         assert_eq!(eig(&a, n, &mut values, &mut vectors), 0);
@@ -283,6 +284,24 @@ fn least_squares_of<T: Tested>() {
     assert_eq!(least_squares(&ones, &[T::ONE; 3], (3, 3, 1), &mut x, None, 1e-15, false), Some(1));
     assert_close(&x, &[T::real(1.0 / 3.0); 3]);
     assert_eq!(least_squares(&[T::ZERO; 4], &[T::ONE; 2], (2, 2, 1), &mut x[..2], None, 1e-15, true), None);
+}
+
+fn condition_of<T: Tested>() {
+    for n in [1, 2, 5, 40, 90] {
+        let mut r: Vec<T> = numbers(n as u64 + 3, n * n);
+        (0..n).for_each(|j| r[j * n + j + 1..(j + 1) * n].fill(T::ZERO));
+        (0..n).for_each(|j| r[j * n + j] = r[j * n + j] + T::real(n as f64));
+        let mut s = vec![0.0; n];
+        assert_eq!(svd(&r, n, n, &mut [], &mut s, &mut []), 0);
+        let (found, exact) = (lstsq::condition(&r, n), s[0] / s[n - 1]);
+        assert!(found <= exact * 1.000_001 && found > 0.8 * exact, "{found} of {exact}, {n} rows");
+    }
+}
+
+#[test]
+fn conditions_of_triangles() {
+    condition_of::<f64>();
+    condition_of::<C>();
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! f32 products on AVX-512 whose right side lies transposed: `x @ wᵀ`, the product of every linear layer.
+//! f32 products whose right side lies transposed: `x @ wᵀ`, the product of every linear layer.
 //!
-//! Both sides are packed for a kernel of 8 rows by 32 columns; a transposed side is turned in registers, 16 × 16 at a
-//! time. That packing is why this exists: the `gemm` crate turns such a side element by element, which costs half of the
+//! Both sides are packed for tiles of 8 rows by 32 columns, of which an instruction set computes as much at once as its
+//! registers hold; a transposed side is turned 16 × 16 at a time. That packing is why this exists: the `gemm` crate turns such a side element by element, which costs half of the
 //! time at 128 rows and nine tenths of it at 8.
 //!
 //! Where things live while they are used: a panel of `b` (depth × 32) in L1, a block of `a` and all panels in L2.
@@ -14,14 +14,13 @@
 
 use super::Product;
 use crate::scratch;
-use crate::transpose::{first, turned};
-use std::arch::x86_64::*;
+use crate::sets::{self, LANES, TileKernel, Vector, first};
 use std::cell::RefCell;
 
-/// Rows of the kernel.
+/// Rows of a packed strip.
 const MR: usize = 8;
-/// Columns of the kernel: two vectors.
-const NR: usize = 32;
+/// Columns of a packed panel: two vectors.
+const NR: usize = 2 * LANES;
 /// Most depth of a panel: 256 × 32 × 4 B = 32 kB.
 const KC: usize = 256;
 /// Rows of a block of `a`: 192 kB.
@@ -44,7 +43,7 @@ thread_local! {
 pub(super) fn takes(p: &Product<f32>) -> bool {
     let turned = p.b.row == 1 && p.b.col != 1 && p.out.col == 1 && (p.a.col == 1 || p.a.row == 1);
     let term = p.beta == 0.0 || p.term.col == 1;
-    turned && term && p.n >= NR && p.k >= 16 && crate::cpu::isa() == crate::cpu::Isa::Avx512
+    turned && term && p.n >= NR && p.k >= 16
 }
 
 /// `out = beta * term + alpha * a @ b` on this thread; [`takes`] has said yes to it, or to the product it is a part of.
@@ -73,28 +72,36 @@ pub(super) fn product(p: &Product<f32>) {
                     beta,
                     ..*p
                 };
-                // SAFETY: AVX-512 is there, by `takes`; the room was made for blocks and panels of these sizes.
-                unsafe { pass(&part, (packed_a, strip), (packed_b, panel)) };
+                // SAFETY: the room was made for blocks and panels of these sizes.
+                unsafe { sets::tiles(Pass { p: &part, a: (packed_a, strip), b: (packed_b, panel) }) };
             }
         }
     });
 }
 
 /// One depth block of at most [`NC`] columns: packs the right side once, the left side a block of rows at a time.
-///
-/// # Safety
-/// The matrices are in bounds, and the packed sides have room, each with the step between its strips or panels.
-#[target_feature(enable = "avx512f")]
-unsafe fn pass(p: &Product<f32>, a: (*mut f32, usize), b: (*mut f32, usize)) {
-    // SAFETY: the caller's promise; masks keep to the rows and columns that exist.
-    unsafe {
-        pack_b(p, b.0, b.1);
-        for i in (0..p.m).step_by(MC) {
-            let block = p.rows(i..p.m.min(i + MC));
-            pack_a(&block, a.0, a.1);
-            for j in 0..p.n.div_ceil(NR) {
-                for s in 0..block.m.div_ceil(MR) {
-                    tile(&block, s * MR, j * NR, a.0.add(s * a.1), b.0.add(j * b.1));
+/// To be run with matrices in bounds, and packed sides that have room, each with the step between its strips or panels.
+struct Pass<'a> {
+    p: &'a Product<f32>,
+    a: (*mut f32, usize),
+    b: (*mut f32, usize),
+}
+
+impl TileKernel for Pass<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        let Pass { p, a, b } = self;
+        // SAFETY: the caller's promise; masks keep to the rows and columns that exist.
+        unsafe {
+            pack_b::<V>(p, b.0, b.1);
+            for i in (0..p.m).step_by(MC) {
+                let block = p.rows(i..p.m.min(i + MC));
+                pack_a::<V>(&block, a.0, a.1);
+                for j in 0..p.n.div_ceil(NR) {
+                    for s in 0..block.m.div_ceil(MR) {
+                        tile::<V, R, N>(&block, s * MR, j * NR, a.0.add(s * a.1), b.0.add(j * b.1));
+                    }
                 }
             }
         }
@@ -104,33 +111,29 @@ unsafe fn pass(p: &Product<f32>, a: (*mut f32, usize), b: (*mut f32, usize)) {
 /// Strips of eight rows: element `[k][row]` of a strip is `a[row][k]`, zero for rows that do not exist.
 ///
 /// # Safety
-/// Like [`pass`].
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_a(p: &Product<f32>, to: *mut f32, strip: usize) {
-    // SAFETY: two strips of eight rows are written at a time, and there is an even number of them.
-    let put = |to: *mut f32, v: __m512| unsafe {
-        _mm256_storeu_ps(to, _mm512_castps512_ps256(v));
-        let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(v)));
-        _mm256_storeu_ps(to.wrapping_add(strip), high);
-    };
-    if p.a.col == 1 {
-        for i in (0..p.m).step_by(16) {
-            let to = to.wrapping_add(i / MR * strip);
-            for k in (0..p.k).step_by(16) {
-                // SAFETY: rows and lanes beyond the matrix are not read.
-                let turned = unsafe { turned(p.a.at(i, k), p.a.row, 16.min(p.m - i), first(p.k - k)) };
-                for (q, v) in turned.into_iter().enumerate() {
-                    put(to.wrapping_add((k + q) * MR), v);
+/// Like [`Pass`].
+#[inline(always)]
+unsafe fn pack_a<V: Vector>(p: &Product<f32>, to: *mut f32, strip: usize) {
+    // SAFETY: two strips of eight rows are written at a time, and there is an even number of them; rows and lanes beyond
+    // the matrix are not read.
+    unsafe {
+        if p.a.col == 1 {
+            for i in (0..p.m).step_by(LANES) {
+                let to = to.wrapping_add(i / MR * strip);
+                for k in (0..p.k).step_by(LANES) {
+                    V::transpose(p.a.at(i, k), p.a.row, p.m - i, first(p.k - k), |q, v| {
+                        let to = to.wrapping_add((k + q) * MR);
+                        v.store_halves(to, to.wrapping_add(strip));
+                    });
                 }
             }
-        }
-    } else {
-        // Whole rows of what lies in memory: reading it strip by strip would touch every page again for each strip.
-        for k in 0..p.k {
-            for i in (0..p.m).step_by(16) {
-                // SAFETY: lanes beyond the matrix are not read.
-                let v = unsafe { _mm512_maskz_loadu_ps(first(p.m - i), p.a.at(i, k)) };
-                put(to.wrapping_add(i / MR * strip + k * MR), v);
+        } else {
+            // Whole rows of what lies in memory: reading it strip by strip would touch every page again for each strip.
+            for k in 0..p.k {
+                for i in (0..p.m).step_by(LANES) {
+                    let to = to.wrapping_add(i / MR * strip + k * MR);
+                    V::load_some(first(p.m - i), p.a.at(i, k)).store_halves(to, to.wrapping_add(strip));
+                }
             }
         }
     }
@@ -139,59 +142,89 @@ unsafe fn pack_a(p: &Product<f32>, to: *mut f32, strip: usize) {
 /// Panels of 32 columns: element `[k][column]` of a panel is `b[k][column]`, zero for columns that do not exist.
 ///
 /// # Safety
-/// Like [`pass`].
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_b(p: &Product<f32>, to: *mut f32, panel: usize) {
-    for j in (0..p.n.next_multiple_of(NR)).step_by(16) {
+/// Like [`Pass`].
+#[inline(always)]
+unsafe fn pack_b<V: Vector>(p: &Product<f32>, to: *mut f32, panel: usize) {
+    for j in (0..p.n.next_multiple_of(NR)).step_by(LANES) {
         let to = to.wrapping_add(j / NR * panel + j % NR);
-        for k in (0..p.k).step_by(16) {
+        for k in (0..p.k).step_by(LANES) {
             // SAFETY: rows and lanes beyond the matrix are not read; a panel has room for a depth rounded up to 16.
             unsafe {
-                let turned = turned(p.b.at(k, j), p.b.col, p.n.saturating_sub(j).min(16), first(p.k - k));
-                for (q, v) in turned.into_iter().enumerate() {
-                    _mm512_store_ps(to.add((k + q) * NR), v);
-                }
+                V::transpose(p.b.at(k, j), p.b.col, p.n.saturating_sub(j), first(p.k - k), |q, v| {
+                    v.store(to.add((k + q) * NR))
+                });
             }
         }
     }
 }
 
-/// Eight rows by 32 columns of `out` from row `i` and column `j` on: 16 sums in registers.
+/// Eight rows by 32 columns of `out` from row `i` and column `j` on, R rows of N vectors at a time.
 ///
 /// # Safety
-/// Like [`pass`]; `a` and `b` are the strip and the panel of these rows and columns.
-#[target_feature(enable = "avx512f")]
-unsafe fn tile(p: &Product<f32>, i: usize, j: usize, a: *const f32, b: *const f32) {
-    let (rows, masks) = (MR.min(p.m - i), [first(p.n - j), first((p.n - j).saturating_sub(16))]);
-    for r in 0..rows {
-        _mm_prefetch::<_MM_HINT_T0>(p.out.at(i + r, j).cast());
-        _mm_prefetch::<_MM_HINT_T0>(p.out.at(i + r, j + 16).cast());
+/// Like [`Pass`]; `a` and `b` are the strip and the panel of these rows and columns.
+#[inline(always)]
+unsafe fn tile<V: Vector, const R: usize, const N: usize>(
+    p: &Product<f32>,
+    i: usize,
+    j: usize,
+    a: *const f32,
+    b: *const f32,
+) {
+    for r in 0..MR.min(p.m - i) {
+        V::prefetch(p.out.at(i + r, j));
+        V::prefetch(p.out.at(i + r, j + LANES));
     }
-    let mut sums = [[_mm512_setzero_ps(); 2]; MR];
-    for k in 0..p.k {
-        // SAFETY: inside the strip and the panel, which begin on lines of the cache.
-        let (b, a) = unsafe { ([_mm512_load_ps(b.add(k * NR)), _mm512_load_ps(b.add(k * NR + 16))], a.add(k * MR)) };
-        for r in 0..MR {
-            // SAFETY: as above.
-            let v = _mm512_set1_ps(unsafe { *a.add(r) });
-            sums[r][0] = _mm512_fmadd_ps(v, b[0], sums[r][0]);
-            sums[r][1] = _mm512_fmadd_ps(v, b[1], sums[r][1]);
+    for up in (0..MR.min(p.m - i)).step_by(R) {
+        for across in (0..NR.min(p.n - j)).step_by(N * LANES) {
+            // SAFETY: the caller's promise.
+            unsafe { registers::<V, R, N>(p, i + up, j + across, a.add(up), b.add(across)) };
         }
     }
-    let (alpha, beta) = (_mm512_set1_ps(p.alpha), _mm512_set1_ps(p.beta));
-    for r in 0..MR {
+}
+
+/// R rows of N vectors of `out` from row `i` and column `j` on, summed in registers.
+///
+/// # Safety
+/// Like [`tile`]; `a` and `b` are the first of these rows and columns in their strip and panel.
+#[inline(always)]
+unsafe fn registers<V: Vector, const R: usize, const N: usize>(
+    p: &Product<f32>,
+    i: usize,
+    j: usize,
+    a: *const f32,
+    b: *const f32,
+) {
+    let mut sums = [[V::zero(); N]; R];
+    for k in 0..p.k {
+        let mut columns = [V::zero(); N];
+        for h in 0..N {
+            // SAFETY: inside the panel.
+            columns[h] = unsafe { V::load(b.add(k * NR + h * LANES)) };
+        }
+        for r in 0..R {
+            // SAFETY: inside the strip.
+            let v = V::splat(unsafe { *a.add(k * MR + r) });
+            for h in 0..N {
+                sums[r][h] = v.mul_add(columns[h], sums[r][h]);
+            }
+        }
+    }
+    let (alpha, beta) = (V::splat(p.alpha), V::splat(p.beta));
+    let rows = R.min(p.m - i);
+    for r in 0..R {
         if r == rows {
             break;
         }
-        for h in 0..2 {
-            let (from, to) = (p.term.at(i + r, j + 16 * h), p.out.at(i + r, j + 16 * h));
-            let mut sum = _mm512_mul_ps(alpha, sums[r][h]);
-            // SAFETY: the masks keep to the columns that exist; with beta 0 the term does not count.
+        for h in 0..N {
+            let mask = first((p.n - j).saturating_sub(h * LANES));
+            let (from, to) = (p.term.at(i + r, j + h * LANES), p.out.at(i + r, j + h * LANES));
+            let mut sum = alpha.mul(sums[r][h]);
+            // SAFETY: the mask keeps to the columns that exist; with beta 0 the term does not count.
             unsafe {
                 if p.beta != 0.0 {
-                    sum = _mm512_fmadd_ps(beta, _mm512_maskz_loadu_ps(masks[h], from), sum);
+                    sum = beta.mul_add(V::load_some(mask, from), sum);
                 }
-                _mm512_mask_storeu_ps(to, masks[h], sum);
+                sum.store_some(mask, to);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Products against plain f64 loops, over layouts, dtypes and sizes on both sides of every limit.
 use super::*;
-use crate::cpu::{Isa, isa, set_isa};
+use crate::cpu::{available, isa, set_isa};
 use crate::real::alone;
 use crate::{Storage, with_element};
 
@@ -126,7 +126,7 @@ const SIZES: [(usize, usize, usize); 16] = [
 fn floats_agree_with_plain_loops_on_every_instruction_set() {
     let _turn = alone();
     let best = isa();
-    for wish in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+    for wish in available() {
         set_isa(wish);
         for size in SIZES {
             check(DType::F32, &[], size, 1.0, 0.0, 3e-5);

@@ -8,6 +8,8 @@
 use super::pair::{self, First, Then};
 use super::{Op, complex, convert};
 use crate::cpu::{Isa, isa};
+#[cfg(target_arch = "x86_64")]
+use crate::sets::{avx2::for_avx2, avx512::for_avx512};
 use crate::{DType, vmath, vmath64};
 
 /// A scalar operand is a chunk of this many equal elements.
@@ -108,6 +110,8 @@ impl Loops {
             Isa::Avx512 => const { &avx512::LOOPS },
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => const { &avx2::LOOPS },
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => const { &neon::LOOPS },
             _ => const { &portable::LOOPS },
         }
     }
@@ -136,81 +140,100 @@ impl Loops {
     }
 }
 
+/// Compiles a function for the baseline.
+macro_rules! for_baseline {
+    ($($function:tt)*) => { $($function)* };
+}
+
 macro_rules! instruction_set {
-    ($name:ident, $fma:literal, $(#[$feature:meta])?) => {
+    ($name:ident, $fma:literal, $compiled:ident) => {
         mod $name {
             use super::*;
-            $(#[$feature])?
-            unsafe fn f32(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { step_f32::<$fma>(op, d, a, n) }
+            $compiled! {
+                unsafe fn f32(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { step_f32::<$fma>(op, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn f64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { step_f64::<$fma>(op, d, a, n) }
+            $compiled! {
+                unsafe fn f64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { step_f64::<$fma>(op, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn i64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { step_i64(op, d, a, n) }
+            $compiled! {
+                unsafe fn i64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { step_i64(op, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn bool(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { step_bool(op, d, a, n) }
+            $compiled! {
+                unsafe fn bool(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { step_bool(op, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn c64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { complex::step_c64(op, d, a, n) }
+            $compiled! {
+                unsafe fn c64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { complex::step_c64(op, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn c128(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { complex::step_c128(op, d, a, n) }
+            $compiled! {
+                unsafe fn c128(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { complex::step_c128(op, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn pair(first: First, then: Then, d: *mut u8, a: &[Arg; 3], n: usize) {
-                // SAFETY: passed on.
-                unsafe { pair::step::<$fma>(first, then, d, a, n) }
+            $compiled! {
+                unsafe fn pair(first: First, then: Then, d: *mut u8, a: &[Arg; 3], n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { pair::step::<$fma>(first, then, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn load(dtype: DType, d: *mut u8, a: Arg, n: usize) {
-                // SAFETY: passed on.
-                unsafe { convert::load(dtype, d, a, n) }
+            $compiled! {
+                unsafe fn load(dtype: DType, d: *mut u8, a: Arg, n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { convert::load(dtype, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn store(dtype: DType, d: *mut u8, a: Arg, n: usize) {
-                // SAFETY: passed on.
-                unsafe { convert::store(dtype, d, a, n) }
+            $compiled! {
+                unsafe fn store(dtype: DType, d: *mut u8, a: Arg, n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { convert::store(dtype, d, a, n) }
+                }
             }
-            $(#[$feature])?
-            unsafe fn cast(from: DType, to: DType, d: *mut u8, a: Arg, n: usize) {
-                // SAFETY: passed on.
-                unsafe { convert::cast(from, to, d, a, n) }
+            $compiled! {
+                unsafe fn cast(from: DType, to: DType, d: *mut u8, a: Arg, n: usize) {
+                    // SAFETY: passed on.
+                    unsafe { convert::cast(from, to, d, a, n) }
+                }
             }
             pub(super) const LOOPS: Loops = Loops { f32, f64, i64, bool, c64, c128, pair, load, store, cast };
         }
     };
 }
-instruction_set!(portable, false,);
+instruction_set!(portable, false, for_baseline);
+#[cfg(target_arch = "aarch64")]
+instruction_set!(neon, true, for_baseline);
 #[cfg(target_arch = "x86_64")]
-instruction_set!(avx2, true, #[target_feature(enable = "avx2,fma,bmi2")]);
+instruction_set!(avx2, true, for_avx2);
 
 /// Wider vectors pay where the arithmetic is; the rest is the AVX2 code, whose results are the same to the bit.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::*;
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
-    unsafe fn f32(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
-        // SAFETY: passed on.
-        unsafe { step_f32::<true>(op, d, a, n) }
+    for_avx512! {
+        unsafe fn f32(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+            // SAFETY: passed on.
+            unsafe { step_f32::<true>(op, d, a, n) }
+        }
     }
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
-    unsafe fn pair(first: First, then: Then, d: *mut u8, a: &[Arg; 3], n: usize) {
-        // SAFETY: passed on.
-        unsafe { pair::step::<true>(first, then, d, a, n) }
+    for_avx512! {
+        unsafe fn pair(first: First, then: Then, d: *mut u8, a: &[Arg; 3], n: usize) {
+            // SAFETY: passed on.
+            unsafe { pair::step::<true>(first, then, d, a, n) }
+        }
     }
     pub(super) const LOOPS: Loops = Loops { f32, pair, ..avx2::LOOPS };
 }

@@ -12,7 +12,7 @@ pub(crate) fn settings() -> MutexGuard<'static, ()> {
 }
 
 fn isas() -> Vec<Isa> {
-    [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&i| i <= cpu::detect()).collect()
+    cpu::available().collect()
 }
 
 /// Memory of one dtype with a shape, for tests.

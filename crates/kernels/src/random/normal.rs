@@ -10,7 +10,6 @@
 use super::Generator;
 use super::distributions::{fill_floats, narrow};
 use super::vector_math::{ln, sin_cos};
-use crate::cpu::{Isa, isa};
 use crate::{DType, Element, ViewMut, bf16, f16};
 use std::f64::consts::TAU;
 
@@ -79,12 +78,13 @@ fn pairs_body(block: &mut [f32; BLOCK], mean: f32, std: f32) {
 fn pairs(block: &mut [f32; BLOCK], mean: f32, std: f32) {
     #[cfg(target_arch = "x86_64")]
     {
-        #[target_feature(enable = "avx2,fma")]
-        fn fused(block: &mut [f32; BLOCK], mean: f32, std: f32) {
-            pairs_body(block, mean, std)
+        crate::sets::avx2::for_avx2! {
+            fn fused(block: &mut [f32; BLOCK], mean: f32, std: f32) {
+                pairs_body(block, mean, std)
+            }
         }
-        if isa() >= Isa::Avx2 {
-            // SAFETY: the machine has both features.
+        if crate::cpu::isa() >= crate::cpu::Isa::Avx2 {
+            // SAFETY: the machine has the set.
             return unsafe { fused(block, mean, std) };
         }
     }

@@ -1,4 +1,4 @@
-//! 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2, 3 x 3), in f32 on AVX-512: 16 multiplications where the direct sum takes 36.
+//! 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2, 3 x 3), in f32: 16 multiplications where the direct sum takes 36.
 //!
 //! An output is cut in tiles of 2 x 2; each reads a 4 x 4 patch `d` of the input, patches overlap by two. With
 //!

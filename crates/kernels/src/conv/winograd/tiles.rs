@@ -8,10 +8,8 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::super::ConvShape;
-use std::arch::x86_64::*;
-
-/// Tiles in a vector.
-pub(super) const LANES: usize = 16;
+pub(super) use crate::sets::LANES;
+use crate::sets::Vector;
 
 /// The planes of one side of a convolution.
 #[derive(Clone, Copy)]
@@ -162,43 +160,27 @@ impl<const R: usize> Rows<R> {
     }
 }
 
-/// Which positions of two vectors make the even ones, the odd ones, and back.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn pairing() -> [__m512i; 4] {
-    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    let (one, eight) = (_mm512_set1_epi32(1), _mm512_set1_epi32(8));
-    [even, _mm512_add_epi32(even, one), low, _mm512_add_epi32(low, eight)]
-}
-
 impl Rows<4> {
     /// The four columns of row `r` of sixteen patches; zero outside the plane.
     ///
     /// # Safety
-    /// AVX-512F present; `plane` is the channel's plane in the first image.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn patch_row(&self, r: usize, plane: *const f32) -> [__m512; 4] {
-        let [even, odd, ..] = pairing();
-        let (mut near, mut far) = ([_mm512_setzero_ps(); 2], [_mm512_setzero_ps(); 2]);
+    /// `plane` is the channel's plane in the first image.
+    #[inline(always)]
+    pub(super) unsafe fn patch_row<V: Vector>(&self, r: usize, plane: *const f32) -> [V; 4] {
+        let (mut near, mut far) = ([V::zero(); 2], [V::zero(); 2]);
         let halves = self.row(r);
         for h in 0..2 {
             for p in halves[h] {
                 let from = plane.wrapping_offset(p.at);
                 // SAFETY: elements that a mask leaves out are not touched; the others are inside the plane.
                 unsafe {
-                    near[h] = _mm512_mask_loadu_ps(near[h], p.near, from);
-                    far[h] = _mm512_mask_loadu_ps(far[h], p.far, from.wrapping_add(2));
+                    near[h] = near[h].load_over(p.near, from);
+                    far[h] = far[h].load_over(p.far, from.wrapping_add(2));
                 }
             }
         }
-        [
-            _mm512_permutex2var_ps(near[0], even, near[1]),
-            _mm512_permutex2var_ps(near[0], odd, near[1]),
-            _mm512_permutex2var_ps(far[0], even, far[1]),
-            _mm512_permutex2var_ps(far[0], odd, far[1]),
-        ]
+        let ([a, b], [c, d]) = (near[0].unzip(near[1]), far[0].unzip(far[1]));
+        [a, b, c, d]
     }
 }
 
@@ -206,36 +188,32 @@ impl Rows<2> {
     /// The even and the odd columns of row `r` of sixteen tiles; zero outside the plane.
     ///
     /// # Safety
-    /// AVX-512F present; `plane` is the channel's plane in the first image.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn read(&self, r: usize, plane: *const f32) -> [__m512; 2] {
-        let [even, odd, ..] = pairing();
-        let mut near = [_mm512_setzero_ps(); 2];
+    /// `plane` is the channel's plane in the first image.
+    #[inline(always)]
+    pub(super) unsafe fn read<V: Vector>(&self, r: usize, plane: *const f32) -> [V; 2] {
+        let mut near = [V::zero(); 2];
         let halves = self.row(r);
         for h in 0..2 {
             for p in halves[h] {
                 // SAFETY: elements that the mask leaves out are not touched; the others are inside the plane.
-                near[h] = unsafe { _mm512_mask_loadu_ps(near[h], p.near, plane.wrapping_offset(p.at)) };
+                near[h] = unsafe { near[h].load_over(p.near, plane.wrapping_offset(p.at)) };
             }
         }
-        [_mm512_permutex2var_ps(near[0], even, near[1]), _mm512_permutex2var_ps(near[0], odd, near[1])]
+        near[0].unzip(near[1])
     }
 
     /// Writes the even and the odd columns of row `r` of sixteen tiles.
     ///
     /// # Safety
-    /// AVX-512F present; `plane` is the channel's plane in the first image, and nothing else uses these tiles of it.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn write(&self, r: usize, y: [__m512; 2], plane: *mut f32) {
-        let [_, _, low, high] = pairing();
-        let both = [_mm512_permutex2var_ps(y[0], low, y[1]), _mm512_permutex2var_ps(y[0], high, y[1])];
+    /// `plane` is the channel's plane in the first image, and nothing else uses these tiles of it.
+    #[inline(always)]
+    pub(super) unsafe fn write<V: Vector>(&self, r: usize, y: [V; 2], plane: *mut f32) {
+        let both = y[0].zip(y[1]);
         let halves = self.row(r);
         for h in 0..2 {
             for p in halves[h] {
                 // SAFETY: the mask keeps inside the plane and the tiles.
-                unsafe { _mm512_mask_storeu_ps(plane.wrapping_offset(p.at), p.near, both[h]) };
+                unsafe { both[h].store_some(p.near, plane.wrapping_offset(p.at)) };
             }
         }
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::tiles::Rows;
-use std::arch::x86_64::*;
+use crate::sets::Vector;
 
 /// Positions in the transformed domain.
 pub(super) const POSITIONS: usize = 16;
@@ -12,21 +12,21 @@ pub(super) const POSITIONS: usize = 16;
 /// `Bt d B` of sixteen patches of a channel, its sixteen positions `step` apart.
 ///
 /// # Safety
-/// AVX-512F present; `plane` is the channel's plane in the first image; `to` holds the positions.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn patches(rows: &Rows<4>, plane: *const f32, to: *mut f32, step: usize) {
-    let mut t = [[_mm512_setzero_ps(); 4]; 4];
+/// `plane` is the channel's plane in the first image; `to` holds the positions.
+#[inline(always)]
+pub(super) unsafe fn patches<V: Vector>(rows: &Rows<4>, plane: *const f32, to: *mut f32, step: usize) {
+    let mut t = [[V::zero(); 4]; 4];
     for r in 0..4 {
         // SAFETY: by contract.
-        let [a, b, c, d] = unsafe { rows.patch_row(r, plane) };
-        t[r] = [_mm512_sub_ps(a, c), _mm512_add_ps(b, c), _mm512_sub_ps(c, b), _mm512_sub_ps(b, d)];
+        let [a, b, c, d] = unsafe { rows.patch_row::<V>(r, plane) };
+        t[r] = [a.sub(c), b.add(c), c.sub(b), b.sub(d)];
     }
     for j in 0..4 {
         let [a, b, c, d] = [t[0][j], t[1][j], t[2][j], t[3][j]];
-        let v = [_mm512_sub_ps(a, c), _mm512_add_ps(b, c), _mm512_sub_ps(c, b), _mm512_sub_ps(b, d)];
+        let v = [a.sub(c), b.add(c), c.sub(b), b.sub(d)];
         for i in 0..4 {
             // SAFETY: by contract.
-            unsafe { _mm512_storeu_ps(to.add((4 * i + j) * step), v[i]) };
+            unsafe { v[i].store(to.add((4 * i + j) * step)) };
         }
     }
 }
@@ -35,20 +35,20 @@ pub(super) unsafe fn patches(rows: &Rows<4>, plane: *const f32, to: *mut f32, st
 ///
 /// # Safety
 /// Like [`patches`]; nothing else uses these tiles of the plane.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn outputs(m: *const f32, step: usize, bias: f32, rows: &Rows<2>, plane: *mut f32) {
-    let mut t = [[_mm512_setzero_ps(); 2]; 4];
+#[inline(always)]
+pub(super) unsafe fn outputs<V: Vector>(m: *const f32, step: usize, bias: f32, rows: &Rows<2>, plane: *mut f32) {
+    let mut t = [[V::zero(); 2]; 4];
     for i in 0..4 {
         // SAFETY: by contract.
-        let [a, b, c, d] = [0, 1, 2, 3].map(|j| unsafe { _mm512_loadu_ps(m.add((4 * i + j) * step)) });
-        t[i] = [_mm512_add_ps(_mm512_add_ps(a, b), c), _mm512_sub_ps(_mm512_sub_ps(b, c), d)];
+        let [a, b, c, d] = [0, 1, 2, 3].map(|j| unsafe { V::load(m.add((4 * i + j) * step)) });
+        t[i] = [a.add(b).add(c), b.sub(c).sub(d)];
     }
-    let bias = _mm512_set1_ps(bias);
+    let bias = V::splat(bias);
     let mut y = [[bias; 2]; 2];
     for j in 0..2 {
         let [a, b, c, d] = [t[0][j], t[1][j], t[2][j], t[3][j]];
-        y[0][j] = _mm512_add_ps(y[0][j], _mm512_add_ps(_mm512_add_ps(a, b), c));
-        y[1][j] = _mm512_add_ps(y[1][j], _mm512_sub_ps(_mm512_sub_ps(b, c), d));
+        y[0][j] = y[0][j].add(a.add(b).add(c));
+        y[1][j] = y[1][j].add(b.sub(c).sub(d));
     }
     for r in 0..2 {
         // SAFETY: by contract.
@@ -57,15 +57,14 @@ pub(super) unsafe fn outputs(m: *const f32, step: usize, bias: f32, rows: &Rows<
 }
 
 /// `G g Gt` of sixteen kernels whose nine taps are `g`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn kernels(g: [[__m512; 3]; 3]) -> [__m512; POSITIONS] {
-    let half = _mm512_set1_ps(0.5);
-    let three = |a: __m512, b: __m512, c: __m512| {
-        let (s, b) = (_mm512_mul_ps(_mm512_add_ps(a, c), half), _mm512_mul_ps(b, half));
-        [a, _mm512_add_ps(s, b), _mm512_sub_ps(s, b), c]
+#[inline(always)]
+pub(super) fn kernels<V: Vector>(g: [[V; 3]; 3]) -> [V; POSITIONS] {
+    let half = V::splat(0.5);
+    let three = |a: V, b: V, c: V| {
+        let (s, b) = (a.add(c).mul(half), b.mul(half));
+        [a, s.add(b), s.sub(b), c]
     };
-    let mut u = [_mm512_setzero_ps(); POSITIONS];
+    let mut u = [V::zero(); POSITIONS];
     let down = [0, 1, 2].map(|j| three(g[0][j], g[1][j], g[2][j]));
     for i in 0..4 {
         let row = three(down[0][i], down[1][i], down[2][i]);
@@ -77,17 +76,15 @@ pub(super) fn kernels(g: [[__m512; 3]; 3]) -> [__m512; POSITIONS] {
 /// `A y At` of sixteen tiles whose four outputs are `y`, its positions `step` apart.
 ///
 /// # Safety
-/// AVX-512F present; `to` holds the positions.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn gradients(y: [__m512; 4], to: *mut f32, step: usize) {
-    let four =
-        |a: __m512, b: __m512| [a, _mm512_add_ps(a, b), _mm512_sub_ps(a, b), _mm512_sub_ps(_mm512_setzero_ps(), b)];
+/// `to` holds the positions.
+#[inline(always)]
+pub(super) unsafe fn gradients<V: Vector>(y: [V; 4], to: *mut f32, step: usize) {
+    let four = |a: V, b: V| [a, a.add(b), a.sub(b), V::zero().sub(b)];
     let (left, right) = (four(y[0], y[2]), four(y[1], y[3]));
     for i in 0..4 {
         for (j, v) in four(left[i], right[i]).into_iter().enumerate() {
             // SAFETY: by contract.
-            unsafe { _mm512_storeu_ps(to.add((4 * i + j) * step), v) };
+            unsafe { v.store(to.add((4 * i + j) * step)) };
         }
     }
 }
@@ -95,20 +92,20 @@ pub(super) unsafe fn gradients(y: [__m512; 4], to: *mut f32, step: usize) {
 /// `Gt u G` of sixteen kernels whose positions lie `step` apart: nine taps, `row` apart.
 ///
 /// # Safety
-/// AVX-512F present; `u` and `to` hold them.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn taps(u: *const f32, step: usize, to: *mut f32, row: usize) {
-    let half = _mm512_set1_ps(0.5);
-    let three = |[a, b, c, d]: [__m512; 4]| {
-        let (s, t) = (_mm512_mul_ps(_mm512_add_ps(b, c), half), _mm512_mul_ps(_mm512_sub_ps(b, c), half));
-        [_mm512_add_ps(a, s), t, _mm512_add_ps(s, d)]
+/// `u` and `to` hold them.
+#[inline(always)]
+pub(super) unsafe fn taps<V: Vector>(u: *const f32, step: usize, to: *mut f32, row: usize) {
+    let half = V::splat(0.5);
+    let three = |[a, b, c, d]: [V; 4]| {
+        let (s, t) = (b.add(c).mul(half), b.sub(c).mul(half));
+        [a.add(s), t, s.add(d)]
     };
     // SAFETY: by contract.
     unsafe {
-        let down = [0, 1, 2, 3].map(|j| three([0, 1, 2, 3].map(|i| _mm512_loadu_ps(u.add((4 * i + j) * step)))));
+        let down = [0, 1, 2, 3].map(|j| three([0, 1, 2, 3].map(|i| V::load(u.add((4 * i + j) * step)))));
         for i in 0..3 {
             for (j, v) in three([0, 1, 2, 3].map(|j| down[j][i])).into_iter().enumerate() {
-                _mm512_storeu_ps(to.add((3 * i + j) * row), v);
+                v.store(to.add((3 * i + j) * row));
             }
         }
     }

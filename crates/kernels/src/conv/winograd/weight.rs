@@ -8,12 +8,11 @@
 use super::super::tile::NR as BLOCK;
 use super::super::tile_weight::{self, SLACK};
 use super::super::{ConvShape, partial_sums};
-use super::tiles::{LANES, Rows, Tiling};
+use super::tiles::{Rows, Tiling};
 use super::transform::{self, POSITIONS};
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
-use crate::transpose::transpose16;
-use std::arch::x86_64::*;
+use crate::sets::{self, LANES, TileKernel, Vector, transpose16};
 use std::ops::Range;
 
 /// Sums that one job keeps in the second cache.
@@ -34,11 +33,11 @@ pub(in super::super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &m
         let (part, g, job) = (i / jobs / s.groups, i / jobs % s.groups, i % jobs);
         let cr = job * channels..((job + 1) * channels).min(t.c);
         let br = blocks * part / parts..blocks * (part + 1) / parts;
-        // SAFETY: this path is taken only with AVX-512; slices begin at the group's channels; jobs write disjoint sums.
+        let (x, dy) = (&x[g * t.c * t.input.len()..], &dy[g * t.m * t.output.len()..]);
+        // SAFETY: slices begin at the group's channels; jobs write disjoint sums.
         unsafe {
-            let (x, dy) = (&x[g * t.c * t.input.len()..], &dy[g * t.m * t.output.len()..]);
             let to = to.slice((part * s.groups + g) * len + cr.start * 9 * mp, cr.len() * 9 * mp);
-            range(&t, x, dy, cr, br, mp, to);
+            self::part(&t, x, dy, cr, br, mp, to);
         }
     });
     tile_weight::collect(&mut sums, s.groups, t.c * 9, t.m, dw);
@@ -47,42 +46,68 @@ pub(in super::super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &m
 /// `to[c, tap][m]` for channels `cr` over some blocks.
 ///
 /// # Safety
-/// AVX-512F present; `x` and `dy` begin at the group's first channel of the whole tensors.
-#[target_feature(enable = "avx512f")]
-unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Range<usize>, mp: usize, to: &mut [f32]) {
+/// `x` and `dy` begin at the group's first channel of the whole tensors.
+unsafe fn part(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Range<usize>, mp: usize, to: &mut [f32]) {
     // A line more than needed from position to position: they must not fall on one set of the cache.
     let (step, turned_step) = (cr.len() * BLOCK + LANES, BLOCK * mp + LANES);
     let mut patches = Scratch::<f32>::zeroed(POSITIONS * step + SLACK * BLOCK);
     let mut turned = Scratch::<f32>::new(POSITIONS * turned_step);
     let mut sums = Scratch::<f32>::zeroed(POSITIONS * cr.len() * mp);
     let (patches, turned, sums) = (patches.as_mut_ptr(), turned.as_mut_ptr(), sums.as_mut_ptr());
-    let (mut from, mut under) = (Rows::<4>::default(), Rows::<2>::default());
-    let mut squares = [[0.0; SQUARE]; 8];
-    for block in blocks {
-        // SAFETY: by contract; scratch is sized for the channels of a block.
-        unsafe {
-            for v in 0..BLOCK / LANES {
-                t.find(block * BLOCK + v * LANES, &mut from, &mut under);
-                for (i, c) in cr.clone().enumerate() {
-                    let plane = x.as_ptr().add(c * t.input.len());
-                    transform::patches(&from, plane, patches.add(i * BLOCK + v * LANES), step);
+    // SAFETY: the caller's promise; scratch is sized for the channels of a block.
+    unsafe { sets::tiles(Part { t, x, dy, cr, blocks, mp, to, step, turned_step, patches, turned, sums }) }
+}
+
+/// What [`part`] computes, with its scratch and the steps between positions. To be run as [`part`] says.
+struct Part<'a> {
+    t: &'a Tiling,
+    x: &'a [f32],
+    dy: &'a [f32],
+    cr: Range<usize>,
+    blocks: Range<usize>,
+    mp: usize,
+    to: &'a mut [f32],
+    step: usize,
+    turned_step: usize,
+    patches: *mut f32,
+    turned: *mut f32,
+    sums: *mut f32,
+}
+
+impl TileKernel for Part<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        let Part { t, x, dy, cr, blocks, mp, to, step, turned_step, patches, turned, sums } = self;
+        let (mut from, mut under) = (Rows::<4>::default(), Rows::<2>::default());
+        let mut squares = [[0.0; SQUARE]; 8];
+        for block in blocks {
+            // SAFETY: by contract.
+            unsafe {
+                for v in 0..BLOCK / LANES {
+                    t.find(block * BLOCK + v * LANES, &mut from, &mut under);
+                    for (i, c) in cr.clone().enumerate() {
+                        let plane = x.as_ptr().add(c * t.input.len());
+                        transform::patches::<V>(&from, plane, patches.add(i * BLOCK + v * LANES), step);
+                    }
+                    for m in (0..t.m).step_by(LANES) {
+                        let planes = dy.as_ptr().add(m * t.output.len());
+                        let to = turned.add(v * LANES * mp + m);
+                        let channels = LANES.min(t.m - m);
+                        gradients::<V>(&under, planes, t.output.len(), channels, &mut squares, to, mp, turned_step);
+                    }
                 }
-                for m in (0..t.m).step_by(LANES) {
-                    let planes = dy.as_ptr().add(m * t.output.len());
-                    let to = turned.add(v * LANES * mp + m);
-                    gradients(&under, planes, t.output.len(), LANES.min(t.m - m), &mut squares, to, mp, turned_step);
+                for p in 0..POSITIONS {
+                    let (a, b) = (turned.add(p * turned_step), patches.add(p * step));
+                    tile_weight::add_products::<V, R, N>(cr.len(), mp, a, b, sums.add(p * cr.len() * mp));
                 }
-            }
-            for p in 0..POSITIONS {
-                let (a, b) = (turned.add(p * turned_step), patches.add(p * step));
-                tile_weight::add_products(cr.len(), mp, a, b, sums.add(p * cr.len() * mp));
             }
         }
-    }
-    for (i, to) in to.chunks_exact_mut(9 * mp).enumerate() {
-        for m in (0..mp).step_by(LANES) {
-            // SAFETY: sixteen of `mp` channels, in the sums and in the result.
-            unsafe { transform::taps(sums.add(i * mp + m), cr.len() * mp, to.as_mut_ptr().add(m), mp) };
+        for (i, to) in to.chunks_exact_mut(9 * mp).enumerate() {
+            for m in (0..mp).step_by(LANES) {
+                // SAFETY: sixteen of `mp` channels, in the sums and in the result.
+                unsafe { transform::taps::<V>(sums.add(i * mp + m), cr.len() * mp, to.as_mut_ptr().add(m), mp) };
+            }
         }
     }
 }
@@ -94,9 +119,9 @@ const SQUARE: usize = LANES * LANES;
 /// Of channels that do not exist it makes what `squares` held, which ends in sums that nothing reads.
 ///
 /// # Safety
-/// AVX-512F present; `planes` are those of the channels in the first image, `plane` elements apart.
-#[target_feature(enable = "avx512f")]
-unsafe fn gradients(
+/// `planes` are those of the channels in the first image, `plane` elements apart.
+#[inline(always)]
+unsafe fn gradients<V: Vector>(
     under: &Rows<2>,
     planes: *const f32,
     plane: usize,
@@ -112,16 +137,16 @@ unsafe fn gradients(
     unsafe {
         for m in 0..channels {
             for r in 0..2 {
-                let [even, odd] = under.read(r, planes.add(m * plane));
-                _mm512_storeu_ps(y[2 * r].as_mut_ptr().add(m * LANES), even);
-                _mm512_storeu_ps(y[2 * r + 1].as_mut_ptr().add(m * LANES), odd);
+                let [even, odd] = under.read::<V>(r, planes.add(m * plane));
+                even.store(y[2 * r].as_mut_ptr().add(m * LANES));
+                odd.store(y[2 * r + 1].as_mut_ptr().add(m * LANES));
             }
         }
         for (y, turned) in y.iter().zip(&mut *turned) {
-            transpose16(y.as_ptr(), LANES, turned.as_mut_ptr(), LANES);
+            transpose16::<V>(y.as_ptr(), LANES, turned.as_mut_ptr(), LANES);
         }
         for tile in 0..LANES {
-            let y = [0, 1, 2, 3].map(|i| _mm512_loadu_ps(turned[i].as_ptr().add(tile * LANES)));
+            let y = [0, 1, 2, 3].map(|i| V::load(turned[i].as_ptr().add(tile * LANES)));
             transform::gradients(y, to.add(tile * row), step);
         }
     }
