@@ -18,3 +18,7 @@ def samples(t):
     t.op("var.correction std.correction var_mean.correction std_mean.correction", S(Z(2, 3), [1]), S(Z(2, 3), [0], correction=0, keepdim=True), S(Z(5)), **plain)
     t.op("var std var_mean std_mean", S(Z(2, 3)), S(Z(4), False), **plain)
     t.op("_conj", S(Z(2, 3)), **plain)
+    t.op("histc", S(X([0.8, -0.1, 0.5, 2.0, -1.0], dt=f32), 5, -1, 2), S(X([0.8, -0.1], dt=f32), 10, -1, 2), **plain, grad=False)
+    t.op("_histogramdd_from_bin_tensors", S(X([[0.5], [2.5], [3.5], [1.0]]), [X([1.0, 3.0, 2.0])]), S(X([[-2.0], [-1.9]]), [X([-3.0, -1.0, -2.0])]), **plain, grad=False)
+    t.op("linalg_vander", S(T(), N=3), S(Z(), N=2), **plain)
+    t.op("linalg_pinv.atol_rtol_tensor", S(Z(3, 3), hermitian=True), S(Z(2, 2, 2), hermitian=True), **plain, grad=False)

@@ -70,14 +70,14 @@ def gradients(t):
     norms = X([[1.5], [2.0766559657295187]], grad=False)
     t.op("_weight_norm_interface_backward", S(T(2, 3), v, P(2, 1), norms, 0), **PLAIN, grad=False)
     t.op("_weight_norm_differentiable_backward", S(T(2, 3), v, P(2, 1), norms, 0), **PLAIN, grad=False)
-    t.op("matrix_exp_backward", S(T(2, 2), T(2, 2)), **PLAIN, grad=False)
+    t.op("matrix_exp_backward", S(T(2, 2), T(2, 2)), **PLAIN)
     t.op("affine_grid_generator_backward", S(T(1, 2, 3, 2), [1, 1, 2, 3], False), S(T(1, 2, 3, 2), [1, 1, 2, 3], True), S(T(1, 2, 2, 3, 3), [1, 1, 2, 2, 3], False), **PLAIN)
     for name in ("bilinear", "bicubic", "lanczos"):
         t.op(f"_upsample_{name}2d_aa_backward", S(T(1, 1, 2, 3), [2, 3], [1, 1, 4, 5], False), S(T(1, 2, 3, 3), [3, 3], [1, 2, 5, 4], False), dtypes=ONE, nc=False)
     t.op("_upsample_lanczos2d_aa", S(T(1, 1, 7, 8), [2, 3], False), S(T(1, 1, 6, 6), [9, 4], False), dtypes=ONE, nc=False)
     t.op("_upsample_lanczos2d_aa.vec", S(T(1, 1, 7, 8), [2, 3], False, None), S(T(1, 1, 6, 6), None, False, [0.5, 1.5]), **PLAIN)
     x, w = T(1, 2, 4, 4), T(3, 2, 2, 2)
-    t.op("_convolution_double_backward", S(T(1, 2, 4, 4), T(3, 2, 2, 2), T(3), T(1, 3, 3, 3), w, x, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]), S(T(1, 2, 4, 4), None, None, T(1, 3, 3, 3), w, x, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, True]), **PLAIN, grad=False)
+    t.op("_convolution_double_backward", S(T(1, 2, 4, 4), T(3, 2, 2, 2), T(3), T(1, 3, 3, 3), w, x, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]), S(T(1, 2, 4, 4), None, None, T(1, 3, 3, 3), w, x, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, True]), **PLAIN)
     t.op("batch_norm_backward", S(T(3, 2), T(3, 2), P(2), T(2, grad=False), P(2, grad=False), T(2, grad=False), P(2, grad=False), False, 1e-5, [True, True, True], X([], dt=u8)), **PLAIN, grad=False)
     indices, offsets, bags = X([1, 3, 0, 3, 2]), X([0, 2]), X([0, 0, 1, 1, 1])
     sizes, none = X([2, 3]), X([0, 0])
@@ -88,7 +88,7 @@ def gradients(t):
     t.op("_slow_conv2d_backward.output_mask", S(T(1, 3, 3, 3), x, w, [2, 2], [1, 1], [0, 0], [True, True, True]), **PLAIN)
     grid = T(1, 2, 2, 2, lo=-0.9, hi=0.9, dt=f32)
     t.op("_grid_sampler_2d_cpu_fallback_backward", S(T(1, 1, 2, 2, dt=f32), T(1, 1, 3, 3, dt=f32), grid, 0, 0, False), **FACT)
-    t.op("conv_tbc_backward", S(T(3, 2, 4), T(4, 2, 3), T(2, 3, 4), T(4), 0), **PLAIN, grad=False)
+    t.op("conv_tbc_backward", S(T(3, 2, 4), T(4, 2, 3), T(2, 3, 4), T(4), 0), **PLAIN)
 
 
 def layers(t):
@@ -152,8 +152,8 @@ def sequences(t):
     smooth = dict(dtypes=[], nc=False)
     for args in ((targets, [5, 4], [3, 2]), (flat, [5, 5], [3, 2]), (targets, [5, 3], [2, 0])):
         tensors = [X(a) if isinstance(a, list) else a for a in args]
-        t.op("_ctc_loss", S(lp, *args, outs=1, grad=False), **smooth)
-        t.op("_ctc_loss.Tensor", S(lp, *tensors, outs=1, grad=False), **smooth)
+        t.op("_ctc_loss", S(lp, *args, outs=1), **smooth)
+        t.op("_ctc_loss.Tensor", S(lp, *tensors, outs=1), **smooth)
         t.op("ctc_loss.IntList", S(lp, *args, 0, 0), S(lp, *args, 0, 1), S(lp, *args, 0, 2), **smooth, tags=("no_gradcheck",))
         t.op("ctc_loss.Tensor", S(lp, *tensors, 0, 1), **smooth, tags=("no_gradcheck",))
     t.op("ctc_loss.IntList", S(T(2, 1, 3, lo=-3.0, hi=-0.2), X([[1, 1, 2]]), [2], [3], 0, 0, True), S(T(4, 3, lo=-3.0, hi=-0.2), X([1, 2]), [4], [2], 0, 0), **smooth, tags=("no_gradcheck",), err=[S(lp, targets, [6, 4], [3, 2])])

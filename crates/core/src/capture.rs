@@ -136,6 +136,8 @@ pub trait StandIns: Send + Sync {
     fn real(&self, t: &Tensor) -> Option<Tensor>;
     /// From now on, `t` stands for `real`.
     fn bind(&self, t: &Tensor, real: Tensor);
+    /// The handle that the one with this key stands for, if it stands for one.
+    fn handle(&self, key: u64) -> Option<RemovableHandle>;
     /// Whether there are any; otherwise ops need not look them up.
     fn is_empty(&self) -> bool;
     /// The map itself, for the code that started the scope and knows its type.
@@ -195,6 +197,11 @@ pub fn has_stand_ins() -> bool {
 #[inline]
 pub(crate) fn stands_for(t: &Tensor) -> Option<Tensor> {
     if !state::is(state::LAYERS) { None } else { STAND_INS.get()?.real(t) }
+}
+
+/// The handle that the one with this key stands for here; `None` if it is not a stand-in.
+pub(crate) fn handle_here(key: u64) -> Option<RemovableHandle> {
+    stand_ins()?.handle(key).filter(|handle| handle.key() != key)
 }
 
 /// The tensor that `t` stands for here, or `t`.

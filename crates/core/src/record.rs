@@ -186,6 +186,7 @@ tags! {
     7 DATA_DEPENDENT_OUTPUT "data_dependent_output" "Reads values to the host."
     8 FACTORY "factory" "Creates a tensor from sizes and options."
     9 FOREACH "foreach" "Runs another op for every tensor of its lists."
+    10 EXACT_OUT "exact_out" "Its `out=` variant takes tensors of the result's dtype only, where others cast."
 }
 
 impl Tags {

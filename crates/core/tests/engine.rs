@@ -256,6 +256,22 @@ fn order_of_execution() {
     assert_eq!(*seen.lock().unwrap(), [7.0]);
 }
 
+/// C-66: leaves that one node makes ready get their gradients in the order of its operands, wherever else they are used.
+#[test]
+fn leaves_that_are_ready_at_once() {
+    let order = log();
+    let (x, y, z) = (leaf(1.0), leaf(2.0), leaf(3.0));
+    for (t, n) in [(&x, "x"), (&y, "y"), (&z, "z")] {
+        t.register_hook(note(&order, n));
+    }
+    let product = &x * &y;
+    (y.sin() + product).backward();
+    assert_eq!(entries(&order), ["x", "y"]);
+    let three = x.addcmul(&y, &z);
+    (z.sin() + three).backward();
+    assert_eq!(entries(&order)[2..], ["x", "y", "z"]);
+}
+
 /// C-32, C-33
 #[test]
 fn buffers_never_write_into_tensors_others_hold() {

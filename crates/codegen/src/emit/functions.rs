@@ -358,10 +358,15 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         ),
         (Implementation::Structured { shape, kernel }, Form::Out) => {
             let inputs = plan.tensor_inputs();
+            let exact = |spec: &str, out: &str| match op.rust.exact_out {
+                true => format!("inplace::need_dtype({name:?}, {out}, {spec}.dtype)?;"),
+                false => String::new(),
+            };
             match op.outs.as_slice() {
                 [only] => format!(
-                    "let spec = shape::{shape}({name:?}{shape_arguments})?;
+                    "let spec = shape::{shape}({name:?}{shape_arguments})?; {}
                      inplace::{}({name:?}, {}, spec.into(), {inputs}, &|out| {})",
+                    exact("spec", &only.ident),
                     writer("write_out"),
                     only.ident,
                     run(format!("cpu::{kernel}({})", with("out")))
@@ -369,8 +374,10 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
                 several => {
                     let specs = join((0..several.len()).map(|k| format!("spec{k}")));
                     let outs = join(several.iter().map(|a| a.ident.clone()));
+                    let exact: String =
+                        several.iter().enumerate().map(|(k, a)| exact(&format!("spec{k}"), &a.ident)).collect();
                     format!(
-                        "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?;
+                        "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?; {exact}
                          inplace::write_outs({name:?}, [{outs}], [{specs}], {inputs}, &|[{outs}]| {})",
                         run(format!("cpu::{kernel}({})", with(&outs)))
                     )

@@ -301,6 +301,9 @@ fn entry(
         Implementation::Foreach(_) => drop(tags.insert("foreach".to_owned())),
         _ => {}
     }
+    if op.rust.exact_out {
+        tags.insert("exact_out".to_owned());
+    }
     let tags = tags.iter().map(|tag| format!("Tags::{}", tag.to_uppercase()));
     field("tags", tags.reduce(|all, tag| format!("{all}.and({tag})")));
     let (derivative, forward) = match &plan.differentiation {

@@ -8,7 +8,7 @@ use super::NativeFunction;
 use super::check::check_whole;
 use super::dispatch::{COMPOSITE_IMPLICIT, DispatchKey};
 use super::forms::{self, Row};
-use super::read::{Check, Fields, refuse, split_namespace};
+use super::read::{Check, Fields, bad_value, refuse, split_namespace};
 use super::record::{Record, record};
 use crate::dialect::is_ident;
 use crate::error::{CodegenError, Kind, Result, Stage};
@@ -95,6 +95,8 @@ pub struct RustFunction {
     pub in_place_kernel: bool,
     /// The kernel takes complex numbers; others refuse them.
     pub complex: bool,
+    /// An `out=` tensor must have the dtype of the result; others take results that can be cast.
+    pub exact_out: bool,
     /// What the entry says for the op's record.
     pub record: Record,
     /// The derivatives, if they are written in the entry itself.
@@ -122,6 +124,7 @@ const FIELDS: &[&str] = &[
     "complex",
     "out",
     "out_args",
+    "out_dtype",
     "forms",
     "tags",
     "rust",
@@ -176,6 +179,11 @@ pub(super) fn declaration(
         non_differentiable: fields.flag("non_differentiable", false)? || declared_not,
         in_place_kernel: fields.flag("in_place_kernel", false)?,
         complex: fields.flag("complex", false)?,
+        exact_out: match fields.text("out_dtype")? {
+            None => false,
+            Some("same") => true,
+            Some(_) => return Err(bad_value("out_dtype", "same")),
+        },
         record: record(&mut fields, &func)?,
         derivative: fields.take("derivative").cloned(),
         rows: forms::rows(&fields.texts("forms")?, &func)?,

@@ -4,6 +4,7 @@
 //! graph that uses it. Additions to `.grad` happen one after another, and no user code runs under a lock (`grad_slot`).
 
 use super::grad_slot::Sum;
+use super::hook_table;
 use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, WeakNode, boxed};
 use crate::capture;
 use crate::layout::Layout;
@@ -68,6 +69,14 @@ impl Tensor {
         // A creation hook that uses the leaf finds this very node.
         node.announce()?;
         Ok(node)
+    }
+
+    /// Graphs recorded from now on have another accumulate node.
+    pub(crate) fn forget_accumulator(&self) {
+        if let Some(extras) = self.extras_if_any() {
+            let before = extras.accumulator.lock().unwrap_or_else(|e| e.into_inner()).take();
+            drop(before);
+        }
     }
 
     /// The gradient, if there is one. Reading it from a non-leaf tensor that does not retain it warns.
@@ -321,5 +330,6 @@ pub(crate) fn move_retention(t: &Tensor, from: Option<&Edge>, to: Option<&Edge>)
     if let Some(e) = to {
         let retain = e.node.extras().hooks.retain.get_or_init(Default::default);
         retain.lock().unwrap_or_else(|e| e.into_inner()).push((e.slot, weak));
+        hook_table::note_change();
     }
 }

@@ -4,6 +4,7 @@ use super::node::Node;
 use crate::slot::Slot;
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
+use std::sync::OnceLock;
 
 /// The node that is executed here, for `parent_` of nodes built meanwhile.
 static EXECUTING: Slot<Option<Node>> = Slot::new(|| None);
@@ -28,9 +29,19 @@ pub fn is_anomaly_enabled() -> bool {
     state::is(state::ANOMALY)
 }
 
+/// What says where a forward call was made.
+static TRACE: OnceLock<fn() -> Option<String>> = OnceLock::new();
+
+/// Sets what says where a forward call was made, for programs that are not written in Rust; the first one stays. Where it says nothing,
+/// it is Rust's backtrace.
+pub fn set_trace_provider(provider: fn() -> Option<String>) {
+    let _ = TRACE.set(provider);
+}
+
 /// Stores the forward stack, and the executing node if a backward builds the graph.
 pub(crate) fn remember(node: &Node) {
-    let trace = std::backtrace::Backtrace::force_capture().to_string();
+    let provided = TRACE.get().and_then(|provider| provider());
+    let trace = provided.unwrap_or_else(|| std::backtrace::Backtrace::force_capture().to_string());
     node.insert_metadata("traceback_", std::sync::Arc::new(trace));
     if let Some(p) = EXECUTING.get() {
         node.insert_metadata("parent_", std::sync::Arc::new(p));
@@ -59,14 +70,15 @@ pub(crate) fn report(node: &Node) {
                 .to_string()
         }
     };
+    warn(message);
     while let Some(p) = parent {
         let (t, next) = of(&p);
-        message += &format!("\n\nPrevious calculation was induced by {}. ", p.name());
+        let mut message = format!("Previous calculation was induced by {}. ", p.name());
         message += &match t {
             Some(t) => format!("Traceback of forward call that induced the previous calculation:\n{t}"),
             None => "No forward pass information available.".to_string(),
         };
+        warn(message);
         parent = next;
     }
-    warn(message);
 }

@@ -26,6 +26,7 @@ use crate::slot::{Slot, SlotGuard};
 use crate::warnings::warn;
 use crate::{Error, ErrorKind, Result, Tensor};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// A function to be checkpointed: any closure of this shape.
@@ -175,6 +176,7 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         journal: options.debug.then(Journal::default),
         saves: Mutex::default(),
         recomputed: Mutex::default(),
+        completed: AtomicBool::new(false),
     });
     let packing = frame.clone();
     let _scope = faithful_hooks(
@@ -196,6 +198,7 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         Some(contexts) => contexts.forward(&mut run)?,
         None => run()?,
     }
+    frame.completed.store(true, Relaxed);
     Ok(outputs)
 }
 
@@ -217,6 +220,8 @@ struct Frame {
     saves: Mutex<Vec<InputMetadata>>,
     /// Per backward run, the values of one rerun; each is handed out once.
     recomputed: Mutex<Vec<(i64, Vec<Option<Tensor>>)>>,
+    /// Whether the first run has ended; a gradient taken inside the function reruns it before.
+    completed: AtomicBool,
 }
 
 struct Placeholder {
@@ -273,7 +278,9 @@ impl Frame {
         let stop = self.early_stop && cfg!(panic = "unwind");
         let scope = faithful_hooks(
             move |t| {
-                let saved = (InputMetadata::of(t), t.detach());
+                // What has no history is handed out as it is: a custom function finds the very tensor that it saved.
+                let kept = if t.requires_grad() { t.detach() } else { t.clone() };
+                let saved = (InputMetadata::of(t), kept);
                 let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
                 if !stop || list.len() < needed {
                     list.push(saved);
@@ -297,7 +304,11 @@ impl Frame {
         };
         let outcome = catch_unwind(AssertUnwindSafe(call));
         drop(scope);
-        let found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
+        let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
+        if !self.completed.load(Relaxed) {
+            // The first run has not come as far as the rerun.
+            found.truncate(needed);
+        }
         match outcome {
             // It was told to stop; how it did so does not matter.
             _ if stop && found.len() == needed => {}

@@ -1,4 +1,6 @@
-//! The engine: one run of a graph from its roots, node by node in descending sequence number.
+//! The engine: one run of a graph from its roots, node by node in descending sequence number. Accumulate nodes share the highest:
+//! those that are ready at once run in the order in which their last gradients arrived, so what else there is in the graph does
+//! not matter.
 //!
 //! No hashing and no reference counting per node: edges never change after creation, so a run borrows the graph from its
 //! roots, and each node carries a stamp (task id, index into this run's table). A node that another running backward has
@@ -130,14 +132,14 @@ pub fn will_engine_execute_node(node: &Node) -> Result<bool> {
     Ok(task.state.is_empty() || task.state[i as usize] != 0)
 }
 
-/// The nodes the current run executes, in order. Needs multithreading to be off.
+/// The nodes the current run executes, in order, with those whose gradients it captures. Needs multithreading to be off.
 pub fn current_graph_task_execution_order() -> Result<Vec<Node>> {
     let task = current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
     if mode::is_multithreading_enabled() {
         return Err(ErrorKind::MultithreadingMustBeOff.into());
     }
-    let wanted =
-        |n: &Node| task.state.is_empty() || task.index_of(n).is_some_and(|i| task.state[i as usize] & EXECUTE != 0);
+    // Nodes whose gradient is captured are among them.
+    let wanted = |n: &Node| task.state.is_empty() || task.index_of(n).is_some_and(|i| task.state[i as usize] != 0);
     let mut waiting: HashMap<usize, usize> = HashMap::new();
     let mut seen: HashMap<usize, ()> = HashMap::new();
     let mut list: Vec<&Node> = Vec::new();
@@ -157,19 +159,20 @@ pub fn current_graph_task_execution_order() -> Result<Vec<Node>> {
         }
         at += 1;
     }
-    let mut ready: BinaryHeap<(u64, Reverse<usize>)> = BinaryHeap::new();
+    let mut ready = Ready::default();
     let position: HashMap<usize, usize> = list.iter().enumerate().map(|(i, n)| (address(n), i)).collect();
-    let mut arrive = |n: &Node, ready: &mut BinaryHeap<(u64, Reverse<usize>)>| {
+    let mut arrive = |n: &Node, ready: &mut Ready| {
         if let Some(w) = waiting.get_mut(&address(n)) {
             *w -= 1;
             if *w == 0 {
-                ready.push((n.sequence_nr(), Reverse(position[&address(n)])))
+                ready.push(n, position[&address(n)] as u32)
             }
         }
     };
     task.roots.iter().for_each(|r| arrive(r, &mut ready));
     let mut order = Vec::new();
-    while let Some((_, Reverse(i))) = ready.pop() {
+    while let Some(i) = ready.pop() {
+        let i = i as usize;
         if wanted(list[i]) {
             order.push(list[i].clone());
         }
@@ -181,6 +184,32 @@ pub fn current_graph_task_execution_order() -> Result<Vec<Node>> {
 #[inline]
 fn address(node: &Node) -> usize {
     node.addr()
+}
+
+/// The nodes that have got all their gradients: the one with the highest sequence number is next, among equals the first.
+struct Ready {
+    heap: BinaryHeap<(u64, Reverse<u32>, u32)>,
+    /// How many there have been.
+    count: u32,
+}
+
+impl Default for Ready {
+    fn default() -> Ready {
+        Ready { heap: BinaryHeap::with_capacity(16), count: 0 }
+    }
+}
+
+impl Ready {
+    #[inline]
+    fn push(&mut self, node: &Node, index: u32) {
+        self.heap.push((node.sequence_nr(), Reverse(self.count), index));
+        self.count += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        self.heap.pop().map(|(_, _, index)| index)
+    }
 }
 
 struct Entry<'g> {
@@ -384,13 +413,13 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
                 Outcome::Observe(tell) => observer = Some((tell, Vec::new())),
             }
         }
-        let mut ready: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::with_capacity(16);
+        let mut ready = Ready::default();
         for (e, seed) in &run.roots {
             let i = table.find(&e.node).expect("roots are in the table");
             deliver(&mut table.entries[i as usize], e.slot, Some(seed.clone()))?;
             arrived(&mut table.entries[i as usize], i, &mut ready);
         }
-        while let Some((_, Reverse(i))) = ready.pop() {
+        while let Some(i) = ready.pop() {
             let mark = info.state.get(i as usize).copied();
             if mark == Some(0) {
                 continue;
@@ -444,11 +473,11 @@ impl<'a> Laid<'a> {
         answers: usize,
     ) -> Laid<'a> {
         let mut waiting: Vec<u32> = table.entries.iter().map(|e| e.waiting).collect();
-        let mut ready: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::with_capacity(16);
-        let mut arrive = |i: u32, ready: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+        let mut ready = Ready::default();
+        let mut arrive = |i: u32, ready: &mut Ready| {
             waiting[i as usize] -= 1;
             if waiting[i as usize] == 0 {
-                ready.push((table.entries[i as usize].node.sequence_nr(), Reverse(i)))
+                ready.push(table.entries[i as usize].node, i)
             }
         };
         let takes_part = |i: u32| marks.is_empty() || marks[i as usize] != 0;
@@ -457,7 +486,7 @@ impl<'a> Laid<'a> {
         for (e, _) in &run.roots {
             arrive(table.find(&e.node).expect("roots are in the table"), &mut ready);
         }
-        while let Some((_, Reverse(i))) = ready.pop() {
+        while let Some(i) = ready.pop() {
             if !takes_part(i) {
                 continue;
             }
@@ -505,10 +534,10 @@ impl<'a> Laid<'a> {
 }
 
 #[inline]
-fn arrived(entry: &mut Entry<'_>, i: u32, ready: &mut BinaryHeap<(u64, Reverse<u32>)>) {
+fn arrived(entry: &mut Entry<'_>, i: u32, ready: &mut Ready) {
     entry.waiting -= 1;
     if entry.waiting == 0 {
-        ready.push((entry.node.sequence_nr(), Reverse(i)))
+        ready.push(entry.node, i)
     }
 }
 
@@ -554,7 +583,7 @@ fn evaluate(
     run: &Run,
     captures: &[(u32, u32, usize)],
     answer: &mut [Option<Tensor>],
-    ready: &mut BinaryHeap<(u64, Reverse<u32>)>,
+    ready: &mut Ready,
     mut observed: Option<&mut Vec<Defined>>,
 ) -> Result<()> {
     let entry = &mut table.entries[i as usize];

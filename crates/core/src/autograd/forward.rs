@@ -34,7 +34,7 @@ fn enter() -> Result<u32> {
 
 /// Leaves the dual level and erases its tangents.
 pub fn exit_dual_level(level: Option<u32>) -> Result<()> {
-    let active = level_active().then_some(0);
+    let active = is_dual_level_active().then_some(0);
     if active.is_none() || level.is_some_and(|l| Some(l) != active) {
         let found = level.unwrap_or(0);
         return Err(ErrorKind::DualLevelOrder { expected: active, found }.into());
@@ -71,14 +71,14 @@ pub(crate) fn level_of_transform<R>(f: impl FnOnce() -> R) -> Result<R> {
 }
 
 /// Whether a dual level is active here.
-pub(crate) fn level_active() -> bool {
+pub fn is_dual_level_active() -> bool {
     state::stacks(|s| s.dual.is_some())
 }
 
 /// An alias of `primal` that carries `tangent`.
 pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
     let (primal, tangent) = (&capture::real(primal), &capture::real(tangent));
-    if !level_active() {
+    if !is_dual_level_active() {
         return Err(ErrorKind::NoDualLevel.into());
     }
     for t in [primal, tangent] {
@@ -128,7 +128,7 @@ fn like_primal(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
 /// The primal (without tangent) and the tangent of a tensor; no tangent outside a level.
 pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
     let t = &capture::real(t);
-    if !level_active() {
+    if !is_dual_level_active() {
         return Ok((t.clone(), None));
     }
     let primal = {
@@ -194,6 +194,15 @@ pub(crate) fn attach(t: &Tensor, tangent: Tensor) {
     t.set_flag(TANGENT);
     if let Some(list) = state::stacks(|s| s.dual.clone()) {
         list.lock().unwrap_or_else(|e| e.into_inner()).push(t.downgrade());
+    }
+}
+
+/// Takes the tangent off a tensor that is detached in place.
+pub(crate) fn forget(t: &Tensor) {
+    if t.flags() & TANGENT != 0 {
+        let before = t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(before);
+        t.clear_flag(TANGENT);
     }
 }
 

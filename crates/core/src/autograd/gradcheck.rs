@@ -11,7 +11,7 @@ use super::api::{GradOptions, grad};
 use super::forward::{dual_level, make_dual, unpack_dual};
 use super::node::{Backward, Gradients, Needs, Node, boxed};
 use super::record;
-use crate::func::{jvp, vmap};
+use crate::func::vmap;
 use crate::warnings::warn;
 use crate::{Complex, DType, Device, ErrorKind, Result, Spec, Tensor};
 use firebrand_kernels::random::Generator;
@@ -158,6 +158,18 @@ fn failure<T>(message: String) -> Result<T> {
     Err(ErrorKind::Gradcheck { message: format!("gradcheck: {message}") }.into())
 }
 
+/// Finite differences are of outputs that are alike.
+fn same_kind(a: &Spec, b: &Spec) -> Result<()> {
+    let message = if a.layout.sizes() != b.layout.sizes() {
+        "Expected `func` to return outputs with the same shape when inputs are perturbed on two points"
+    } else if a.dtype != b.dtype {
+        "Expected `func` to return outputs with the same dtype when inputs are perturbed on two points"
+    } else {
+        return Ok(());
+    };
+    Err(ErrorKind::GradcheckAssertion { message }.into())
+}
+
 /// How many real numbers a tensor holds.
 fn count(t: &Tensor) -> usize {
     t.numel() * if t.is_complex() { 2 } else { 1 }
@@ -235,8 +247,8 @@ impl Drop for Perturbed<'_> {
     }
 }
 
-/// Derivatives of one output by one input: a row per input element, a column per output element.
-struct Jacobian(Vec<Vec<f64>>);
+/// Derivatives of one output by one input: a row per input element, a column per output element; whether the output is complex.
+struct Jacobian(Vec<Vec<f64>>, bool);
 
 impl std::fmt::Display for Jacobian {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -250,8 +262,8 @@ impl std::fmt::Display for Jacobian {
 }
 
 /// An input of no further elements gives a Jacobian of no rows, which agrees with everything.
-fn transposed(columns: &[Vec<f64>], rows: usize) -> Jacobian {
-    Jacobian((0..rows).map(|r| columns.iter().map(|c| c[r]).collect()).collect())
+fn transposed(columns: &[Vec<f64>], rows: usize, complex: bool) -> Jacobian {
+    Jacobian((0..rows).map(|r| columns.iter().map(|c| c[r]).collect()).collect(), complex)
 }
 
 /// Passes undefined gradients on to its inputs.
@@ -331,21 +343,24 @@ impl Checker<'_> {
     /// Change of the listed outputs along a direction of one input, by central differences.
     fn numerical(&self, input: usize, direction: &[f64], outputs: &[usize]) -> Result<Vec<Vec<f64>>> {
         let held = Perturbed::new(&self.inputs[input])?;
-        let read = |step: f64| -> Result<Vec<Vec<f64>>> {
+        let read = |step: f64| -> Result<Vec<(Spec, Vec<f64>)>> {
             held.shift(step, direction)?;
             let all = self.evaluate()?;
-            outputs.iter().map(|&k| reals(&all[k])).collect()
+            outputs.iter().map(|&k| Ok((all[k].spec().clone(), reals(&all[k])?))).collect()
         };
         let (plus, minus) = (read(self.options.eps)?, read(-self.options.eps)?);
         let scale = 2.0 * self.options.eps;
-        let differences = plus.iter().zip(&minus);
-        Ok(differences.map(|(p, m)| p.iter().zip(m).map(|(p, m)| (p - m) / scale).collect()).collect())
+        let one = |((kind, plus), (other, minus)): (&(Spec, Vec<f64>), &(Spec, Vec<f64>))| {
+            same_kind(kind, other)?;
+            Ok(plus.iter().zip(minus).map(|(p, m)| (p - m) / scale).collect())
+        };
+        plus.iter().zip(&minus).map(one).collect()
     }
 
     /// One numerical Jacobian per output.
     fn numerical_jacobians(&self, input: usize, outputs: &[usize]) -> Result<Vec<Jacobian>> {
         let n = count(&self.inputs[input]);
-        let mut jacobians: Vec<Jacobian> = outputs.iter().map(|_| Jacobian(Vec::new())).collect();
+        let mut jacobians: Vec<Jacobian> = outputs.iter().map(|_| Jacobian(Vec::new(), false)).collect();
         for k in 0..n {
             let mut one = vec![0.0; n];
             one[k] = 1.0;
@@ -398,12 +413,15 @@ impl Checker<'_> {
         dual_level(|| {
             let mut duals = self.inputs.to_vec();
             for &i in &self.wanted {
-                let t = &self.inputs[i];
-                if i == input {
-                    duals[i] = make_dual(t, &tensor(direction, t.shape(), t.dtype())?)?;
+                // Nothing is recorded: what requires grad says only what to differentiate by.
+                let t = self.inputs[i].detach();
+                duals[i] = if i == input {
+                    make_dual(&t, &tensor(direction, t.shape(), t.dtype())?)?
                 } else if others {
-                    duals[i] = make_dual(t, &filled_like(t, 0.0)?)?;
-                }
+                    make_dual(&t, &filled_like(&t, 0.0)?)?
+                } else {
+                    t
+                };
             }
             let all = (self.f)(&duals)?;
             let tangent = |&k: &usize| match unpack_dual(&all[k])?.1 {
@@ -425,12 +443,16 @@ impl Checker<'_> {
                 c.push(g);
             }
         }
-        Ok(columns.iter().zip(&self.wanted).map(|(c, &i)| transposed(c, count(&self.inputs[i]))).collect())
+        Ok(columns
+            .iter()
+            .zip(&self.wanted)
+            .map(|(c, &i)| transposed(c, count(&self.inputs[i]), output.is_complex()))
+            .collect())
     }
 
-    fn forward_jacobians(&self, input: usize, outputs: &[usize]) -> Result<Vec<Jacobian>> {
+    fn forward_jacobians(&self, all: &[Tensor], input: usize, outputs: &[usize]) -> Result<Vec<Jacobian>> {
         let n = count(&self.inputs[input]);
-        let mut jacobians: Vec<Jacobian> = outputs.iter().map(|_| Jacobian(Vec::new())).collect();
+        let mut jacobians: Vec<Jacobian> = outputs.iter().map(|&k| Jacobian(Vec::new(), all[k].is_complex())).collect();
         for k in 0..n {
             let mut one = vec![0.0; n];
             one[k] = 1.0;
@@ -452,7 +474,26 @@ impl Checker<'_> {
         if pairs.all(|(a, n)| self.close(*a, *n, self.options.atol)) {
             return Ok(());
         }
-        failure(mismatch(analytical, numerical, at, mode))
+        failure(self.mismatch(analytical, numerical, at, mode))
+    }
+
+    /// What differs, and in which part of complex outputs.
+    fn mismatch(&self, analytical: &Jacobian, numerical: &Jacobian, (o, i): (usize, usize), mode: Mode) -> String {
+        let how = if mode == Mode::Forward { "computed with forward mode " } else { "" };
+        let differs = |part: usize| {
+            let rows = analytical.0.iter().zip(&numerical.0);
+            let mut pairs = rows.flat_map(|(a, n)| a.iter().zip(n).skip(part).step_by(2));
+            pairs.any(|(a, n)| !self.close(*a, *n, self.options.atol))
+        };
+        let part = match (analytical.1, analytical.1 && differs(1)) {
+            (true, true) => "While considering the imaginary part of complex outputs only, ",
+            (true, false) => "While considering the real part of complex outputs only, ",
+            (false, _) => "",
+        };
+        format!(
+            "{part}Jacobian {how}mismatch for output {o} with respect to input {i} (a row per input element)\n\
+             numerical:\n{numerical}\nanalytical:\n{analytical}"
+        )
     }
 
     fn check_slow(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
@@ -468,7 +509,7 @@ impl Checker<'_> {
         }
         if self.options.check_forward_ad {
             for (n, &i) in numerical.iter().zip(&self.wanted) {
-                let analytical = self.forward_jacobians(i, outputs)?;
+                let analytical = self.forward_jacobians(all, i, outputs)?;
                 for (o, (a, n)) in analytical.iter().zip(n).enumerate() {
                     self.compare(a, n, (o, i), Mode::Forward)?;
                 }
@@ -522,14 +563,14 @@ impl Checker<'_> {
         let numerical = self.numerical_jacobians(input, outputs)?.swap_remove(o);
         let analytical = match mode {
             Mode::Backward => self.backward_jacobians(&all[outputs[o]], o)?.swap_remove(w),
-            Mode::Forward => self.forward_jacobians(input, outputs)?.swap_remove(o),
+            Mode::Forward => self.forward_jacobians(all, input, outputs)?.swap_remove(o),
         };
         let both = analytical.0.iter().flatten().zip(numerical.0.iter().flatten());
         let most = both.map(|(a, n)| (a - n).abs()).fold(0.0, f64::max);
         failure(format!(
             "fast mode: the projected derivatives are {found:e} (analytical) and {expected:e} (numerical). Recomputed in \
              slow mode, the Jacobians differ by up to {most:e}: {}",
-            mismatch(&analytical, &numerical, (o, input), mode)
+            self.mismatch(&analytical, &numerical, (o, input), mode)
         ))
     }
 
@@ -541,7 +582,7 @@ impl Checker<'_> {
         for &i in &self.wanted {
             let jacobians = if self.options.fast_mode {
                 let u = direction(&mut Generator::new(SEED), count(&self.inputs[i]));
-                self.numerical(i, &u, &outputs)?.into_iter().map(|row| Jacobian(vec![row])).collect()
+                self.numerical(i, &u, &outputs)?.into_iter().map(|row| Jacobian(vec![row], false)).collect()
             } else {
                 self.numerical_jacobians(i, &outputs)?
             };
@@ -594,15 +635,25 @@ impl Checker<'_> {
             let shape: Vec<usize> = std::iter::once(2).chain(t.shape().iter().copied()).collect();
             let batch = tensor(&directions.concat(), &shape, t.dtype())?;
             let pushed = |tangent: &Tensor| -> Result<Vec<Tensor>> {
-                let f = |x: &Tensor| -> Result<Vec<Tensor>> {
-                    let mut inputs = self.inputs.to_vec();
-                    inputs[i] = x.clone();
-                    let mut results = (self.f)(&inputs)?;
-                    Ok(outputs.iter().map(|&k| std::mem::replace(&mut results[k], x.clone())).collect())
-                };
-                Ok(jvp(f, &t.detach(), tangent)?.1)
+                dual_level(|| {
+                    let mut inputs: Vec<Tensor> = self.inputs.iter().map(Tensor::detach).collect();
+                    inputs[i] = make_dual(&inputs[i], tangent)?;
+                    let results = (self.f)(&inputs)?;
+                    let one = |&k: &usize| match unpack_dual(&results[k])?.1 {
+                        Some(t) => Ok(t),
+                        None => filled_like(&results[k], 0.0),
+                    };
+                    outputs.iter().map(one).collect()
+                })?
             };
-            let batched = vmap(pushed).call(&batch)?;
+            let batched = vmap(pushed).call(&batch).or_else(|e| match e.kind() {
+                ErrorKind::VmapRandomness { .. } => failure(
+                    "While computing batched gradients, got: vmap: We do not yet support calling random operations inside of vmap. \
+                     Please perform random operations outside of vmap as a workaround"
+                        .into(),
+                ),
+                _ => Err(e),
+            })?;
             let single = [self.jvp(i, &directions[0], outputs, false)?, self.jvp(i, &directions[1], outputs, false)?];
             for (o, found) in batched.iter().enumerate() {
                 let (found, expected) = (reals(found)?, [&single[0][o][..], &single[1][o][..]].concat());
@@ -656,7 +707,15 @@ impl Checker<'_> {
                 .collect::<Result<Vec<_>>>()?;
             let seeds = roots.iter().map(|o| filled_like(o, 0.0).map(Some)).collect::<Result<_>>()?;
             let options = GradOptions { grad_outputs: seeds, allow_unused: Some(true), ..Default::default() };
-            for (g, &i) in grad(roots, self.wanted_tensors(), &options)?.iter().zip(&self.wanted) {
+            let grads = grad(roots, self.wanted_tensors(), &options).or_else(|e| {
+                warn(
+                    "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may \
+                     break existing callers of this function. If this is true for you, you can call this function with \
+                     check_undefined_grad=False to disable the feature",
+                );
+                failure(format!("Expected backward function to handle undefined output grads; it failed: {e}"))
+            })?;
+            for (g, &i) in grads.iter().zip(&self.wanted) {
                 if let Some(g) = g
                     && reals(g)?.iter().any(|v| *v != 0.0)
                 {
@@ -672,7 +731,12 @@ impl Checker<'_> {
 
     /// Inputs without tangent count as inputs with a zero tangent.
     fn check_undefined_tangents(&self, outputs: &[usize]) -> Result<()> {
-        if self.wanted.len() < 2 {
+        if let [i] = self.wanted[..] {
+            // There are no others; a tangent of zeros must give zeros.
+            let zeros = self.jvp(i, &vec![0.0; count(&self.inputs[i])], outputs, false)?;
+            if zeros.iter().flatten().any(|v| *v != 0.0) {
+                return failure(format!("forward mode: a zero tangent of input {i} gives a tangent that is not zero"));
+            }
             return Ok(());
         }
         let mut random = Generator::new(SEED);
@@ -690,12 +754,4 @@ impl Checker<'_> {
         }
         Ok(())
     }
-}
-
-fn mismatch(analytical: &Jacobian, numerical: &Jacobian, (o, i): (usize, usize), mode: Mode) -> String {
-    let how = if mode == Mode::Forward { "computed with forward mode " } else { "" };
-    format!(
-        "Jacobian mismatch {how}for output {o} with respect to input {i} (a row per input element)\n\
-         numerical:\n{numerical}\nanalytical:\n{analytical}"
-    )
 }

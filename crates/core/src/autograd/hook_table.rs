@@ -189,16 +189,28 @@ pub trait Removable: Send + Sync {
     fn contains(&self, id: u64) -> bool;
 }
 
+// Not modelled: which number a hook gets decides nothing.
+static IDS: AtomicU64 = AtomicU64::new(1);
+
 /// The number of the next handle.
 fn next_id() -> u64 {
-    // Not modelled: which number a hook gets decides nothing.
-    static IDS: AtomicU64 = AtomicU64::new(1);
     IDS.fetch_add(1, Relaxed)
+}
+
+/// A number that grows with every change of any table.
+pub(crate) fn changes() -> u64 {
+    IDS.load(Relaxed)
+}
+
+/// Something like a hook was registered or removed elsewhere.
+pub(crate) fn note_change() {
+    next_id();
 }
 
 impl<F: Clone + Send + Sync + 'static> Removable for Entries<F> {
     fn remove(&self, id: u64) {
-        self.change(Change::Remove { id })
+        self.change(Change::Remove { id });
+        note_change();
     }
     fn contains(&self, id: u64) -> bool {
         self.copy().iter().any(|(k, _)| *k == id)
@@ -225,7 +237,7 @@ impl RemovableHandle {
     pub fn id(&self) -> u64 {
         match crate::capture::tracer() {
             Some(tracer) => tracer.handle_id(self, std::panic::Location::caller()),
-            None => self.id,
+            None => crate::capture::handle_here(self.id).map_or(self.id, |handle| handle.id),
         }
     }
 
@@ -244,6 +256,9 @@ impl RemovableHandle {
             // Which hook that is differs from call to call.
             crate::error::expect_ok(crate::capture::leave("remove"));
         }
+        if let Some(handle) = crate::capture::handle_here(self.id) {
+            return handle.remove();
+        }
         if let Some(t) = self.table.upgrade() {
             t.remove(self.id)
         }
@@ -256,6 +271,9 @@ impl RemovableHandle {
 
     /// Whether the hook is still registered.
     pub fn is_registered(&self) -> bool {
+        if let Some(handle) = crate::capture::handle_here(self.id) {
+            return handle.is_registered();
+        }
         self.table.upgrade().is_some_and(|t| t.contains(self.id))
     }
 

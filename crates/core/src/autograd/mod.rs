@@ -33,7 +33,7 @@ pub(crate) mod selective;
 pub(crate) mod stamp;
 pub(crate) mod view;
 
-pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
+pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly, set_trace_provider};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
 pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, call_with_autocast, is_autocast_enabled};
 pub use checkpoint::{
@@ -44,8 +44,8 @@ pub use engine::{
     current_graph_task_execution_order, current_graph_task_id, current_graph_task_keep_graph, current_node,
     queue_callback, will_engine_execute_node,
 };
-pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
-pub use function::{BatchedOutputs, Context, Function, VmapInfo, apply_function};
+pub use forward::{dual_level, enter_dual_level, exit_dual_level, is_dual_level_active, make_dual, unpack_dual};
+pub use function::{BatchedOutputs, Context, Function, VmapInfo, apply_function, delayed_error};
 pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};
 pub use graph::{
     iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,

@@ -90,7 +90,7 @@ impl InferenceMode {
     /// Turns inference mode on, or off inside an outer one.
     #[must_use = "the mode lasts while the guard lives"]
     pub fn new(on: bool) -> InferenceMode {
-        let dual = if super::forward::level_active() && is_fwd_grad_enabled() { state::DUAL } else { 0 };
+        let dual = if super::forward::is_dual_level_active() && is_fwd_grad_enabled() { state::DUAL } else { 0 };
         InferenceMode(if on {
             ModeGuard::new(state::INFERENCE, state::GRAD | state::DUAL)
         } else {
@@ -122,7 +122,7 @@ pub struct ForwardGradScope {
 
 /// Whether ops compute tangents, while the guard lives. Tensors keep those they have.
 pub fn set_fwd_grad_enabled(on: bool) -> ForwardGradScope {
-    let active = on && super::forward::level_active();
+    let active = on && super::forward::is_dual_level_active();
     let bit = if active { ModeGuard::new(state::DUAL, 0) } else { ModeGuard::new(0, state::DUAL) };
     ForwardGradScope { _bit: bit, _choice: FORWARD.enter(on) }
 }

@@ -1,6 +1,7 @@
 //! Recording: what the generated functions call to put an operation into the graph.
 
 use super::node::{BoxedBackward, Edge, Edges, InputMetadata, Node};
+use crate::tensor::INFERENCE;
 use crate::{Result, Tensor};
 use smallvec::SmallVec;
 
@@ -69,6 +70,9 @@ pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
 /// Records an op with one output: `out` was just computed and has not been shared yet.
 #[inline(never)]
 pub(crate) fn finish(out: &mut Tensor, edges: Edges, formula: BoxedBackward) -> Result<()> {
+    if out.flags() & INFERENCE != 0 {
+        return Ok(()); // a view of an inference tensor is one too, and has no history
+    }
     let node = Node::of_output(out, edges, formula)?;
     out.set_birth_history(Edge { node, slot: 0 });
     Ok(())

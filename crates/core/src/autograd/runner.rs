@@ -7,8 +7,8 @@
 
 use super::engine::{self, Laid};
 use super::function::BufferScope;
-use super::hooks;
 use super::node::{Backward, Gradients, Needs, Node};
+use super::{hook_table, hooks};
 use crate::state::{self, ModeGuard};
 use crate::{Result, Tensor};
 use smallvec::SmallVec;
@@ -205,6 +205,11 @@ pub fn hook_counts(node: &Node, mut pure: impl FnMut(u64)) -> HookCounts {
     counts
 }
 
+/// A number that grows whenever a hook is registered or removed, on whatever node.
+pub fn hook_changes() -> u64 {
+    hook_table::changes()
+}
+
 /// The pure hooks of a node: while they are held, their identities cannot be reused.
 pub fn pure_hooks(node: &Node) -> Vec<crate::capture::TensorHookFn> {
     let leaf = node.variable().and_then(Tensor::extras_if_any).and_then(|l| l.hooks.get());
@@ -226,6 +231,11 @@ pub fn run_tensor_hooks(node: &Node, grads: &mut Gradients) -> Result<()> {
 /// Runs the hooks before a node.
 pub fn run_pre_hooks(node: &Node, grads: &mut Gradients) -> Result<()> {
     hooks::run_pre_hooks(node, grads)
+}
+
+/// Whether there are hooks that run after a node.
+pub fn has_post_hooks(node: &Node) -> bool {
+    hooks::has_post_hooks(node)
 }
 
 /// Runs the hooks after a node.

@@ -64,6 +64,10 @@ impl PackedTensor {
                 None => this.edge.clone(),
             },
         };
+        if edge.is_none() && !t.requires_grad() {
+            // No history to give it: it stays the tensor that the hook gave.
+            return Ok(t);
+        }
         Ok(reattach(&t, edge, this.leaf))
     }
 }

@@ -234,7 +234,7 @@ impl Tensor {
     }
 
     #[cold]
-    fn current_history(&self) -> Result<Option<Edge>> {
+    pub(crate) fn current_history(&self) -> Result<Option<Edge>> {
         let stored = self.stored_history();
         let Some(view) = self.view_info() else { return Ok(stored) };
         let has_none = view.kind.load(Relaxed) == CreationKind::OtherDtype as u8;

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 const NO_HOOKS: &str =
-    "saved-tensor hooks do not work inside grad, vjp or jacrev: remove them, or use autograd::grad without a transform";
+    "saved tensor hooks do not work inside grad, vjp or jacrev: remove them, or use autograd::grad without a transform";
 
 /// A new tensor of this level over the same data: no history here, tangents kept.
 fn stripped(t: &Tensor) -> Tensor {
@@ -23,6 +23,12 @@ fn stripped(t: &Tensor) -> Tensor {
         forward::attach(&out, tangent);
     }
     out
+}
+
+/// An argument that is not differentiated, for a function under the innermost transform: over the same data, but the function's own, so
+/// that writing it is not writing something captured. What has history outside stays what it is.
+pub fn argument(t: &Tensor) -> Tensor {
+    if record::wants_grad(t) || !t.is_of_this_level() { t.clone() } else { stripped(t) }
 }
 
 /// The arguments as the function sees them.

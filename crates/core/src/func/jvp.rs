@@ -3,7 +3,7 @@
 //! A tensor has room for one tangent, so a `jvp` inside another (or inside a dual level) enters a wrapping level: its
 //! tangents are those of the wrappers, the outer ones those of the tensors the wrappers stand for.
 
-use super::grad::vjp;
+use super::grad::{argument, vjp};
 use super::level::{self, TransformGuard};
 use crate::autograd::{EnableGrad, GradOptions, Target, api, forward};
 use crate::tree::{Outcome, TensorTree};
@@ -47,7 +47,7 @@ fn pushed<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
         let message = format!("{} tangents for {count} primals", directions.len());
         return Err(ErrorKind::Functional { function: "jvp", message }.into());
     }
-    if !forward::level_active() {
+    if !forward::is_dual_level_active() {
         let pushed = dual(f, primals, directions, split)?;
         return capture::transformed(scope, pushed);
     }
@@ -72,7 +72,7 @@ fn dual<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
     forward::level_of_transform(|| {
         let mut directions = directions.into_iter();
         let inside = primals.replace(&mut |p| match directions.next() {
-            Some(d) => forward::make_dual(p, &d),
+            Some(d) => forward::make_dual(&argument(p), &argument(&d)),
             None => Ok(p.clone()),
         })?;
         let (output, aux) = split(f(&inside).outcome()?)?;

@@ -168,6 +168,8 @@ pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Te
             ops::copy_(&value, &ops::unsqueeze(&one, d as i64)?, false)?;
             Ok(())
         }
+        // Sample by sample, wherever the batch is.
+        Some(d) if d > 0 => write(&ops::movedim(&value, d as i64, 0)?),
         _ => write(&value),
     })
 }

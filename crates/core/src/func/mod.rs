@@ -34,7 +34,7 @@ pub use argnums::{
     with_respect_to,
 };
 pub use functional_call::functional_call;
-pub use grad::{Vjp, grad, grad_and_value, grad_and_value_with_aux, grad_with_aux, vjp, vjp_with_aux};
+pub use grad::{Vjp, argument, grad, grad_and_value, grad_and_value_with_aux, grad_with_aux, vjp, vjp_with_aux};
 pub use jacobian::{hessian, jacfwd, jacrev, jacrev_with_aux};
 pub use jvp::{Linear, jvp, jvp_with_aux, linearize};
 pub use rules::Batching;

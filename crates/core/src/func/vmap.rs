@@ -4,7 +4,7 @@ use super::level::{self, Batch};
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::tree::{Outcome, TensorTree};
-use crate::{ErrorKind, Result, Tensor, capture, ops};
+use crate::{ErrorKind, Result, Tensor, capture, ops, random};
 use std::sync::{Arc, OnceLock};
 
 /// What random operations do inside `vmap`.
@@ -125,8 +125,13 @@ impl<F> Vmap<F> {
         if chunk == 0 {
             return refuse("chunk_size is 0; at least one sample must run at once".to_string());
         }
+        // The same numbers for all samples means for those of all chunks.
+        let numbers = matches!(self.randomness, Randomness::Same).then(random::get_rng_state);
         let mut parts = Vec::new();
         for start in (0..size.max(1)).step_by(chunk) {
+            if let Some(state) = numbers.as_ref().filter(|_| start > 0) {
+                random::set_rng_state(state.clone());
+            }
             let n = chunk.min(size - start);
             let cut = |(t, d): (&Tensor, &Option<usize>)| match d {
                 Some(d) => ops::narrow(t, *d as i64, start.into(), n.into()),

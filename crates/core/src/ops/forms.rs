@@ -5,11 +5,12 @@
 //! use. It guarantees the same as variants with their own functions: nothing is written before everything is computed, results
 //! must match their targets, `out=` variants never lose a gradient. It knows nothing of particular ops.
 
-use crate::autograd::NoGrad;
+use crate::autograd::{NoGrad, forward};
 use crate::dispatch::{self, Args, Outputs, Value};
 use crate::dtype::can_cast;
 use crate::func::rules::Rule;
 use crate::ops::generated::schema::{FORMS, TABLE};
+use crate::ops::inplace::LOST_TANGENT;
 use crate::record::{Decomposition, Derivative, Devices, Kind, Op, OpInfo, PLAIN, Run, Tags};
 use crate::schema::{Schema, Type};
 use crate::{Error, ErrorKind, Result, Spec, Tensor, library, ops, state};
@@ -225,6 +226,9 @@ fn out(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
             "out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant",
         ));
     }
+    if state::is(state::DUAL) && values.iter().flat_map(tensors).any(|t| forward::tangent(t).is_some()) {
+        return Err(Error::argument(name, LOST_TANGENT));
+    }
     if state::is(state::LEVEL) {
         let message = format!("{}: out= variants do not batch; use the functional variant", info.name);
         return Err(ErrorKind::Vmap { message }.into());
@@ -251,6 +255,9 @@ fn out(info: &'static OpInfo, op: Op, values: &[Value]) -> Result<Outputs> {
     for (target, result) in targets.iter().zip(&results) {
         let spec = Spec { layout: result.layout().to_contiguous(), ..result.spec().clone() };
         let fresh = ops::inplace::prepare_out(name, target, &spec, &[])?;
+        if op.info().tags.has(Tags::EXACT_OUT) {
+            ops::inplace::need_dtype(name, target, result.dtype())?;
+        }
         fits(info, fresh.as_ref().unwrap_or(target), result)?;
         resized.push(fresh);
     }

@@ -3,9 +3,10 @@
 //! A kernel writes its output while it reads its inputs, so a target that partially overlaps an input gets
 //! the result through a temporary. The version is counted after the write.
 
+use crate::autograd::forward;
 use crate::dtype::can_cast;
 use crate::tensor::Shape;
-use crate::{Error, ErrorKind, Result, Spec, Tensor, state};
+use crate::{DType, Error, ErrorKind, Result, Spec, Tensor, state};
 
 /// How two tensors lie to each other in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +49,14 @@ fn same_dtype(op: &'static str, spec: &Spec, target: &Tensor) -> Result<()> {
         return Err(ErrorKind::CannotCast { op, from: spec.dtype, to: target.dtype() }.into());
     }
     Ok(())
+}
+
+/// Refuses an `out=` argument of another dtype than the result's, for ops that do not cast.
+pub(crate) fn need_dtype(op: &'static str, out: &Tensor, dtype: DType) -> Result<()> {
+    if out.dtype() == dtype {
+        return Ok(());
+    }
+    Err(Error::argument(op, format!("expected an out= tensor of dtype {dtype}, found {}", out.dtype())))
 }
 
 /// Writes an op's result into `target`: `kernel(out)` fills `out`, which is the target or a temporary. The caller has
@@ -159,6 +168,9 @@ pub(crate) fn write_outs<const N: usize>(
     Ok(())
 }
 
+/// Why an `out=` variant is refused in forward mode.
+pub(crate) const LOST_TANGENT: &str = "forward mode does not support it because it is an out= function: the tangent would be lost; use the functional variant";
+
 /// Checks an `out=` argument. An empty one of another shape is to [`adopt`] the tensor that this returns, once the result
 /// is in it: the argument may be an input too, and keeps its shape until the kernel has read it.
 pub(crate) fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) -> Result<Option<Tensor>> {
@@ -167,6 +179,9 @@ pub(crate) fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &
             op,
             "out= variants do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the functional variant",
         ));
+    }
+    if state::is(state::DUAL) && (forward::tangent(out).is_some() || forward::any_tangent(inputs)) {
+        return Err(Error::argument(op, LOST_TANGENT));
     }
     out.check_writable(op)?;
     if out.shape() == spec.layout.sizes() || out.numel() != 0 {

@@ -1,14 +1,13 @@
 //! In-place ops that change the view of a tensor's memory (`t_`, `unsqueeze_`), with their history.
 //!
-//! The data stays in place; the tensor gets another layout. A tracked view that requires grad is an error: its
-//! base would have to track a region that has moved.
+//! The data stays in place; the tensor gets another layout. A view becomes another view of its base, whose history is as before.
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{forward, record};
 use crate::layout::Layout;
 use crate::ops::shape::view;
 use crate::sym::SymInts;
-use crate::{Error, Result, Spec, SymInt, Tensor, ops, state};
+use crate::{Error, ErrorKind, Result, Spec, SymInt, Tensor, ops, state};
 use smallvec::smallvec;
 
 type Change = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
@@ -42,16 +41,16 @@ fn relayout<'a>(
         return Err(Error::argument(op, "inside vmap or a nested jvp, use the out-of-place form"));
     }
     let recording = word & state::GRAD != 0 && self_.requires_grad() && self_.dtype().is_differentiable();
+    if self_.is_inference() && word & state::INFERENCE == 0 {
+        return Err(ErrorKind::InferenceInplace { op }.into());
+    }
+    let of_base = recording && self_.is_view();
     let mut edges = Edges::new();
     if recording {
         self_.check_inplace(op)?;
-        if self_.is_view() {
-            return Err(Error::argument(
-                op,
-                "a view that requires grad cannot change its shape in place; use the out-of-place form",
-            ));
+        if !of_base {
+            edges = smallvec![record::edge(self_)?];
         }
-        edges = smallvec![record::edge(self_)?];
     }
     let tangent = if word & state::DUAL != 0 { forward::tangent(self_) } else { None };
     let tangent = tangent.map(|t| apply(&t)).transpose()?;
@@ -59,7 +58,9 @@ fn relayout<'a>(
     let storage = self_.storage().clone();
     self_.replace_data(storage, spec);
     self_.bump_version();
-    if recording {
+    if of_base {
+        self_.current_history()?;
+    } else if recording {
         record::finish_inplace(self_, edges, boxed(Undo { name: node, undo }))?;
     }
     if let Some(t) = tangent {

@@ -105,6 +105,7 @@ pub(crate) fn detach_(self_: &Tensor) -> Result<&Tensor> {
         return Err(ErrorKind::DetachViewInplace.into());
     }
     self_.store_history(None);
+    forward::forget(self_);
     self_.clear_flag(REQUIRES_GRAD | RETAINS_GRAD);
     self_.set_flag(DETACHED);
     Ok(self_)

@@ -1,5 +1,6 @@
-//! In-place ops that replace a tensor's memory or size (`resize_`, `set_`). They keep no history, so a tensor
-//! that requires grad is an error unless nothing changes.
+//! In-place ops that replace a tensor's memory or size (`resize_`, `set_`). They keep no history, so a tensor that requires grad is
+//! an error unless nothing changes. Only a leaf may get other memory by `set_`, where nothing is recorded: it is then another leaf to
+//! graphs that were recorded before.
 
 use crate::dispatch::MemoryFormat;
 use crate::layout::Layout;
@@ -14,7 +15,9 @@ fn check(op: &'static str, t: &Tensor) -> Result<()> {
     if t.is_sparse() {
         return Err(crate::tensor::sparse::refused(op, "the tensor"));
     }
-    if t.requires_grad() {
+    // Inference tensors have no history.
+    let is_free = t.is_inference() && state::is(state::INFERENCE);
+    if t.requires_grad() && !is_free {
         return Err(Error::argument(op, "a tensor that requires grad cannot get other memory; detach() it first"));
     }
     t.check_writable(op)
@@ -78,7 +81,13 @@ pub(crate) fn resize_as_<'a>(
 }
 
 fn share<'a>(op: &'static str, t: &'a Tensor, source: &Tensor, layout: Layout) -> Result<&'a Tensor> {
-    check(op, t)?;
+    let leaf = t.requires_grad() && t.is_leaf() && !state::is(state::GRAD);
+    if leaf {
+        t.check_writable(op)?;
+        t.forget_accumulator();
+    } else {
+        check(op, t)?;
+    }
     if source.dtype() != t.dtype() || source.device() != t.device() {
         let found = format!("{} on {}", source.dtype(), source.device());
         let m = format!("expected a source of {} on {}, found {found}", t.dtype(), t.device());

@@ -175,6 +175,11 @@ impl Tensor {
         self.storage().ptr_eq(&other.storage())
     }
 
+    /// How many bytes its memory has, whether this tensor shows them or not.
+    pub fn storage_bytes(&self) -> usize {
+        self.storage().nbytes()
+    }
+
     /// A handle that does not keep the tensor alive.
     pub fn downgrade(&self) -> WeakTensor {
         WeakTensor(Arc::downgrade(&self.0))

@@ -296,6 +296,11 @@ impl Tensor {
         if self.flags() & WRAPPED == 0 { None } else { self.extras().wrapped.get() }
     }
 
+    /// Whether it stands for one sample of a `vmap`, so that its values differ between samples.
+    pub fn is_batched(&self) -> bool {
+        !self.is_one_for_all()
+    }
+
     /// Whether it is unbatched at every level below, so that its memory is its own.
     #[cold]
     fn is_one_for_all(&self) -> bool {

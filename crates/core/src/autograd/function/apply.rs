@@ -26,9 +26,32 @@ struct FunctionNode {
     name: String,
 }
 
-/// Makes differentiating a once-differentiable backward an error.
+/// Makes differentiating a value that has no derivative an error, once it is asked for.
 struct DelayedError {
-    function: String,
+    error: Box<dyn Fn() -> Error + Send + Sync>,
+}
+
+/// The values, whose derivative is an error with this text. They are the outputs of one node; `sources` are its inputs.
+pub fn delayed_error(
+    message: &str,
+    values: &[Option<Tensor>],
+    sources: &[Option<Tensor>],
+) -> Result<Vec<Option<Tensor>>> {
+    let text = message.to_string();
+    let formula = boxed(DelayedError { error: Box::new(move || Error::user(text.clone())) });
+    let edges = sources.iter().map(|s| s.as_ref().map_or(Ok(None), record::edge)).collect::<Result<Edges>>()?;
+    let present = values.iter().flatten().map(InputMetadata::of).collect();
+    let node = Node::new(edges, present, formula)?;
+    let mut slot = 0;
+    let one = |v: &Option<Tensor>| {
+        v.as_ref().map(|v| {
+            let mut alias = v.alias_with(v.layout().clone());
+            alias.set_birth_history(Edge { node: node.clone(), slot });
+            slot += 1;
+            alias
+        })
+    };
+    Ok(values.iter().map(one).collect())
 }
 
 impl Backward for DelayedError {
@@ -36,7 +59,7 @@ impl Backward for DelayedError {
         "torch::autograd::Error"
     }
     fn apply(&self, _: &Node, _: Gradients, _: &Needs<'_>) -> Result<Gradients> {
-        Err(ErrorKind::OnceDifferentiable { function: self.function.clone() }.into())
+        Err((self.error)())
     }
 }
 
@@ -53,7 +76,9 @@ impl FunctionNode {
         if traced {
             for out in outs.iter_mut().flatten() {
                 // No edges: the node fails if the engine reaches it, and leads nowhere it could be asked for.
-                let formula = boxed(DelayedError { function: self.ctx.name.clone() });
+                let function = self.ctx.name.clone();
+                let error = move || ErrorKind::OnceDifferentiable { function: function.clone() }.into();
+                let formula = boxed(DelayedError { error: Box::new(error) });
                 let mut alias = out.alias_with(out.layout().clone());
                 let node = Node::new(Edges::new(), smallvec![InputMetadata::of(&alias)], formula)?;
                 alias.set_birth_history(Edge { node, slot: 0 });
@@ -171,7 +196,12 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
     let inputs: Vec<Tensor> =
         if state::is(state::LAYERS) { inputs.iter().map(capture::real).collect() } else { inputs };
     let word = state::word();
-    if word & state::DEPTH != 0 && !function.has_setup_context() {
+    // Under vmap a dual tensor may be unbatched and only its tangent differ from sample to sample: then forward runs here, as it is.
+    let here = word & state::DUAL != 0
+        && level::batch().is_some()
+        && !function.has_setup_context()
+        && inputs.iter().all(|t| level::unwrap(t).dim.is_none());
+    if word & state::DEPTH != 0 && !function.has_setup_context() && !here {
         return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());
     }
     let needs = inputs.iter().map(record::wants_grad).collect();
@@ -182,7 +212,7 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
     } else {
         Edges::new()
     };
-    let results = if word & state::LEVEL != 0 {
+    let results = if word & state::LEVEL != 0 && !here {
         one_level_down(&function, &inputs)?
     } else {
         let _plain = ModeGuard::new(0, state::GRAD | state::DUAL);

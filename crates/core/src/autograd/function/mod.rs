@@ -8,6 +8,7 @@ mod apply;
 mod context;
 mod mapped;
 
+pub use apply::delayed_error;
 pub use apply::run as apply_function;
 pub(crate) use context::BufferScope;
 pub use context::Context;

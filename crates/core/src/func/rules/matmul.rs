@@ -2,7 +2,7 @@
 
 use super::{Batched, Call, Outs, one};
 use crate::dispatch::Value;
-use crate::{Result, Scalar, Tensor, ops};
+use crate::{Error, Result, Scalar, Tensor, ops};
 
 pub(crate) fn mm(call: &Call<'_>) -> Result<Outs> {
     one(mm_of(call.tensor(0)?, call.tensor(1)?)?, 0)
@@ -32,8 +32,21 @@ pub(crate) fn baddbmm(call: &Call<'_>) -> Result<Outs> {
     add(call, bmm_of(call.tensor(1)?, call.tensor(2)?)?, 3)
 }
 
+/// Refuses samples of other ranks: `matmul`, which computes these products here, would take them.
+fn need_ranks(op: &'static str, a: (&Batched, usize), b: (&Batched, usize)) -> Result<()> {
+    if a.0.ndim() == a.1 && b.0.ndim() == b.1 {
+        return Ok(());
+    }
+    let (found, other) = (a.0.ndim(), b.0.ndim());
+    Err(Error::argument(
+        op,
+        format!("Shape mismatch: expected {} and {} dimensions, found {found} and {other}", a.1, b.1),
+    ))
+}
+
 /// `matmul` folds a batch on one side into rows and multiplies batches on both sides one by one.
 fn mm_of(a: &Batched, b: &Batched) -> Result<Tensor> {
+    need_ranks("mm", (a, 2), (b, 2))?;
     if a.dim.is_none() && b.dim.is_some() {
         // [n,k] x [B,k,m]: the transposed product has the batch on the left.
         let turned = ops::matmul(&ops::transpose(&b.front()?, 1, 2)?, &ops::t(&a.value)?)?;
@@ -43,10 +56,12 @@ fn mm_of(a: &Batched, b: &Batched) -> Result<Tensor> {
 }
 
 fn bmm_of(a: &Batched, b: &Batched) -> Result<Tensor> {
+    need_ranks("bmm", (a, 3), (b, 3))?;
     ops::matmul(&a.front()?, &b.front()?)
 }
 
 fn mv_of(a: &Batched, v: &Batched) -> Result<Tensor> {
+    need_ranks("mv", (a, 2), (v, 1))?;
     match (a.dim, v.dim) {
         (None, None) => ops::mv(&a.value, &v.value),
         (None, _) => ops::mm(&v.front()?, &ops::t(&a.value)?),
@@ -56,6 +71,7 @@ fn mv_of(a: &Batched, v: &Batched) -> Result<Tensor> {
 }
 
 fn dot_of(a: &Batched, b: &Batched) -> Result<Tensor> {
+    need_ranks("dot", (a, 1), (b, 1))?;
     match (a.dim, b.dim) {
         (Some(_), None) => ops::mv(&a.front()?, &b.value),
         (None, _) => ops::mv(&b.front()?, &a.value),

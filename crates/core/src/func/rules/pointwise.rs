@@ -48,8 +48,11 @@ fn broadcast(call: &Call<'_>, promotes: bool) -> Result<SmallVec<[Value; 6]>> {
     let list = tensors(call);
     let ndim = list.iter().map(|b| b.ndim()).max().unwrap_or(0);
     let mixed = promotes && list.iter().any(|b| b.value.dtype() != list[0].value.dtype());
+    // Where all samples are of no dimensions, one that is the same for all counts as much as those that have the batch.
+    let equal = |b: &Batched| mixed && ndim == 0 && b.dim.is_none() && !b.value.is_wrapped_number();
     call.values(|b| match if mixed { weaken(b, &list)? } else { None } {
         Some(weak) => aligned(&weak, ndim),
+        None if equal(b) => ops::unsqueeze(&b.value, 0),
         None => aligned(b, ndim),
     })
 }

@@ -62,14 +62,14 @@ fn count(
         let found = ops::searchsorted(&ops::clone(e, None)?, &values, false, true, None, None)?;
         let bin = ops::add_scalar(&found, Scalar::Int(-1), Scalar::Int(1))?;
         // The last bin holds its right edge.
-        let last = ops::eq(&values, &ops::select(e, 0, (-1).into())?)?;
+        let (low, high) = (ops::select(e, 0, 0.into())?, ops::select(e, 0, (-1).into())?);
+        let last = ops::eq(&values, &high)?;
         let bin =
             ops::where_self(&last, &ops::full_like(&bin, Scalar::Int(sizes[d] as i64 - 1), None, None, None)?, &bin)?;
-        let beyond = ops::logical_or(
-            &ops::lt_scalar(&bin, Scalar::Int(0))?,
-            &ops::ge_scalar(&bin, Scalar::Int(sizes[d] as i64))?,
-        )?;
-        outside = ops::logical_or(&outside, &beyond)?;
+        // Edges that are not sorted lead a search astray; as in PyTorch, the first and the last bound what is counted.
+        let below = ops::logical_or(&ops::lt(&values, &low)?, &ops::lt_scalar(&bin, Scalar::Int(0))?)?;
+        let above = ops::logical_or(&ops::gt(&values, &high)?, &ops::ge_scalar(&bin, Scalar::Int(sizes[d] as i64))?)?;
+        outside = ops::logical_or(&outside, &ops::logical_or(&below, &above)?)?;
         place = ops::add(&ops::mul_scalar(&place, Scalar::Int(sizes[d] as i64))?, &bin, Scalar::Int(1))?;
     }
     // What lies outside is counted in a place of its own, which is then cut off.

@@ -205,10 +205,10 @@ pub(crate) fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[i64]>) -> Resul
 /// Powers 0 to N - 1 of every element.
 pub(crate) fn vander(x: &Tensor, n: Option<SymInt>) -> Result<Tensor> {
     const OP: &str = "linalg_vander";
-    if x.dtype() == DType::Bool || x.ndim() == 0 {
-        let m = format!("expected numbers along at least one dimension, found {} of shape {:?}", x.dtype(), x.shape());
-        return Err(Error::argument(OP, m));
+    if x.dtype() == DType::Bool {
+        return Err(Error::argument(OP, "expected numbers, found bool"));
     }
+    let x = &if x.ndim() == 0 { ops::unsqueeze(x, 0)? } else { x.clone() };
     let count = n.map_or(x.shape()[x.ndim() - 1] as i64, |n| n.int());
     if count <= 1 {
         return Err(Error::argument(OP, format!("expected at least two powers, found {count}")));

@@ -256,5 +256,9 @@ pub(crate) fn weight_norm_interface(v: &Tensor, g: &Tensor, dim: i64) -> Result<
 }
 
 pub(crate) fn weight_norm(v: &Tensor, g: &Tensor, dim: i64) -> Result<Tensor> {
+    if dim == -1 {
+        // As for `norm_except_dim`: no dimension is left out, there is one norm.
+        return ops::mul(v, &ops::div(g, &super::reduce::norm_except_dim(v, 2, dim)?)?);
+    }
     Ok(weight_norm_interface(v, g, dim)?.0)
 }

@@ -5,13 +5,23 @@ use crate::layout::Dims;
 use crate::ops::cpu::random::{need_probability, need_std, standard_normal};
 use crate::ops::formulas::sym;
 use crate::ops::shape;
-use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Device, Error, Result, Scalar, SymInt, Tensor, ops, state};
+
+/// Ones with probability `p`, zeros otherwise, in the place of `empty`'s elements.
+fn drawn(empty: Tensor, p: f64) -> Result<Tensor> {
+    if state::is(state::LEVEL) {
+        // Inside `vmap` samples may differ, which what is written in place could not.
+        return ops::bernoulli_p(&empty, p);
+    }
+    ops::bernoulli_(&empty, p)?;
+    Ok(empty)
+}
 
 /// What elements are multiplied with: 0, or `scale` where they are kept.
 fn noise(input: &Tensor, sizes: &[usize], p: f64, scale: f64) -> Result<Tensor> {
     let empty = ops::new_empty(input, &sym(sizes), Some(input.dtype().to_real()), None)?;
-    ops::bernoulli_(&empty, 1.0 - p)?;
-    if scale == 1.0 { Ok(empty) } else { ops::div_scalar(&empty, Scalar::Float(scale)) }
+    let kept = drawn(empty, 1.0 - p)?;
+    if scale == 1.0 { Ok(kept) } else { ops::div_scalar(&kept, Scalar::Float(scale)) }
 }
 
 pub(crate) fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
@@ -22,8 +32,7 @@ pub(crate) fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     if p == 1.0 {
         return ops::mul(input, &ops::new_zeros(input, &[], None, None)?);
     }
-    let kept = ops::empty_like(input, Some(input.dtype().to_real()), None, None)?;
-    ops::bernoulli_(&kept, 1.0 - p)?;
+    let kept = drawn(ops::empty_like(input, Some(input.dtype().to_real()), None, None)?, 1.0 - p)?;
     ops::mul(input, &ops::div_scalar(&kept, Scalar::Float(1.0 - p))?)
 }
 
@@ -100,8 +109,8 @@ pub(crate) fn normal_tensor_float(mean: &Tensor, std: f64) -> Result<Tensor> {
 }
 
 fn need_stds(std: &Tensor) -> Result<()> {
-    if std.is_meta() {
-        return Ok(()); // nothing to look at
+    if std.is_meta() || std.is_batched() {
+        return Ok(()); // nothing that could be looked at
     }
     let negative = ops::any(&ops::lt_scalar(std, Scalar::Int(0))?)?.try_item::<bool>()?;
     need_std("normal", if negative { -1.0 } else { 0.0 })

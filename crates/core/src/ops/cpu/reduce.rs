@@ -409,9 +409,13 @@ pub(crate) fn histc(t: &Tensor, bins: i64, min: Scalar, max: Scalar, out: &Tenso
     }
     let n = as_size(bins);
     let mut counts = lists::filled(0f64, n)?;
+    // In the precision of the elements, step by step: which bin gets an element on an edge depends on it.
+    let rounded = |x: f64| if t.dtype() == DType::F64 { x } else { f64::from(x as f32) };
+    (lo, hi) = (rounded(lo), rounded(hi));
+    let width = rounded(hi - lo);
     for x in data {
         if x >= lo && x <= hi {
-            let at = ((x - lo) / (hi - lo) * n as f64) as usize;
+            let at = rounded(rounded(rounded(x - lo) * n as f64) / width) as usize;
             counts[at.min(n - 1)] += 1.0;
         }
     }

@@ -1,11 +1,12 @@
 //! Gradients and tangents of ops that move elements by index or by mask.
 
 use super::{sum_to_size, sym, zeros_of};
+use crate::autograd::delayed_error;
 use crate::ops::arith;
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::tensor::sparse;
-use crate::{DType, Result, Scalar, Spec, Tensor, ops};
+use crate::{DType, Result, Scalar, Spec, Tensor, ops, state};
 
 const ZERO: Scalar = Scalar::Int(0);
 const ONE: Scalar = Scalar::Int(1);
@@ -84,6 +85,22 @@ pub(crate) fn gather_with_keepdimed_indices(
     ops::squeeze_dim(&ops::gather(input, dim, &ops::unsqueeze(indices, dim)?, false)?, dim)
 }
 
+/// A product's gradient by a factor does not depend on the other factors where several of them are zero, as it is computed; its own
+/// derivative is an error then.
+fn once_where_zeros_meet(grad_src: Tensor, zeros: &Tensor) -> Result<Tensor> {
+    let recorded = state::is(state::GRAD) && grad_src.requires_grad();
+    if !recorded || state::is(state::LEVEL) || zeros.is_meta() {
+        return Ok(grad_src);
+    }
+    if ops::any(&ops::gt_scalar(zeros, ONE)?)?.try_scalar_value()?.to_bool() {
+        let text = "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same position \
+                    in self";
+        let found = delayed_error(text, &[Some(grad_src.detach())], &[Some(grad_src.clone())])?;
+        return Ok(found.into_iter().next().flatten().unwrap_or(grad_src));
+    }
+    Ok(grad_src)
+}
+
 /// The gradients of `scatter_reduce` for the tensor and the source.
 #[allow(clippy::too_many_arguments)] // those of the op
 pub(crate) fn scatter_reduce_backward(
@@ -118,7 +135,8 @@ pub(crate) fn scatter_reduce_backward(
             let product = ops::scatter_reduce(self_, dim, index, &masked, reduce, include_self)?;
             let at_zero = gather(&arith::mul(grad, &product)?)?;
             let elsewhere = arith::div(&gather(&arith::mul(grad, result)?)?, &ops::masked_fill(src, &zero, ONE)?)?;
-            (grad_self, ops::where_self(&single, &at_zero, &elsewhere)?)
+            let grad_src = ops::where_self(&single, &at_zero, &elsewhere)?;
+            (grad_self, once_where_zeros_meet(grad_src, &zeros)?)
         }
         "mean" => {
             let start = ops::full_like(grad, Scalar::Int(include_self.into()), None, None, None)?;

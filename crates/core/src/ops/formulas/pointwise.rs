@@ -220,7 +220,12 @@ pub(crate) fn pow_backward_self(g: &Tensor, x: &Tensor, exponent: &Tensor) -> Re
 /// What flows to the exponent: nothing where zero is raised to a power that is not negative.
 pub(crate) fn pow_backward_exponent(g: &Tensor, x: &Tensor, exponent: &Tensor, result: &Tensor) -> Result<Tensor> {
     let flat = ops::logical_and(&ops::eq_scalar(x, ZERO)?, &ops::ge_scalar(&ops::real(exponent)?, ZERO)?)?;
-    drop_where(&flat, &arith::mul_conj(g, &ops::mul(result, &ops::log(x)?)?)?)
+    // The logarithm of a negative number is complex, and so is the result if the exponent is.
+    let log = match result.is_complex() && !x.is_complex() {
+        true => ops::log(&ops::to_copy(x, Some(result.dtype()), None, false, None)?)?,
+        false => ops::log(x)?,
+    };
+    drop_where(&flat, &arith::mul_conj(g, &ops::mul(result, &log)?)?)
 }
 
 /// What flows to the exponent of a number.

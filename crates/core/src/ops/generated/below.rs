@@ -1527,6 +1527,7 @@ pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     }
     races::op!("neg", self_, out);
     let spec = shape::unary_no_bool("neg", self_)?;
+    inplace::need_dtype("neg", out, spec.dtype)?;
     inplace::write_out(
         "neg",
         out,
@@ -1849,6 +1850,7 @@ pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Resu
     }
     races::op!("conj_physical", self_, out);
     let spec = shape::unary("conj_physical", self_)?;
+    inplace::need_dtype("conj_physical", out, spec.dtype)?;
     inplace::write_out(
         "conj_physical",
         out,
@@ -1920,6 +1922,7 @@ pub(crate) fn complex_out(
     shape::need_real("complex", &[real, imag])?;
     races::op!("complex", real, imag, out);
     let spec = shape::complex("complex", real, imag)?;
+    inplace::need_dtype("complex", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "complex",
         out,
@@ -4755,6 +4758,7 @@ pub(crate) fn where_self_out(
     }
     races::op!("where", condition, self_, other, out);
     let spec = shape::where_self("where", condition, self_, other)?;
+    inplace::need_dtype("where", out, spec.dtype)?;
     inplace::write_out(
         "where",
         out,
@@ -6324,6 +6328,7 @@ pub(crate) fn amax_out(
     shape::need_real("amax", &[self_])?;
     races::op!("amax", self_, out);
     let spec = shape::reduce_same("amax", self_, dim, keepdim)?;
+    inplace::need_dtype("amax", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "amax",
         out,
@@ -6370,6 +6375,7 @@ pub(crate) fn amin_out(
     shape::need_real("amin", &[self_])?;
     races::op!("amin", self_, out);
     let spec = shape::reduce_same("amin", self_, dim, keepdim)?;
+    inplace::need_dtype("amin", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "amin",
         out,
@@ -7010,6 +7016,7 @@ pub(crate) fn _softmax_out(
     shape::need_real("_softmax", &[self_])?;
     races::op!("_softmax", self_, out);
     let spec = shape::softmax("_softmax", self_, dim, half_to_float)?;
+    inplace::need_dtype("_softmax", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "_softmax",
         out,
@@ -7061,6 +7068,7 @@ pub(crate) fn _log_softmax_out(
     shape::need_real("_log_softmax", &[self_])?;
     races::op!("_log_softmax", self_, out);
     let spec = shape::softmax("_log_softmax", self_, dim, half_to_float)?;
+    inplace::need_dtype("_log_softmax", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "_log_softmax",
         out,
@@ -8277,6 +8285,7 @@ pub(crate) fn mm_out(
     }
     races::op!("mm", self_, mat2, out);
     let spec = shape::mm("mm", self_, mat2)?;
+    inplace::need_dtype("mm", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "mm",
         out,
@@ -8317,6 +8326,7 @@ pub(crate) fn bmm_out(
     }
     races::op!("bmm", self_, mat2, out);
     let spec = shape::bmm("bmm", self_, mat2)?;
+    inplace::need_dtype("bmm", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "bmm",
         out,
@@ -8357,6 +8367,7 @@ pub(crate) fn mv_out(
     }
     races::op!("mv", self_, vec, out);
     let spec = shape::mv("mv", self_, vec)?;
+    inplace::need_dtype("mv", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "mv",
         out,
@@ -8397,6 +8408,7 @@ pub(crate) fn dot_out(
     }
     races::op!("dot", self_, tensor, out);
     let spec = shape::dot("dot", self_, tensor)?;
+    inplace::need_dtype("dot", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "dot",
         out,
@@ -8489,6 +8501,7 @@ pub(crate) fn addmm_out(
     }
     races::op!("addmm", self_, mat1, mat2, out);
     let spec = shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?;
+    inplace::need_dtype("addmm", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "addmm",
         out,
@@ -8581,6 +8594,7 @@ pub(crate) fn addmv_out(
     }
     races::op!("addmv", self_, mat, vec, out);
     let spec = shape::addmv("addmv", self_, mat, vec, beta, alpha)?;
+    inplace::need_dtype("addmv", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "addmv",
         out,
@@ -8675,6 +8689,7 @@ pub(crate) fn baddbmm_out(
     }
     races::op!("baddbmm", self_, batch1, batch2, out);
     let spec = shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?;
+    inplace::need_dtype("baddbmm", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "baddbmm",
         out,
@@ -9625,6 +9640,7 @@ pub(crate) fn convolution_out(
         output_padding,
         groups,
     )?;
+    inplace::need_dtype("convolution", out, spec.dtype)?;
     inplace::write_out_through_copy(
         "convolution",
         out,
@@ -14896,6 +14912,8 @@ pub(crate) fn sort_out(
     shape::need_real("sort", &[self_])?;
     races::op!("sort", self_, values, indices);
     let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
+    inplace::need_dtype("sort", values, spec0.dtype)?;
+    inplace::need_dtype("sort", indices, spec1.dtype)?;
     inplace::write_outs(
         "sort",
         [values, indices],
@@ -15004,6 +15022,8 @@ pub(crate) fn topk_out(
     shape::need_real("topk", &[self_])?;
     races::op!("topk", self_, values, indices);
     let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
+    inplace::need_dtype("topk", values, spec0.dtype)?;
+    inplace::need_dtype("topk", indices, spec1.dtype)?;
     inplace::write_outs(
         "topk",
         [values, indices],

@@ -139,7 +139,10 @@ pub(crate) fn pinv(
 ) -> Result<()> {
     need_library("linalg_pinv", a.is_complex())?;
     with_number!(a.dtype(), T => {
-        let ((count, m, n), from) = (extents(a), columns::<T>(a)?);
+        let ((count, m, n), mut from) = (extents(a), columns::<T>(a)?);
+        if hermitian {
+            real_diagonals(&mut from, n);
+        }
         let batch = &a.shape()[..a.ndim() - 2];
         let precision = if a.dtype().to_real() == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };
         let each = |t: Option<&Tensor>| {
