@@ -235,10 +235,12 @@ impl Trace {
                 && t.layout().same_geometry(tensor.layout())
         };
         let bucket = self.memory.as_ref()?.get(&tensor.untyped_storage().addr())?;
-        // Not by an alias without history: derivatives mean the value that the op gave.
+        // A value with a history is what the op gave, the first in this memory, and neither a view of all of it nor a detached
+        // alias; one without is such an alias, if there is one.
         let detached = |n: NodeId| self.module.graph[n].target().is_some_and(|t| t.is_op(Op::DETACH));
-        let alike = || bucket.iter().rev().filter(|(t, _)| same(t)).map(|(_, n)| *n);
-        let node = alike().find(|n| !detached(*n)).or_else(|| alike().next())?;
+        let alike = || bucket.iter().filter(|(t, _)| same(t));
+        let (first, _) = alike().find(|(_, n)| detached(*n) != tensor.requires_grad()).or_else(|| alike().next())?;
+        let node = self.nodes.get(&first.id())?.1;
         note(&mut self.module.graph, node, SAVED_RESULT);
         self.bind(tensor, node);
         Some(node)

@@ -6,9 +6,10 @@
 use super::key::Key;
 use crate::backend::{ACCUMULATE, HostCalls};
 use crate::error::{Error, Result};
-use firebrand_core::autograd::runner::{self, GraphTask};
+use firebrand_core::autograd::runner::{self, GraphTask, HookCounts, hook_counts};
 use firebrand_core::autograd::{Gradients, Look, Node, SavedTensor, SavedVisitor};
 use firebrand_core::{ErrorKind, Scalar, Spec, Tensor};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// What a slot stands for.
@@ -26,14 +27,14 @@ pub(crate) enum HostKind {
     PreHooks,
     /// Hooks after it: outgoing gradients, then as many incoming ones as there are.
     PostHooks { outgoing: usize },
-    /// A formula; the bits say which gradients are not needed.
+    /// A formula, and the hooks after it; the bits say which gradients are not needed.
     Formula { unwanted: u64 },
     /// Reads a packed tensor: the one at this place among those the node keeps.
     Unpack { place: usize },
-    /// Adds to the gradient of a leaf.
-    Accumulate,
+    /// Adds to the gradient of a leaf. Whether it had no hooks when the pass began: those that it has got since are called.
+    Accumulate { bare: bool },
     /// Likewise, and then runs hooks.
-    AccumulateHooked,
+    AccumulateHooked { bare: bool },
 }
 
 impl HostKind {
@@ -44,9 +45,38 @@ impl HostKind {
             HostKind::PostHooks { .. } => "post_hooks",
             HostKind::Formula { .. } => "call_backward",
             HostKind::Unpack { .. } => "unpack",
-            HostKind::Accumulate => ACCUMULATE,
-            HostKind::AccumulateHooked => "accumulate_grad_with_hooks",
+            HostKind::Accumulate { .. } => ACCUMULATE,
+            HostKind::AccumulateHooked { .. } => "accumulate_grad_with_hooks",
         }
+    }
+}
+
+impl HostKind {
+    fn is_user_code(self) -> bool {
+        !matches!(self, HostKind::Accumulate { .. })
+    }
+}
+
+/// The hooks that a step had when the run began.
+struct Hooked {
+    node: Node,
+    counts: HookCounts,
+    pure: u64,
+}
+
+impl Hooked {
+    fn of(node: &Node) -> Hooked {
+        let mut pure = 0u64;
+        let counts = hook_counts(node, |id| pure = pure.rotate_left(5) ^ id);
+        Hooked { node: node.clone(), counts, pure }
+    }
+
+    /// Whether it has others now. Those of a leaf that had none are called.
+    fn has_changed(&self) -> bool {
+        let HookCounts { tensor, pre, post, .. } = self.counts;
+        let bare_leaf = self.node.variable().is_some() && tensor + pre + post == 0;
+        let now = Hooked::of(&self.node);
+        !bare_leaf && (now.counts != self.counts || now.pure != self.pure)
     }
 }
 
@@ -63,6 +93,10 @@ pub(crate) struct RunHost {
     nodes: Vec<Node>,
     ops: Arc<[HostOp]>,
     watched: Vec<Watched>,
+    /// The hooks of all steps, if user code runs in the middle of the run.
+    hooked: Vec<Hooked>,
+    /// What [`runner::hook_changes`] said last.
+    changes: AtomicU64,
     failed: Mutex<Option<firebrand_core::Error>>,
 }
 
@@ -72,12 +106,14 @@ impl RunHost {
         let one = |(tensor, step): (&Tensor, &usize)| {
             Some(Watched { version: tensor.try_version().ok()?, tensor: tensor.clone(), step: *step })
         };
-        let watched = match ops.iter().any(|op| op.kind != HostKind::Accumulate) {
-            true => key.tensors.iter().zip(&key.read_by).filter_map(one).collect(),
-            false => Vec::new(),
-        };
+        let (mut watched, mut hooked) = (Vec::new(), Vec::new());
+        if ops.iter().any(|op| op.kind.is_user_code()) {
+            watched = key.tensors.iter().zip(&key.read_by).filter_map(one).collect();
+            hooked = (0..task.len()).map(|step| Hooked::of(task.node(step))).collect();
+        }
         let nodes = ops.iter().map(|op| task.node(op.step).clone()).collect();
-        Arc::new(RunHost { nodes, ops: ops.clone(), watched, failed: Mutex::default() })
+        let changes = AtomicU64::new(runner::hook_changes());
+        Arc::new(RunHost { nodes, ops: ops.clone(), watched, hooked, changes, failed: Mutex::default() })
     }
 
     /// What went wrong in a call, if something did.
@@ -107,9 +143,32 @@ impl RunHost {
                 runner::run_post_hooks(node, &mut outs, &incoming)?;
                 outs.into_vec()
             }
-            HostKind::Formula { unwanted } => runner::apply(node, node.formula(), values.into(), unwanted)?.into_vec(),
-            HostKind::Accumulate | HostKind::AccumulateHooked => {
-                runner::apply(node, node.formula(), values.into(), 0)?;
+            HostKind::Formula { unwanted } => {
+                let grads: Gradients = values.into();
+                let incoming = runner::has_post_hooks(node).then(|| grads.clone());
+                let mut outs = runner::apply(node, node.formula(), grads, unwanted)?;
+                if let Some(incoming) = incoming {
+                    runner::run_post_hooks(node, &mut outs, &incoming)?;
+                }
+                // Hooks see what leads nowhere, the graph does not.
+                for (k, out) in outs.iter_mut().enumerate().take(64) {
+                    out.take_if(|_| unwanted & 1 << k != 0);
+                }
+                outs.into_vec()
+            }
+            HostKind::Accumulate { bare } | HostKind::AccumulateHooked { bare } => {
+                let mut grads: Gradients = values.into();
+                if !bare {
+                    runner::apply(node, node.formula(), grads, 0)?;
+                    return Ok(Vec::new());
+                }
+                runner::run_tensor_hooks(node, &mut grads)?;
+                runner::run_pre_hooks(node, &mut grads)?;
+                let incoming = runner::has_post_hooks(node).then(|| grads.clone());
+                runner::apply(node, node.formula(), grads, 0)?;
+                if let Some(incoming) = incoming {
+                    runner::run_post_hooks(node, &mut Gradients::new(), &incoming)?;
+                }
                 Vec::new()
             }
             HostKind::Unpack { place } => {
@@ -134,13 +193,32 @@ impl RunHost {
     }
 }
 
+impl RunHost {
+    /// What user code has done to the hooks of later steps is not in the graph.
+    fn check_hooks(&self, after: usize) -> firebrand_core::Result<()> {
+        let now = runner::hook_changes();
+        if self.changes.swap(now, Relaxed) == now {
+            return Ok(());
+        }
+        match self.hooked.iter().skip(after + 1).find(|h| h.has_changed()) {
+            None => Ok(()),
+            Some(hooked) => Err(firebrand_core::Error::user(format!(
+                "a hook registered or removed hooks of {}, which comes later in the same backward pass; run this backward \
+                 outside the scope of compiled backward",
+                hooked.node.name()
+            ))),
+        }
+    }
+}
+
 impl HostCalls for RunHost {
     fn call(&self, slot: usize, values: Vec<Option<Tensor>>, results: &[Option<Spec>]) -> Result<Vec<Option<Tensor>>> {
         let op = *self.ops.get(slot).ok_or_else(|| Error::internal(format!("a backward graph names slot {slot}")))?;
         let node = &self.nodes[slot];
         let done = RunHost::perform(node, op.kind, values).and_then(|found| {
-            if op.kind != HostKind::Accumulate {
+            if op.kind.is_user_code() {
                 self.check_versions(op.step)?;
+                self.check_hooks(op.step)?;
             }
             fitted(found, results, node)
         });

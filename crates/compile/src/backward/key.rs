@@ -30,10 +30,14 @@ pub(crate) struct Key {
     pub(crate) structure: Vec<u64>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) classes: Vec<Class>,
-    /// Seeds, then what nodes keep, without history.
+    /// Seeds, then what nodes keep, without history. One that is kept again soon is listed once.
     pub(crate) tensors: Vec<Tensor>,
-    /// For each of them, the step that reads it.
+    /// For each of them, the last step that reads it.
     pub(crate) read_by: Vec<usize>,
+    /// For each tensor that a node keeps, in order, its place among them.
+    pub(crate) places: Vec<usize>,
+    /// Which tensors they were, with their history.
+    ids: Vec<usize>,
     /// Steps whose formula is called and not traced.
     pub(crate) opaque: Vec<usize>,
 }
@@ -45,7 +49,10 @@ impl Key {
             structure: Vec::with_capacity(steps * 16),
             numbers: Vec::with_capacity(steps * 8),
             classes: Vec::with_capacity(steps * 8),
-            tensors: Vec::with_capacity(steps * 2),
+            tensors: Vec::with_capacity(steps),
+            read_by: Vec::with_capacity(steps),
+            places: Vec::with_capacity(steps),
+            ids: Vec::with_capacity(steps),
             ..Key::default()
         };
         key.word(steps as u64);
@@ -112,6 +119,25 @@ impl Key {
         self.add_layout(t.layout(), t.dtype());
         self.tensors.push(runner::without_history(t));
         self.read_by.push(step);
+        self.ids.push(t.id());
+    }
+
+    /// A tensor that a node keeps.
+    fn add_kept(&mut self, t: &Tensor, step: usize) {
+        let id = t.id();
+        let known = self.ids.len();
+        match self.ids[known.saturating_sub(RECENT)..].iter().rev().position(|i| *i == id) {
+            Some(back) => {
+                self.word(AGAIN + back as u64);
+                self.places.push(known - 1 - back);
+                self.read_by[known - 1 - back] = step;
+            }
+            None => {
+                self.word(TENSOR);
+                self.places.push(known);
+                self.add_tensor(t, step);
+            }
+        }
     }
 
     fn add_layout(&mut self, layout: &Layout, dtype: DType) {
@@ -174,6 +200,10 @@ const ABSENT: u64 = 0;
 const NUMBER: u64 = 1;
 const TENSOR: u64 = 2;
 const PACKED: u64 = 3;
+/// One of the last tensors once more, and how far back it is.
+const AGAIN: u64 = 4;
+/// How far back is looked for a tensor that is kept once more.
+const RECENT: usize = 8;
 
 impl SavedVisitor for Visitor<'_> {
     fn tensor(&mut self, saved: &SavedTensor) -> Result<()> {
@@ -183,10 +213,7 @@ impl SavedVisitor for Visitor<'_> {
                 self.key.word(NUMBER);
                 self.number(t.try_scalar_value()?);
             }
-            Look::Tensor(t) => {
-                self.key.word(TENSOR);
-                self.key.add_tensor(t, self.step);
-            }
+            Look::Tensor(t) => self.key.add_kept(t, self.step),
             Look::Packed(spec) => {
                 self.key.word(PACKED);
                 self.key.add_layout(&spec.layout, spec.dtype);

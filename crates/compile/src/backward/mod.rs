@@ -158,8 +158,7 @@ impl Compiler {
         let mut cache = self.cache();
         let Some(c) = cache.captures.iter_mut().find(|c| c.is_for(key)) else {
             drop(cache);
-            self.add_capture(key, defined);
-            return Vec::new();
+            return self.add_capture(key, defined);
         };
         if c.defined.is_none() {
             c.defined = defined.map(<[Defined]>::to_vec);
@@ -203,11 +202,14 @@ impl Compiler {
         Ok(Some(frame))
     }
 
-    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) {
+    /// Captures runs like this; gives what is known of runs of the same structure.
+    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) -> Vec<Arc<Frame>> {
         self.captured.fetch_add(1, Relaxed);
         let mut cache = self.cache();
-        let again = cache.captures.iter().any(|c| c.structure == key.structure);
-        let fixed = !self.options.dynamic && !again;
+        // What was captured of this structure before, for its sizes only, shows with this capture what varies.
+        let earlier: Vec<_> = cache.captures.iter().filter(|c| c.structure == key.structure).collect();
+        let fixed = !self.options.dynamic && earlier.is_empty();
+        let frames: Vec<Arc<Frame>> = earlier.into_iter().flat_map(|c| c.frames.iter().cloned()).collect();
         tracing::debug!(target: "firebrand::compile::backward", captures = self.captured.load(Relaxed), "captured");
         if cache.captures.len() >= CAPTURES {
             cache.captures.remove(0);
@@ -217,8 +219,9 @@ impl Compiler {
             sizes: fixed.then(|| key.sizes()),
             defined: defined.map(<[Defined]>::to_vec),
             calls_hooks: false,
-            frames: Vec::new(),
+            frames: frames.clone(),
         });
+        frames
     }
 }
 

@@ -82,7 +82,7 @@ impl Walk {
     pub(crate) fn new(task: &GraphTask<'_>, key: &Key, hooks: PureHooks) -> Result<Walk> {
         let inputs = key.tensors.iter().map(outline).collect::<firebrand_core::Result<Vec<_>>>()?;
         let seeds: Vec<Place> = task.seeds().map(|(place, _)| place).collect();
-        let mut kept = inputs[seeds.len()..].iter();
+        let mut kept = key.places.iter().map(|&place| &inputs[place]);
         let mut steps = Vec::with_capacity(task.len());
         for i in 0..task.len() {
             let node = task.node(i).clone();
@@ -203,7 +203,9 @@ impl Tracing<'_> {
             if step.hooks.pre > 0 {
                 grads = self.host(i, HostKind::PreHooks, &grads, &alike(&grads))?;
             }
-            let incoming = (step.hooks.post > 0).then(|| grads.clone());
+            // A formula that is called calls them too.
+            let hooked = step.hooks.post > 0 && !matches!(step.formula, Formula::Opaque);
+            let incoming = hooked.then(|| grads.clone());
             let mut outs = self.formula(i, step, grads)?;
             if let Some(incoming) = incoming {
                 let values: Gradients = outs.iter().chain(&incoming).cloned().collect();
@@ -250,8 +252,11 @@ impl Tracing<'_> {
     fn formula(&self, i: usize, step: &Step, grads: Gradients) -> Result<Gradients, Failure> {
         let formula = match &step.formula {
             Formula::Leaf => {
-                let hooked = step.hooks.post_accumulate > 0;
-                let kind = if hooked { HostKind::AccumulateHooked } else { HostKind::Accumulate };
+                let bare = step.hooks.tensor + step.hooks.pre + step.hooks.post == 0;
+                let kind = match step.hooks.post_accumulate {
+                    0 => HostKind::Accumulate { bare },
+                    _ => HostKind::AccumulateHooked { bare },
+                };
                 return Ok(self.host(i, kind, &grads, &[])?);
             }
             Formula::Opaque => return Ok(self.called(i, step, &grads)?),

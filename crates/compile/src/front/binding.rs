@@ -59,9 +59,10 @@ impl Binding {
         lock(&self.handles).insert(captured, handle);
     }
 
-    /// Takes over the handles of another binding of the call.
-    pub(crate) fn take_handles(&self, other: &Binding) {
-        lock(&self.handles).extend(lock(&other.handles).drain());
+    /// Knows the handles of another binding of the call too.
+    pub(crate) fn share_handles(&self, other: &Binding) {
+        let known = lock(&other.handles).clone();
+        lock(&self.handles).extend(known);
     }
 
     pub(crate) fn handle(&self, captured: &RemovableHandle) -> RemovableHandle {
@@ -87,6 +88,10 @@ impl StandIns for Binding {
 
     fn bind(&self, captured: &Tensor, real: Tensor) {
         lock(&self.tensors).insert(captured.id(), (captured.downgrade(), real));
+    }
+
+    fn handle(&self, key: u64) -> Option<RemovableHandle> {
+        self.handle_by_key(key)
     }
 
     fn is_empty(&self) -> bool {

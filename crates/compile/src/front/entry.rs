@@ -129,7 +129,7 @@ impl<O: TensorTree> Whole<O> {
                 kept.bind(captured, real.clone());
                 full.bind(captured, real);
             }
-            full.take_handles(&kept);
+            full.share_handles(&kept);
             if replay {
                 for effect in &self.effects {
                     match effect {
@@ -137,6 +137,8 @@ impl<O: TensorTree> Whole<O> {
                         effect => effect.run(&tensor, &full, &kept)?,
                     }
                 }
+                // A hook may remove another.
+                kept.share_handles(&full);
             }
             binding = Some(full);
         }

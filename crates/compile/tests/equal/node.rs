@@ -96,6 +96,48 @@ fn order_of_accumulation(how: &How) {
     }
 }
 
+/// Leaves that the caller uses too, several of which one op makes ready.
+fn order_of_leaves_used_outside(how: &How) {
+    let f = how.compile(|(x, y, z): &(Tensor, Tensor, Tensor)| {
+        let early = z.sin();
+        (x * y) + z.addcmul(y, x) * early
+    });
+    for k in 0..3 {
+        let leaves = [leaf_of(k), leaf_of(k + 1), leaf_of(k + 2)];
+        for (name, t) in ["x", "y", "z"].into_iter().zip(&leaves) {
+            let log = how.log.clone();
+            t.try_register_post_accumulate_grad_hook(move |t: &Tensor| log.grad(name, t)).unwrap();
+        }
+        let [x, y, z] = leaves.clone();
+        let before = z.tanh();
+        let inside = f(&(x, y.clone(), z)).unwrap();
+        let behind = y.sin();
+        (behind.sum() + inside.sum() + before.sum()).backward();
+    }
+}
+
+/// A hook inside that puts a hook on an argument, which the same pass reaches later.
+fn hook_registered_by_a_hook(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| {
+        let y = x * 2.0;
+        let (log, held) = (log.clone(), x.clone());
+        y.register_hook(move |_: &Tensor| {
+            let log = log.clone();
+            held.register_hook(move |g: &Tensor| {
+                log.see("later", g);
+                g * 0.5
+            });
+        });
+        y.sin()
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
 /// A write behind a break, to what only another value needs.
 fn write_behind_a_break(how: &How) {
     let f = how.compile(|(x, w): &(Tensor, Tensor)| {
@@ -383,6 +425,8 @@ fn the_compiled_node() {
         ("X-71", hook_with_another_size),
         ("X-72", errors_of_the_function),
         ("X-73", write_that_no_derivative_reads),
+        ("X-74", order_of_leaves_used_outside),
+        ("X-75", hook_registered_by_a_hook),
     ];
     check(CASES);
 }

@@ -17,8 +17,9 @@ use firebrand_core::sym::{SymNode, SymRecord, SymRelation};
 use firebrand_core::{Device, Spec, SymInt, Tensor};
 use firebrand_graph::dynamic::{self, Point, SizeExpr, Sizes};
 use firebrand_graph::interpret::Value;
-use firebrand_graph::ir::{Argument, GraphModule, NodeId, Target, Val};
+use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, Target, Val};
 use smallvec::SmallVec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What calls have brought so far, place by place.
@@ -271,8 +272,12 @@ impl Varying<'_> {
             if tied[k] != k {
                 continue;
             }
-            let alone = self.trial(k, &[k], &base);
             let same: Vec<usize> = (k..base.len()).filter(|&j| tied[j] == j && base[j] == base[k]).collect();
+            // What user code does with sizes that do not fit is its own affair: equal ones are taken to belong together.
+            let alone = match self.calls_user_code() && same.len() > 1 {
+                true => Err(Error::internal("a custom function takes equal sizes")),
+                false => self.trial(k, &[k], &base),
+            };
             let found = match alone {
                 Err(_) if same.len() > 1 => self.trial(k, &same, &base).inspect(|_| {
                     for &j in &same[1..] {
@@ -332,12 +337,20 @@ impl Varying<'_> {
         Ok(())
     }
 
+    fn calls_user_code(&self) -> bool {
+        let g = &self.graph.graph;
+        g.nodes().any(|n| g[n].target().is_some_and(|t| t.is_function(&Function::ApplyFunction)))
+    }
+
     fn sizes_at(&self, values: &[i64]) -> Result<Sizes> {
         let inputs = self.inputs.iter().map(|(source, outline)| self.input_at(source, outline.as_ref(), values));
         let inputs = inputs.collect::<Result<Vec<Value>>>()?;
         let mut runner = EagerRunner { call: self.call, device: Some(Device::Meta) };
         let wanted = |node| self.derived.iter().any(|(_, n, _)| *n == node);
-        Ok(dynamic::sizes_at(&mut runner, self.graph, &inputs, &wanted)?)
+        let run = || dynamic::sizes_at(&mut runner, self.graph, &inputs, &wanted);
+        // A custom function may panic where an op fails.
+        let sizes = catch_unwind(AssertUnwindSafe(run));
+        Ok(sizes.map_err(|_| Error::internal("a custom function does not take these sizes"))??)
     }
 
     fn input_at(&self, source: &Source, outline: Option<&Tensor>, values: &[i64]) -> Result<Value> {

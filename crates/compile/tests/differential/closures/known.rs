@@ -1,0 +1,50 @@
+//! Closures that have differed, cut down. Ids are those of docs/behaviour/compile-and-hooks.md, section (l).
+
+use super::program::{Alias, Outside, Program, Statement, Statement::*};
+
+fn program(statements: &[Statement], leaves: [bool; 2], results: &[usize], outside: Outside) -> Program {
+    Program {
+        statements: statements.to_vec(),
+        leaves,
+        alias: Alias::Nothing,
+        results: results.to_vec(),
+        chosen: vec![true; results.len()],
+        sizes: [3, 4, 5, 6],
+        outside,
+    }
+}
+
+pub(super) fn known() -> Vec<(&'static str, Program)> {
+    let hook_on_a_view = [Cell(49), Spread(57), Binary(3, 33, 35), View(11), MultiHookAny(33, 13)];
+    let held_and_detached = [
+        Jacrev(63, 7),
+        Binary(1, 39, 23),
+        Nothing,
+        Nested(0, 43, 23),
+        Spread(5),
+        Binary(3, 49, 21),
+        View(9),
+        Nothing,
+        Vjp(23, 58),
+        Unary(2, 23),
+    ];
+    let tangent = Program {
+        chosen: vec![true, false, true],
+        sizes: [4, 1, 3, 3],
+        ..program(
+            &[Nothing, Dropout(57), Jacrev(56, 19), Nested(0, 6, 29)],
+            [false, false],
+            &[55, 27, 59],
+            Outside::Second,
+        )
+    };
+    vec![
+        ("X-76", program(&hook_on_a_view, [false, true], &[61], Outside::Second)),
+        ("X-77", program(&held_and_detached, [false, true], &[43], Outside::Second)),
+        ("X-77", tangent),
+        ("X-78", program(&[Hook(0), HookRemoving(0, 0), Unary(0, 0)], [true, true], &[3], Outside::Twice)),
+        ("X-78", program(&[Unary(0, 0), Hook(3), HookRemoving(3, 0), Unary(0, 3)], [true, true], &[4], Outside::Twice)),
+        ("X-79", program(&[CustomTwo(0, 1)], [false, true], &[3, 4], Outside::Backward)),
+        ("X-79", program(&[CustomTwo(1, 2), NodeHook(3)], [false, true], &[3], Outside::Backward)),
+    ]
+}

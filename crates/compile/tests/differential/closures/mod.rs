@@ -1,0 +1,211 @@
+//! Random closures: what graphs cannot say. A program is a list of statements on vectors, run as a function of tensors, plainly
+//! and compiled, at several sizes: hooks of every kind, kept gradients, custom functions with size arithmetic, checkpoint,
+//! saved-tensor scopes, cells, breaks, written arguments, transforms inside and outside.
+//!
+//! Compared is everything a run shows, in order: values, gradients first and second, which hooks ran with what, whether and
+//! where it failed. A program that differs is cut down to the statements that matter before it is shown.
+
+mod calls;
+mod hooks;
+mod known;
+mod program;
+mod statements;
+
+use crate::Random;
+use calls::call;
+use firebrand_compile::backward::{CompiledBackward, Options as BackwardOptions};
+use firebrand_compile::{Backend, Options, backend, compile_with};
+use firebrand_core::Tensor;
+use firebrand_core::random::{Generator, with_generator};
+use program::{Alias, Program, Statement, program};
+use statements::{Arguments, run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// What a run shows.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Shown>>);
+
+impl Log {
+    fn see(&self, what: impl Into<String>, t: Option<&Tensor>) {
+        let values = t.map(|t| if t.is_meta() { vec![f64::MAX] } else { t.detach().to_vec::<f64>() });
+        self.0.lock().unwrap().push((what.into(), values));
+    }
+    fn say(&self, what: impl Into<String>) {
+        self.see(what, None);
+    }
+}
+
+type Shown = Vec<(String, Option<Vec<f64>>)>;
+
+/// Everything the calls of a program show; `backend` is none for a plain run.
+fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
+    let log = Log::default();
+    let (inside, again) = (log.clone(), program.clone());
+    let body = move |x: &Arguments| run(&again, x, &inside);
+    let compiled = backend.map(|b| compile_with(body.clone(), Options::with_backend(b)));
+    let f = |x: &Arguments| match &compiled {
+        Some(compiled) => compiled.try_call(x).map_err(|e| e.to_string()),
+        None => body(x).map_err(|e| e.to_string()),
+    };
+    with_generator(Generator::new(11), || {
+        for k in 0..program.sizes.len() {
+            let outcome = catch_unwind(AssertUnwindSafe(|| call(program, &f, k, &log)));
+            match outcome {
+                Ok(Ok(())) => log.say(format!("call {k}")),
+                Ok(Err(e)) => log.say(format!("{e}: call {k} failed")),
+                Err(_) => log.say(format!("panic: call {k} failed")),
+            }
+        }
+    });
+    std::mem::take(&mut *log.0.lock().unwrap())
+}
+
+fn close(a: &Option<Vec<f64>>, b: &Option<Vec<f64>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => crate::close(a, b, 1e-9),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// What compiled backward says where it cannot follow.
+const REFUSAL: &str = "outside the scope of compiled backward";
+
+fn difference(found: &Shown, plain: &Shown) -> Option<String> {
+    let at = (0..plain.len().max(found.len())).find(|&k| match (plain.get(k), found.get(k)) {
+        (Some(p), Some(f)) => p.0 != f.0 || !close(&f.1, &p.1),
+        _ => true,
+    })?;
+    // A refusal by name is an answer.
+    if found.get(at).is_some_and(|(what, _)| what.contains(REFUSAL)) {
+        return None;
+    }
+    Some(format!("entry {at}\n  plain {:?}\n  found {:?}", plain.get(at), found.get(at)))
+}
+
+/// A way to run: its name, the back end of the function and of the backward pass.
+type Way = (&'static str, Arc<dyn Backend>, Option<CompiledBackward>);
+
+fn ways() -> Vec<Way> {
+    let with = |name: &str| CompiledBackward::new(BackwardOptions::with_backend(backend(name).unwrap()));
+    let all = |name: &'static str| (name, backend(name).unwrap(), None);
+    vec![
+        all("eager"),
+        all("aot_eager"),
+        all("firebrand"),
+        ("eager, compiled backward", backend("eager").unwrap(), Some(with("eager"))),
+        ("firebrand, compiled backward", backend("firebrand").unwrap(), Some(with("firebrand"))),
+    ]
+}
+
+/// The error that a hook gives its caller.
+const OWN_ERROR: &str = "no more of this";
+
+/// Whether a plain run refuses it: a kept value was written, say. What a hook refuses is compared.
+fn is_refused(plain: &Shown) -> bool {
+    plain.iter().any(|(what, _)| what.ends_with("failed") && !what.contains(OWN_ERROR))
+}
+
+fn differs(program: &Program, way: &Way) -> Option<String> {
+    let plain = observe(program, None);
+    if is_refused(&plain) {
+        return None;
+    }
+    let _scope = way.2.as_ref().map(CompiledBackward::enable);
+    difference(&observe(program, Some(way.1.clone())), &plain)
+}
+
+/// The program without what does not matter.
+fn minimised(program: &Program, way: &Way) -> Program {
+    let mut least = program.clone();
+    for k in 0..least.statements.len() {
+        let mut less = least.clone();
+        less.statements[k] = Statement::Nothing;
+        if differs(&less, way).is_some() {
+            least = less;
+        }
+    }
+    let simpler: [fn(&mut Program); 3] =
+        [|p| p.alias = Alias::Nothing, |p| p.sizes = [3; 4], |p| p.sizes = [3, 4, 5, 6]];
+    for simplify in simpler {
+        let mut less = least.clone();
+        simplify(&mut less);
+        if differs(&less, way).is_some() {
+            least = less;
+        }
+    }
+    while least.results.len() > 1 {
+        let mut less = least.clone();
+        less.results.pop();
+        less.chosen.pop();
+        match differs(&less, way) {
+            Some(_) => least = less,
+            None => break,
+        }
+    }
+    least
+}
+
+fn check(seed: u64, count: usize) {
+    let mut r = Random(seed.max(1));
+    let ways = ways();
+    let (mut whole, mut wrong) = (0, Vec::new());
+    // Programs may fail, and which ones is compared: their panics are not shown.
+    let (here, shown) = (std::thread::current().id(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().id() != here {
+            shown(panic);
+        }
+    }));
+    for i in 0..count {
+        let program = program(&mut r);
+        let plain = observe(&program, None);
+        // As for graphs: what a plain run refuses is no program.
+        if is_refused(&plain) {
+            continue;
+        }
+        whole += 1;
+        for way in &ways {
+            let found = {
+                let _scope = way.2.as_ref().map(CompiledBackward::enable);
+                observe(&program, Some(way.1.clone()))
+            };
+            if difference(&found, &plain).is_some() {
+                let least = minimised(&program, way);
+                let what = differs(&least, way).unwrap_or_else(|| "only once".to_string());
+                let text = format!("seed {seed}, program {i} on {}: {what}\n{least:?}", way.0);
+                eprintln!("{text}");
+                wrong.push(text);
+                break;
+            }
+        }
+        if wrong.len() >= crate::MOST_WRONG {
+            break;
+        }
+    }
+    drop(std::panic::take_hook());
+    assert!(wrong.is_empty(), "{} programs differ; the first: {}", wrong.len(), wrong[0]);
+    assert!(whole * 2 >= count, "most programs run: {whole} of {count}");
+}
+
+///
+#[test]
+fn closures_that_have_differed() {
+    for (id, program) in known::known() {
+        for way in ways() {
+            assert!(!is_refused(&observe(&program, None)), "{id} runs");
+            let found = differs(&program, &way);
+            assert!(found.is_none(), "{id} on {}: {}\n{program:?}", way.0, found.unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn closures_of_a_fixed_seed() {
+    check(0x5EED, crate::count());
+}
+
+#[test]
+fn closures_of_a_new_seed() {
+    check(crate::new_seed(), crate::new_closures());
+}
