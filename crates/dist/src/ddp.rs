@@ -10,7 +10,9 @@
 //! - *Errors that name the parameter:* gradients with history (`create_graph`), and parameters that arrive twice in a pass or that the engine
 //!   did not announce, as with reentrant checkpoints.
 
-use crate::reduce::{all_reduce, padded};
+use crate::collectives::Collectives;
+use crate::comm_hook::{self, CommHook, GradBucket};
+use crate::reduce::{all_reduce, all_reduce_rounded, padded};
 use crate::shards::Partial;
 use crate::world::{Pending, World};
 use crate::{Error, Result};
@@ -19,7 +21,7 @@ use firebrand_core::module::Module;
 use firebrand_core::{DType, Tensor};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// How gradients are communicated.
 #[derive(Clone, Debug)]
@@ -33,11 +35,20 @@ pub struct DdpOptions {
     pub average: bool,
     /// Overwrite buffers with rank 0's after each pass.
     pub broadcast_buffers: bool,
+    /// Round wider gradients to this half-precision dtype before they travel: half the bytes of f32, and three significant digits.
+    /// Every shard's gradient and every sum of two is rounded, so results still depend on the number of shards alone.
+    pub wire: Option<DType>,
 }
 
 impl Default for DdpOptions {
     fn default() -> Self {
-        DdpOptions { bucket_bytes: 4 << 20, first_bucket_bytes: 1 << 20, average: true, broadcast_buffers: true }
+        DdpOptions {
+            bucket_bytes: 4 << 20,
+            first_bucket_bytes: 1 << 20,
+            average: true,
+            broadcast_buffers: true,
+            wire: None,
+        }
     }
 }
 
@@ -63,6 +74,12 @@ impl DdpOptions {
     /// Whether buffers are overwritten with rank 0's after each pass.
     pub fn broadcast_buffers(mut self, on: bool) -> Self {
         self.broadcast_buffers = on;
+        self
+    }
+
+    /// The half-precision dtype in which gradients travel; `None` leaves them as they are.
+    pub fn wire(mut self, dtype: impl Into<Option<DType>>) -> Self {
+        self.wire = dtype.into();
         self
     }
 }
@@ -127,6 +144,8 @@ struct Replica {
     state: Mutex<State>,
     /// Gradients of this rank's earlier shards in this step.
     partial: Mutex<Partial>,
+    /// What replaces the sum of a bucket.
+    hook: OnceLock<CommHook>,
 }
 
 struct State {
@@ -158,6 +177,10 @@ impl DistributedDataParallel {
     /// Makes all replicas equal to rank 0's, and averages gradients from now on. Names, shapes and dtypes of parameters and
     /// buffers must be the same on all ranks. Parameters that do not require grad are ignored.
     pub fn new(model: &dyn Module, world: &World, options: DdpOptions) -> Result<DistributedDataParallel> {
+        if let Some(wire) = options.wire.filter(|d| !matches!(d, DType::BF16 | DType::F16)) {
+            let message = format!("expected bfloat16 or float16 as the dtype in which gradients travel, found {wire}");
+            return Err(Error::Argument(message));
+        }
         let named = model.named_parameters();
         let buffers = model.named_buffers();
         let mut description = String::new();
@@ -188,6 +211,7 @@ impl DistributedDataParallel {
             managed: AtomicBool::new(false),
             state: Mutex::new(state),
             partial: Mutex::default(),
+            hook: OnceLock::new(),
         });
         let mut hooks = Vec::new();
         if world.size() > 1 {
@@ -221,6 +245,38 @@ impl DistributedDataParallel {
         f()
     }
 
+    /// Replaces the sum of a bucket over all ranks by `hook`, which runs on the communication thread while the backward pass
+    /// goes on and returns what becomes the gradients: to compress them, say, or to average in another way. Gradients
+    /// are then not divided by the number of ranks, and [`DdpOptions::wire`] does not apply. There can be only one hook; in a world of
+    /// one process it is not called.
+    ///
+    /// ```
+    /// # use firebrand_core::module::{Module, ModuleCore, Parameter};
+    /// # use firebrand_core::{DType, Tensor};
+    /// use firebrand_dist::{DdpOptions, DistributedDataParallel, World};
+    ///
+    /// # #[derive(Module)]
+    /// # struct Scale {
+    /// #     weight: Parameter,
+    /// #     core: ModuleCore,
+    /// # }
+    /// # let model = Scale { weight: Parameter::new(Tensor::ones([2], DType::F32)), core: ModuleCore::new() };
+    /// let world = World::from_env()?;
+    /// let ddp = DistributedDataParallel::new(&model, &world, DdpOptions::default())?;
+    /// ddp.register_comm_hook(|bucket, ranks| {
+    ///     let sum = ranks.all_reduce(&bucket.buffer)?;
+    ///     Ok(sum / ranks.size() as f64)
+    /// })?;
+    /// # Ok::<(), firebrand_dist::Error>(())
+    /// ```
+    pub fn register_comm_hook(
+        &self,
+        hook: impl Fn(&GradBucket, &mut Collectives<'_>) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let taken = |_| Error::Argument("a communication hook is already registered: there can be only one".into());
+        self.replica.hook.set(Arc::new(hook)).map_err(taken)
+    }
+
     /// Hands over to a training loop, which scales losses by each shard's share of the labels and asks for buffers when all
     /// shards are done: gradients are added up instead of averaged, and buffers stay as they are until
     /// [`DistributedDataParallel::sync_buffers`].
@@ -244,7 +300,9 @@ impl DistributedDataParallel {
         // With several ranks the last pass has already put everything into the buckets.
         if replica.world.size() == 1 && !replica.partial().is_empty() {
             for (i, (_, p)) in replica.parameters.iter().enumerate() {
-                let total = replica.partial().total(i, p.grad())?;
+                let grad = replica.rounded(p.grad())?;
+                let total = replica.partial().total(i, grad)?;
+                let total = total.map(|t| no_grad(|| t.try_to_dtype(p.dtype()))).transpose()?;
                 p.try_set_grad(total.as_ref())?;
             }
         }
@@ -329,9 +387,21 @@ impl Replica {
                 self.refuse_history(grad, i)?;
             }
             p.try_set_grad(None)?;
-            grads.push(grad);
+            grads.push(self.rounded(grad)?);
         }
         self.partial().push(grads)
+    }
+
+    /// A gradient as it travels.
+    fn rounded(&self, grad: Option<Tensor>) -> Result<Option<Tensor>> {
+        let Some(wire) = self.wire() else { return Ok(grad) };
+        let narrow = |g: Tensor| if g.dtype().size() > wire.size() { no_grad(|| g.try_to_dtype(wire)) } else { Ok(g) };
+        Ok(grad.map(narrow).transpose()?)
+    }
+
+    /// The dtype in which gradients travel, if that is not their own.
+    fn wire(&self) -> Option<DType> {
+        self.options.wire.filter(|_| self.hook.get().is_none())
     }
 
     fn refuse_history(&self, grad: &Tensor, i: usize) -> Result<()> {
@@ -438,6 +508,8 @@ impl Replica {
         if let Some(grad) = &grad {
             self.refuse_history(grad, i)?;
         }
+        let several = !self.partial().is_empty();
+        let grad = if several { self.rounded(grad)? } else { grad };
         let Some(grad) = self.partial().total(i, grad)? else {
             no_grad(|| view.try_zero_().map(drop))?;
             return Ok(false);
@@ -447,7 +519,7 @@ impl Replica {
             if grad.data_ptr() != view.data_ptr() {
                 view.try_copy_(&grad, false)?;
             }
-            if self.options.average && !self.managed.load(SeqCst) {
+            if self.options.average && !self.managed.load(SeqCst) && self.hook.get().is_none() {
                 view.try_mul_(1.0 / self.world.size() as f64)?;
             }
             Ok(true)
@@ -461,11 +533,27 @@ impl Replica {
         let State { buckets, pass: Some(pass), .. } = &mut *state else { return Err(Error::Closed) };
         pass.missing[bucket] -= 1;
         while pass.travelling.len() < buckets.len() && pass.missing[pass.travelling.len()] == 0 {
-            let flat = buckets[pass.travelling.len()].flat.clone();
-            let size = self.world.size();
-            pass.travelling.push(self.world.submit(move |link| all_reduce(link, size, &flat)));
+            let index = pass.travelling.len();
+            pass.travelling.push(self.send(index, &buckets[index], index + 1 == buckets.len()));
         }
         Ok(())
+    }
+
+    /// Has the communication thread add up a bucket.
+    fn send(&self, index: usize, bucket: &Bucket, is_last: bool) -> Pending<()> {
+        let (flat, rank, size) = (bucket.flat.clone(), self.world.rank(), self.world.size());
+        if let Some(hook) = self.hook.get().cloned() {
+            let parameters = bucket.members.iter().map(|&i| self.name(i).to_string()).collect();
+            let len: usize = bucket.members.iter().map(|&i| self.parameters[i].1.numel()).sum();
+            return self.world.submit(move |link| {
+                let buffer = no_grad(|| flat.try_narrow(0, 0, len))?; // without the padding
+                comm_hook::run(&hook, link, rank, size, &GradBucket { index, is_last, parameters, buffer })
+            });
+        }
+        match self.wire().filter(|wire| wire.size() < flat.dtype().size()) {
+            Some(wire) => self.world.submit(move |link| all_reduce_rounded(link, size, &flat, wire)),
+            None => self.world.submit(move |link| all_reduce(link, size, &flat)),
+        }
     }
 
     /// The pass has ended: waits for the sums and hands them out.

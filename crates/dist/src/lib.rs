@@ -12,8 +12,11 @@
 //! - *Independent of:* files, losses, optimizers, terminals.
 #![deny(missing_docs)]
 
+mod collectives;
+mod comm_hook;
 mod ddp;
 mod error;
+pub mod functional;
 mod link;
 #[cfg(unix)]
 mod mpi;
@@ -23,6 +26,8 @@ pub mod threads;
 pub mod tree;
 mod world;
 
+pub use collectives::Collectives;
+pub use comm_hook::GradBucket;
 pub use ddp::{DdpOptions, DistributedDataParallel};
 pub use error::{Error, Result};
 pub use shards::check_shards;

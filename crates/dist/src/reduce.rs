@@ -6,8 +6,8 @@
 
 use crate::link::Link;
 use crate::{Result, tree};
-use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
+use firebrand_core::{DType, Tensor};
 
 /// `flat` becomes the sum over all ranks. Its length is a multiple of the number of ranks.
 pub(crate) fn all_reduce(link: &mut dyn Link, size: usize, flat: &Tensor) -> Result<()> {
@@ -18,6 +18,14 @@ pub(crate) fn all_reduce(link: &mut dyn Link, size: usize, flat: &Tensor) -> Res
     let terms: Vec<Tensor> = (0..size).map(|k| part_of(&terms, k, part)).collect::<Result<_>>()?;
     tree::sum_into_first(&terms)?;
     link.all_gather(&terms[0], flat)
+}
+
+/// Like [`all_reduce`], with terms rounded to a narrower dtype. Each addition rounds too, so that a rank may add up some terms
+/// beforehand without changing the bits of the sum.
+pub(crate) fn all_reduce_rounded(link: &mut dyn Link, size: usize, flat: &Tensor, wire: DType) -> Result<()> {
+    let narrow = no_grad(|| flat.try_to_dtype(wire))?;
+    all_reduce(link, size, &narrow)?;
+    Ok(no_grad(|| flat.try_copy_(&narrow, false).map(drop))?)
 }
 
 /// Part `k` of a flat tensor that is cut into parts of `len` elements.

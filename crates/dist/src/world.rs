@@ -3,8 +3,8 @@
 //! One thread of the process owns the link and processes jobs in order, so a backward pass can continue during communication. All
 //! ranks must issue the same collectives in the same order.
 
+use crate::collectives::Collectives;
 use crate::link::Link;
-use crate::reduce::{all_reduce, padded};
 use crate::{Error, Result};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{DType, Tensor};
@@ -185,28 +185,32 @@ impl World {
         self.0.worker.is_none() || self.size() == 1
     }
 
-    /// The sum over all ranks, bitwise identical on every rank. Shape and dtype must be the same on all.
+    /// Has the thread that owns the link make collectives, and waits for them.
+    fn collect<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Collectives<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (rank, size) = (self.rank(), self.size());
+        self.submit(move |link| work(&mut Collectives::new(link, rank, size))).wait()
+    }
+
+    /// The sum over all ranks, bitwise identical on every rank. Shape and dtype must be the same on all. Gradients do not flow
+    /// through it; [`functional::all_reduce`](crate::functional::all_reduce) is the sum that has them.
     pub fn all_reduce(&self, t: &Tensor) -> Result<Tensor> {
+        let t = t.try_detach()?;
         if self.is_alone() {
             return Ok(no_grad(|| t.try_clone_tensor())?);
         }
-        let (flat, size) = (self.flat(t)?, self.size());
-        let sum = flat.clone();
-        self.submit(move |link| all_reduce(link, size, &sum)).wait()?;
-        unflatten(&flat, t)
+        self.collect(move |ranks| ranks.all_reduce(&t))
     }
 
     /// The tensors of all ranks, in order. Shape and dtype must be the same on all.
     pub fn all_gather(&self, t: &Tensor) -> Result<Vec<Tensor>> {
+        let t = t.try_detach()?;
         if self.is_alone() {
             return Ok(vec![no_grad(|| t.try_clone_tensor())?]);
         }
-        let send = no_grad(|| t.try_detach()?.try_contiguous()?.try_flatten(0, -1))?;
-        let n = send.shape()[0];
-        let all = Tensor::zeros([(n * self.size()) as i64], t.dtype());
-        let receive = all.clone();
-        self.submit(move |link| link.all_gather(&send, &receive)).wait()?;
-        (0..self.size()).map(|k| unflatten(&no_grad(|| all.try_narrow(0, k * n, n))?, t)).collect()
+        self.collect(move |ranks| ranks.all_gather(&t))
     }
 
     /// Overwrites the tensor with that of rank `root` (broadcast).
@@ -217,10 +221,8 @@ impl World {
         if self.is_alone() {
             return Ok(());
         }
-        let flat = self.flat(t)?;
-        let sent = flat.clone();
-        self.submit(move |link| link.broadcast(root, &sent)).wait()?;
-        no_grad(|| t.try_copy_(&unflatten(&flat, t)?, false).map(drop).map_err(Error::from))
+        let t = t.clone();
+        self.collect(move |ranks| ranks.broadcast(&t, root))
     }
 
     /// As [`World::broadcast`], of several tensors of one dtype, which travel together.
@@ -272,19 +274,6 @@ impl World {
         });
         let _ = told.wait(); // no rank is left to tell
     }
-
-    /// A copy as one row, long enough to be cut into equal parts.
-    fn flat(&self, t: &Tensor) -> Result<Tensor> {
-        let n = t.numel();
-        let flat = Tensor::zeros([padded(n, self.size()) as i64], t.dtype());
-        no_grad(|| flat.try_narrow(0, 0, n)?.try_copy_(&t.try_detach()?.try_reshape([n as i64])?, false).map(drop))?;
-        Ok(flat)
-    }
-}
-
-/// The front of a flat tensor, in the shape of another.
-fn unflatten(flat: &Tensor, like: &Tensor) -> Result<Tensor> {
-    Ok(no_grad(|| flat.try_narrow(0, 0, like.numel())?.try_view(like.shape()))?)
 }
 
 impl Drop for Membership {

@@ -1,10 +1,10 @@
 //! Replicas stay equal, and averaged gradients are those of the whole batch.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
-use firebrand_core::autograd::{BackwardOptions, CheckpointOptions, checkpoint, no_grad};
+use firebrand_core::autograd::{BackwardOptions, CheckpointOptions, GradOptions, checkpoint, grad, no_grad};
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Result, Tensor, random};
-use firebrand_dist::{DdpOptions, DistributedDataParallel, World, threads};
+use firebrand_dist::{DdpOptions, DistributedDataParallel, World, functional, threads};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -225,6 +225,117 @@ fn buffers_are_rank_zeros() {
     });
     for (rank, calls) in calls.into_iter().enumerate() {
         assert_eq!(calls.unwrap(), [1.0], "rank {rank}");
+    }
+}
+
+/// A hook that averages gives what averaging gives; it sees every parameter once, in buckets that are numbered.
+#[test]
+fn communication_hooks() {
+    let x = &batches(1, DType::F64)[0];
+    let seen = threads::run(3, SOON, |world| {
+        let grads = |hook: bool| {
+            let net = Net::new(0, DType::F64);
+            let options = DdpOptions::default().bucket_bytes(64).first_bucket_bytes(64);
+            let ddp = DistributedDataParallel::new(&net, world, options)?;
+            let buckets = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+            if hook {
+                let told = buckets.clone();
+                ddp.register_comm_hook(move |bucket, ranks| {
+                    told.lock().unwrap().push((bucket.index, bucket.is_last, bucket.parameters.clone()));
+                    Ok(ranks.all_reduce(&bucket.buffer)? / ranks.size() as f64)
+                })?;
+                let again = ddp.register_comm_hook(|bucket, _| Ok(bucket.buffer.clone())).unwrap_err();
+                assert!(again.to_string().contains("there can be only one"), "{again}");
+            }
+            net.loss(&share(x, world), true).backward();
+            let list = [&net.first, &net.second, &net.side].map(|p| p.grad().unwrap().to_vec::<f64>());
+            let buckets = buckets.lock().unwrap().clone();
+            Ok::<_, firebrand_dist::Error>((list, buckets))
+        };
+        Ok((grads(false)?.0, grads(true)?))
+    });
+    for seen in seen {
+        let (plain, (hooked, buckets)) = seen.unwrap();
+        for (a, b) in plain.iter().flatten().zip(hooked.iter().flatten()) {
+            assert!((a - b).abs() < 1e-13, "{a} against {b}");
+        }
+        let order: Vec<_> = buckets.iter().map(|(index, last, _)| (*index, *last)).collect();
+        assert_eq!(order, [(0, false), (1, false), (2, true)]);
+        let mut names: Vec<_> = buckets.into_iter().flat_map(|(_, _, names)| names).collect();
+        names.sort();
+        assert_eq!(names, ["first", "second", "side"]);
+    }
+    for (text, wrong) in [("expected float64", false), ("a communication hook panicked: no luck", true)] {
+        let ended = threads::run(2, SOON, |world| {
+            let net = Net::new(0, DType::F64);
+            let ddp = DistributedDataParallel::new(&net, world, DdpOptions::default())?;
+            ddp.register_comm_hook(
+                move |_, _| if wrong { panic!("no luck") } else { Ok(Tensor::zeros([1], DType::F32)) },
+            )?;
+            Ok(net.loss(x, true).try_backward(&BackwardOptions::default())?)
+        });
+        let errors: Vec<String> = ended.into_iter().map(|e| e.unwrap_err().to_string()).collect();
+        assert!(errors.iter().any(|e| e.contains(text)), "{errors:?}");
+    }
+}
+
+/// Rounded gradients are close to the exact ones, equal on all ranks, and the same bits for any number of ranks that share four shards.
+#[test]
+fn gradients_travel_in_half_precision() {
+    let x = &batches(1, DType::F32)[0];
+    let run = |ranks: usize, wire: Option<DType>| {
+        let states = threads::run(ranks, SOON, |world| {
+            let net = Net::new(0, DType::F32);
+            let ddp = DistributedDataParallel::new(&net, world, DdpOptions::default().wire(wire))?;
+            ddp.set_managed(true);
+            let each = 4 / ranks;
+            for k in 0..each {
+                let part = x.narrow(0, (world.rank() * each + k) * 6, 6);
+                let backward = || (net.loss(&part, true) * 0.25).backward();
+                if k + 1 < each {
+                    ddp.no_sync(backward)
+                } else {
+                    backward()
+                }
+                ddp.end_shard(k + 1 == each)?;
+            }
+            Ok([&net.first, &net.second, &net.side].map(|p| p.grad().unwrap().to_vec::<f32>()))
+        });
+        let states: Vec<_> = states.into_iter().map(|s| s.unwrap()).collect();
+        assert!(states.iter().all(|s| *s == states[0]), "{ranks} ranks, wire {wire:?}");
+        states[0].clone()
+    };
+    let exact = run(4, None);
+    for (wire, close) in [(DType::BF16, 1.0 / 64.0), (DType::F16, 1.0 / 512.0)] {
+        let rounded = run(4, Some(wire));
+        assert!(rounded != exact, "{wire}: nothing was rounded");
+        let largest = exact.iter().flatten().fold(0f32, |m, g| m.max(g.abs()));
+        for (a, b) in rounded.iter().flatten().zip(exact.iter().flatten()) {
+            assert!((a - b).abs() <= close * largest, "{wire}: {a} against {b}");
+        }
+        for ranks in [1, 2] {
+            assert!(run(ranks, Some(wire)) == rounded, "{wire}: {ranks} ranks differ from four");
+        }
+    }
+    let refused =
+        DistributedDataParallel::new(&Net::new(0, DType::F32), &World::single(), DdpOptions::default().wire(DType::I8));
+    assert!(refused.unwrap_err().to_string().contains("found int8"));
+}
+
+/// The gradient of a sum over ranks is a sum over ranks, of any order.
+#[test]
+fn sums_are_differentiable() {
+    let found = threads::run(3, SOON, |world| {
+        let x = Tensor::scalar(world.rank() as f64 + 1.0).requires_grad_();
+        let sum = functional::all_reduce(world, &x)?; // 6
+        let y = &sum * &sum * &x; // d/dx over all ranks: 2 * 6 * (1 + 2 + 3) + 36
+        let first = grad(&y, &x, &GradOptions::create_graph())?[0].clone().unwrap();
+        // The first gradient is 2 * sum * all_reduce(x) + sum^2 = 3 * sum^2.
+        let second = grad(&first, &x, &GradOptions::default())?[0].clone().unwrap();
+        Ok((first.item::<f64>(), second.item::<f64>()))
+    });
+    for (rank, found) in found.into_iter().enumerate() {
+        assert_eq!(found.unwrap(), (108.0, 108.0), "rank {rank}");
     }
 }
 

@@ -41,6 +41,16 @@ impl Callback for StopAt {
 
 /// A run to the end or to a step; all tensors of the model at the end.
 fn run(checkpoint: Option<PathBuf>, stop_at: Option<u64>, every: Option<u64>) -> Result<(Finish, Vec<Vec<u32>>)> {
+    run_with(checkpoint, stop_at, every, u64::MAX)
+}
+
+/// Like [`run`], with checkpoints in files of at most so many bytes.
+fn run_with(
+    checkpoint: Option<PathBuf>,
+    stop_at: Option<u64>,
+    every: Option<u64>,
+    checkpoint_part_bytes: u64,
+) -> Result<(Finish, Vec<Vec<u32>>)> {
     with_generator(Generator::new(0), || {
         let (model, loader) = (model(), loader(1)?);
         let stop = Arc::new(AtomicBool::new(false));
@@ -54,6 +64,7 @@ fn run(checkpoint: Option<PathBuf>, stop_at: Option<u64>, every: Option<u64>) ->
             schedule_every_step: true,
             checkpoint,
             checkpoint_every: every,
+            checkpoint_part_bytes,
             stop: stop.clone(),
             ..Default::default()
         };
@@ -89,6 +100,41 @@ fn a_stopped_run_continues_exactly() -> Result<()> {
     assert_eq!(run(Some(path.clone()), Some(3), None)?.0, Finish::Stopped);
     assert_eq!(run(Some(path.clone()), Some(17), None)?.0, Finish::Stopped);
     assert_eq!(run(Some(path), None, None)?, (Finish::Done, expected));
+    Ok(())
+}
+
+/// A checkpoint in parts resumes as one in a single file does, keeps no part that it does not name, and is refused by name if one is missing.
+#[test]
+fn checkpoints_in_parts() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, expected) = run(None, None, None)?;
+    let path = folder.path().join("run.safetensors");
+    let parts = || {
+        let mut names: Vec<String> = std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .map(|e| e.expect("an entry").file_name().into_string().expect("plain text"))
+            .filter(|name| name.starts_with("run-"))
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(run_with(Some(path.clone()), Some(3), None, 100)?.0, Finish::Stopped);
+    let first = parts();
+    assert!(first.len() > 3, "{first:?}");
+    // What a killed run left behind goes with the next checkpoint.
+    std::fs::write(folder.path().join("run-1-00099-of-00099.safetensors"), b"half").expect("room");
+    assert_eq!(run_with(Some(path.clone()), Some(17), None, 100)?.0, Finish::Stopped);
+    let second = parts();
+    assert!(second.len() == first.len() && second.iter().all(|name| !first.contains(name)), "{first:?}, {second:?}");
+    let gone = folder.path().join(&second[1]);
+    let aside = folder.path().join("aside");
+    std::fs::rename(&gone, &aside).expect("room");
+    let error = run_with(Some(path.clone()), None, None, 100).expect_err("a part is missing").to_string();
+    assert!(error.contains(&second[1]), "{error}");
+    std::fs::rename(&aside, &gone).expect("room");
+    // From parts to one file.
+    assert_eq!(run(Some(path), None, None)?, (Finish::Done, expected));
+    assert_eq!(parts(), [""; 0]);
     Ok(())
 }
 

@@ -29,7 +29,7 @@ use evaluate::blame;
 use finished::Finished;
 use firebrand::autograd::GraphView;
 use firebrand::data::DataLoader;
-use firebrand::dist::{DdpOptions, DistributedDataParallel};
+use firebrand::dist::DistributedDataParallel;
 use firebrand::io::{check_outputs, read_safetensors};
 use firebrand::optim::Optimizer;
 use firebrand::prelude::*;
@@ -151,13 +151,19 @@ impl Begun {
             shards: Some(prepared.shards),
             zero: options.ranks.zero == "1",
             stop: stop.clone(),
+            ..Default::default()
         };
         let began = Instant::now();
         let (epochs, accumulate) = (options.epochs as usize, options.accumulate as usize);
         let quiet = quiet || !ranks.is_main();
         let live = Live::new(quiet, steps, epochs, prepared.batch, accumulate, facts.train_samples);
-        let ddp = (ranks.are_many() || prepared.shards > 1)
-            .then(|| DistributedDataParallel::new(module, &ranks.world, DdpOptions::default()))
+        let shared_out = ranks.are_many() || prepared.shards > 1;
+        if options.ranks.wire.is_some() && !shared_out {
+            let why = "--wire rounds gradients that are added up, and this run has one shard";
+            return Err(Refusal::because(format!("{why}: start it with mpirun, or give --shards")));
+        }
+        let ddp = shared_out
+            .then(|| DistributedDataParallel::new(module, &ranks.world, options.ranks.ddp()))
             .transpose()
             .map_err(Refusal::because)?;
         let mut trainer = Trainer::new(module, optimizer, settings)

@@ -2,7 +2,8 @@
 //! says where it is and at which step, and ends the others.
 
 use crate::refusal::{Done, Refusal};
-use firebrand::dist::{World, WorldOptions};
+use firebrand::DType;
+use firebrand::dist::{DdpOptions, World, WorldOptions};
 use firebrand::train::{Callback, Progress, Step};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ pub(crate) struct RankOptions {
     /// With 1, every process keeps only its part of the optimizer's state
     #[arg(long, value_name = "STAGE", default_value = "0", value_parser = ["0", "1"])]
     pub(super) zero: String,
+    /// Round gradients to this dtype before they are added up: half the bytes between processes
+    #[arg(long, value_name = "DTYPE", value_parser = ["bf16", "f16"])]
+    pub(super) wire: Option<String>,
     #[command(flatten)]
     pub(crate) world: JoinOptions,
 }
@@ -42,6 +46,14 @@ impl JoinOptions {
             options = options.library(path);
         }
         World::with_options(options).map_err(Refusal::because)
+    }
+}
+
+impl RankOptions {
+    /// How gradients travel.
+    pub(super) fn ddp(&self) -> DdpOptions {
+        let wire = self.wire.as_deref().map(|name| if name == "f16" { DType::F16 } else { DType::BF16 });
+        DdpOptions::default().wire(wire)
     }
 }
 

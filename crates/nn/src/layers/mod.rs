@@ -41,6 +41,7 @@ mod pool;
 mod rnn;
 mod rnn_cell;
 mod shape;
+mod sync_batch_norm;
 mod transformer;
 mod transformer_model;
 mod upsample;
@@ -78,6 +79,7 @@ pub use pool::*;
 pub use rnn::{GRU, LSTM, RNN, RecurrentOptions};
 pub use rnn_cell::{GRUCell, LSTMCell, RNNCell};
 pub use shape::{ChannelShuffle, Flatten, PixelShuffle, PixelUnshuffle, Unflatten};
+pub use sync_batch_norm::{SyncBatchNorm, SyncBatchNormOptions};
 pub use transformer::{
     TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerLayerOptions,
 };

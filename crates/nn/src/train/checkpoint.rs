@@ -1,10 +1,11 @@
-//! Checkpoints: everything a run needs to resume as if it had never stopped, in one file.
+//! Checkpoints: everything a run needs to resume as if it had never stopped, in one file, or in several if it is large (`parts`).
 //!
 //! The file is a `.safetensors` file: the model under `model.`, its non-persistent buffers under `buffer.`,
 //! the optimizer's state under `optimizer.`, the average under `average.`, both random states and, as JSON in a byte tensor,
 //! [`Progress`]. It is replaced by a rename, so there is always a complete one.
 
 use super::metrics::{Metrics, numbers};
+use super::parts;
 use crate::optim::schedule::PlateauState;
 use crate::optim::{Averaged, GroupDict, Optimizer, StateDict};
 use firebrand_core::autograd::no_grad;
@@ -62,13 +63,15 @@ pub(super) struct State<'a> {
     pub(super) average: Option<&'a mut Averaged>,
     /// Whether parameters that do not require grad are part of it.
     pub(super) frozen: bool,
+    /// Most bytes of a file; more are written as several.
+    pub(super) part_bytes: u64,
 }
 
 const DOCUMENT: &str = "progress.json";
 const RNG: &str = "rng.now";
 const RNG_EPOCH: &str = "rng.epoch_start";
 
-fn refused(path: &Path, e: impl std::fmt::Display) -> Error {
+pub(super) fn refused(path: &Path, e: impl std::fmt::Display) -> Error {
     Error::user(format!("{}: {e}", path.display()))
 }
 
@@ -117,7 +120,9 @@ pub(super) fn save(
     tensors.insert(DOCUMENT.into(), bytes(document));
     tensors.insert(RNG.into(), bytes(get_rng_state().to_bytes()));
     tensors.insert(RNG_EPOCH.into(), bytes(epoch_start.to_bytes()));
-    firebrand_io::write_safetensors(path, tensors.iter()).map_err(Error::user)
+    parts::write_parts(path, &mut tensors, |name| matches!(name, DOCUMENT | RNG | RNG_EPOCH), state.part_bytes)?;
+    firebrand_io::write_safetensors(path, tensors.iter()).map_err(Error::user)?;
+    parts::remove_unused(path)
 }
 
 /// Restores model, optimizer (what `keep` leaves of its state), average and random stream; returns the progress and the random
@@ -127,7 +132,8 @@ pub(super) fn load(
     state: State<'_>,
     keep: impl FnOnce(StateDict) -> StateDict,
 ) -> Result<(Progress, Generator)> {
-    let tensors = firebrand_io::read_safetensors(path).map_err(Error::user)?;
+    let mut tensors = firebrand_io::read_safetensors(path).map_err(Error::user)?;
+    parts::read_parts(path, &mut tensors)?;
     let saved = Saved::new(&tensors).map_err(|e| refused(path, e))?;
     let model = part(&tensors, "model.");
     let expected = model_state(state.model, state.frozen);
@@ -175,19 +181,27 @@ struct Saved {
     epoch_start: Generator,
 }
 
+/// A byte tensor of a checkpoint.
+fn bytes(tensors: &IndexMap<String, Tensor>, name: &str) -> Result<Vec<u8>> {
+    let t = tensors.get(name).ok_or_else(|| Error::user(format!("not a checkpoint: `{name}` is missing")))?;
+    match t.dtype() {
+        DType::U8 => t.try_to_vec::<u8>(),
+        other => Err(Error::user(format!("not a checkpoint: `{name}` holds {other} where bytes are expected"))),
+    }
+}
+
+impl Document {
+    fn read(tensors: &IndexMap<String, Tensor>) -> Result<Document> {
+        let text = String::from_utf8(bytes(tensors, DOCUMENT)?).map_err(Error::user)?;
+        Budget::for_input(text.len() as u64).take_json(&text).map_err(Error::user)?;
+        serde_json::from_str(&text).map_err(Error::user)
+    }
+}
+
 impl Saved {
     fn new(tensors: &IndexMap<String, Tensor>) -> Result<Saved> {
-        let bytes = |name: &str| -> Result<Vec<u8>> {
-            let t = tensors.get(name).ok_or_else(|| Error::user(format!("not a checkpoint: `{name}` is missing")))?;
-            match t.dtype() {
-                DType::U8 => t.try_to_vec::<u8>(),
-                other => Err(Error::user(format!("not a checkpoint: `{name}` holds {other} where bytes are expected"))),
-            }
-        };
-        let generator = |name: &str| Generator::from_bytes(&bytes(name)?).map_err(Error::user);
-        let text = String::from_utf8(bytes(DOCUMENT)?).map_err(Error::user)?;
-        Budget::for_input(text.len() as u64).take_json(&text).map_err(Error::user)?;
-        let document: Document = serde_json::from_str(&text).map_err(Error::user)?;
+        let generator = |name: &str| Generator::from_bytes(&bytes(tensors, name)?).map_err(Error::user);
+        let document = Document::read(tensors)?;
         let (now, epoch_start) = (generator(RNG)?, generator(RNG_EPOCH)?);
         let optimizer = StateDict::from_parts(&part(tensors, "optimizer."), document.param_groups)?;
         let Document { progress, average_updates, .. } = document;
@@ -199,6 +213,6 @@ impl Progress {
     /// The progress stored in a checkpoint. The model is not read.
     pub fn from_checkpoint(bytes: &[u8]) -> Result<Progress> {
         let tensors = firebrand_io::safetensors::from_bytes(bytes).map_err(Error::user)?;
-        Ok(Saved::new(&tensors)?.progress)
+        Ok(Document::read(&tensors)?.progress)
     }
 }

@@ -1,7 +1,7 @@
 //! Training: the loop, exact resumption, metrics and event files.
 //!
 //! A [`Trainer`] runs epochs over a loader: accumulation, clipping, schedule, average, validation, early stopping, checkpoints.
-//! A checkpoint is one file, written atomically, that holds everything: model, optimizer, schedule, random
+//! A checkpoint is one file (a large one, several), written atomically, that holds everything: model, optimizer, schedule, random
 //! streams, position within the epoch. A run that was killed and resumed ends with exactly the weights of an uninterrupted one.
 //!
 //! ```
@@ -27,6 +27,7 @@ mod checkpoint;
 mod distributed;
 mod metrics;
 mod options;
+mod parts;
 mod tensorboard;
 mod trainer;
 

@@ -29,6 +29,8 @@ pub struct TrainOptions {
     /// Whether checkpoints hold parameters that do not require grad. Without them a run can only be resumed on a model
     /// that starts with the same ones, which is right as long as none is trained before it is frozen.
     pub checkpoint_frozen: bool,
+    /// Checkpoints of more bytes than this are written as several files beside the checkpoint, which lists them.
+    pub checkpoint_part_bytes: u64,
     /// File for the state of the model (a `.safetensors` file) at the best value of the watched metric so far; with
     /// [`TrainOptions::ema`], of the average.
     pub best: Option<PathBuf>,
@@ -57,6 +59,7 @@ impl Default for TrainOptions {
             checkpoint: None,
             checkpoint_every: None,
             checkpoint_frozen: true,
+            checkpoint_part_bytes: 4 << 30,
             best: None,
             patience: None,
             watch: ("loss".to_string(), true),

@@ -170,6 +170,7 @@ impl<'a> Trainer<'a> {
             optimizer: &mut *self.optimizer,
             average: self.average.as_mut(),
             frozen: self.options.checkpoint_frozen,
+            part_bytes: self.options.checkpoint_part_bytes,
         };
         let team = self.team.as_ref();
         (self.progress, self.epoch_start) = checkpoint::load(&path, state, |dict| match team {
@@ -231,6 +232,7 @@ impl<'a> Trainer<'a> {
             optimizer: &mut *self.optimizer,
             average: self.average.as_mut(),
             frozen: self.options.checkpoint_frozen,
+            part_bytes: self.options.checkpoint_part_bytes,
         };
         checkpoint::save(&path, state, dict, &self.progress, &self.epoch_start)
     }
