@@ -4,18 +4,23 @@
     run_class.py --list SOURCE FILE...      prints path::Class::test of every definition
 
 A definition is a test as it stands in the source; the tests it becomes by parameters and device types are its instances. Events:
-{"begin": definition}, and {"end": definition, "outcome": ..., "message": ...}. A definition passes if all its instances pass.
+{"begin": definition}, {"instance": name} as each ends, and {"end": definition, "outcome": ..., "message": ...}. A definition passes if
+all its instances pass.
 """
 
 import ast
+import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import sys
 import traceback
 import unittest
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 os.environ["PYTORCH_PRINT_REPRO_ON_FAILURE"] = "0"
+os.environ["PYTORCH_TEST_WITH_SLOW"] = "1"
 
 
 # Names that the test files of 2.6 import and that later releases of PyTorch renamed or dropped, with what they stood for. Only for
@@ -27,12 +32,17 @@ RENAMED = {
 }
 
 
+# A library of test classes that releases do not have; tests that use it fail without it, and others need not.
+RENAMED["torch.testing._internal.torchbind_impls"] = {"init_torchbind_implementations": lambda: None}
+UNBUILT = {"init_torchbind_implementations"}
+
+
 def complete():
     """Gives PyTorch the names that its older tests import."""
     for name, content in RENAMED.items():
         module = importlib.import_module(name)
         for key, value in content.items():
-            if not hasattr(module, key):
+            if not hasattr(module, key) or key in UNBUILT:
                 setattr(module, key, getattr(module, value) if isinstance(value, str) else value)
 
 
@@ -48,10 +58,25 @@ def load(path):
     sys.path.insert(0, folder)
     os.chdir(folder)
     sys.argv = [path]
-    if "FIREBRAND_ORACLE" in os.environ:
+    bridge = between(path)
+    if "FIREBRAND_ORACLE" in os.environ or bridge:
         complete()
+        if bridge and "FIREBRAND_ORACLE" not in os.environ:
+            bridge()
         return importlib.import_module(name.removesuffix(".py"))
     return load_on_shim(name.removesuffix(".py"), folder)
+
+
+def between(path):
+    """What puts firebrand between PyTorch and the tests of a file, if that is how the file is run."""
+    file = os.path.relpath(path, os.environ["FIREBRAND_UPSTREAM"])
+    spec = importlib.util.spec_from_file_location("bridge", os.path.join(HERE, "bridge.py"))
+    bridge = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bridge)
+    found = bridge.FILES.get(file)
+    if found:
+        sys.path[:] = [place for place in sys.path if place != os.path.join(HERE, "shim")]
+    return found
 
 
 def load_on_shim(name, folder):
@@ -81,7 +106,8 @@ def load_on_shim(name, folder):
 
 
 def instances(module, class_name, names):
-    """The tests that each definition becomes: methods of the class, or of classes instantiated from it for the CPU."""
+    """The tests that each definition becomes: methods of the class, or of classes instantiated from it for the CPU. `names` are all
+    definitions of the class: the longest that fits an instance is its own."""
     found = {name: [] for name in names}
     by_length = sorted(names, key=len, reverse=True)
     for key, cls in vars(module).items():
@@ -105,9 +131,13 @@ def last_line(text):
 class Result(unittest.TestResult):
     """Of one definition: the worst outcome of its instances and its message."""
 
-    def __init__(self):
+    def __init__(self, event):
         super().__init__()
-        self.passed, self.skips = 0, []
+        self.passed, self.skips, self.event = 0, [], event
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.event(instance=str(test))
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -141,8 +171,8 @@ class Result(unittest.TestResult):
         return "skip", "not collected"
 
 
-def definitions(source, files):
-    """Every test of the files, by class, as it stands in the source."""
+def definitions(path):
+    """Every test of a file as it stands in the source, as (class, test)."""
 
     def tests(body):
         for node in body:
@@ -151,18 +181,29 @@ def definitions(source, files):
             elif isinstance(node, (ast.If, ast.With)):
                 yield from tests(node.body)
 
-    for file in files:
-        with open(os.path.join(source, file)) as text:
-            tree = ast.parse(text.read())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                for name in dict.fromkeys(tests(node.body)):
-                    print(f"{file}::{node.name}::{name}")
+    with open(path) as text:
+        tree = ast.parse(text.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for name in dict.fromkeys(tests(node.body)):
+                yield node.name, name
+
+
+def backward_passes():
+    """As they are, or compiled."""
+    if "FIREBRAND_COMPILED_BACKWARD" not in os.environ:
+        return contextlib.nullcontext()
+    import firebrand
+
+    return firebrand.compiled_backward()
 
 
 def main():
     if sys.argv[1] == "--list":
-        return definitions(sys.argv[2], sys.argv[3:])
+        for file in sys.argv[3:]:
+            for found in definitions(os.path.join(sys.argv[2], file)):
+                print(file, *found, sep="::")
+        return
     path, class_name = sys.argv[1:3]
     names = [line.strip() for line in sys.stdin if line.strip()]
     out = os.fdopen(os.dup(1), "w")
@@ -173,8 +214,9 @@ def main():
         out.flush()
 
     try:
+        defined = [test for cls, test in definitions(path) if cls == class_name]
         module = load(path)
-        found = instances(module, class_name, names)
+        found = instances(module, class_name, defined)
     except BaseException as error:
         if os.environ.get("FIREBRAND_TRACE"):
             traceback.print_exc()
@@ -183,11 +225,12 @@ def main():
         return
     for name in names:
         event(begin=name)
-        result, suite = Result(), unittest.TestSuite()
+        result, suite = Result(event), unittest.TestSuite()
         for cls, test in found[name]:
             suite.addTest(cls(test))
         try:
-            suite.run(result)
+            with backward_passes():
+                suite.run(result)
             outcome, message = result.verdict()
         except BaseException as error:
             outcome, message = "error", f"{type(error).__name__}: {error}"[:500]

@@ -5,7 +5,8 @@
 
 use crate::convert::{self, tensor_of};
 use crate::errors::{Raise, exception_of, passed};
-use crate::held::{Held, Hook, Hooks};
+use crate::function::call_state;
+use crate::held::{Held, Hook, HookSlot, Hooks};
 use crate::identity;
 use crate::node::{self, PyNode};
 use firebrand::autograd as core;
@@ -18,7 +19,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// PyTorch's text for a warning that programs are known to look for.
 fn worded(text: String) -> String {
@@ -67,18 +68,25 @@ pub(crate) fn attached<T>(f: impl for<'py> FnOnce(Python<'py>) -> PyResult<T>) -
 
 /// Removes a hook.
 #[pyclass(name = "RemovableHandle", module = "firebrand.utils.hooks", frozen, weakref)]
-pub(crate) struct Handle(Vec<RemovableHandle>);
+pub(crate) struct Handle {
+    handles: Vec<RemovableHandle>,
+    /// The function, if it was registered inside a compiled function: the call has the hook, capture gave the handle.
+    captured: Weak<HookSlot>,
+}
 
 #[pymethods]
 impl Handle {
     fn remove(&self, py: Python<'_>) {
         // Dropping what the hook captured may run anything.
-        py.detach(|| self.0.iter().for_each(RemovableHandle::remove));
+        py.detach(|| self.handles.iter().for_each(RemovableHandle::remove));
+        if let Some(hook) = self.captured.upgrade() {
+            hook.clear();
+        }
     }
 
     #[getter]
     fn id(&self) -> u64 {
-        self.0.first().map_or(0, RemovableHandle::key)
+        self.handles.first().map_or(0, RemovableHandle::key)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -90,8 +98,9 @@ impl Handle {
     }
 }
 
-fn handle(h: RemovableHandle) -> Handle {
-    Handle(vec![h])
+fn handle(h: RemovableHandle, hook: Weak<HookSlot>) -> Handle {
+    let captured = if firebrand::compile::is_compiling() { hook } else { Weak::new() };
+    Handle { handles: vec![h], captured }
 }
 
 // ---- hooks
@@ -134,18 +143,20 @@ fn replacements(result: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Option<Tensor>
 
 pub(crate) fn register_tensor_hook(t: &Tensor, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> PyResult<Handle> {
     let held = Hook::new(hook);
+    let slot = held.weak();
     hooks.add(&held);
-    let run = move |g: &Tensor| {
+    let run = move |g: Option<&Tensor>| {
         attached(|py| match held.get(py) {
-            Some(hook) => replacement(&hook.call1((identity::wrap(py, g.clone())?,))?),
+            Some(hook) => replacement(&hook.call1((convert::optional(py, g.cloned())?,))?),
             None => Ok(None),
         })
     };
-    t.try_register_hook(run).raise().map(handle)
+    t.try_register_hook_any(run).raise().map(|h| handle(h, slot))
 }
 
 pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> PyResult<Handle> {
     let held = Hook::new(hook);
+    let slot = held.weak();
     hooks.add(&held);
     let run = move |leaf: &Tensor| -> Result<()> {
         attached(|py| {
@@ -158,29 +169,64 @@ pub(crate) fn register_post_accumulate_hook(t: &Tensor, hook: &Bound<'_, PyAny>,
             }
         })
     };
-    t.try_register_post_accumulate_grad_hook(run).raise().map(handle)
+    t.try_register_post_accumulate_grad_hook(run).raise().map(|h| handle(h, slot))
+}
+
+/// Gradients of the results of a node as Python sees them: one per result, none for those that are not tensors.
+fn of_results<'py>(
+    py: Python<'py>,
+    layout: Option<&[bool]>,
+    grads: &[Option<Tensor>],
+) -> PyResult<Bound<'py, PyTuple>> {
+    let Some(layout) = layout else { return convert::tuple(py, grads) };
+    let mut rest = grads.iter().cloned();
+    let one = |&own: &bool| if own { rest.next().flatten() } else { None };
+    let all: Vec<Option<Tensor>> = layout.iter().map(one).collect();
+    convert::tuple(py, &all)
+}
+
+/// The gradients of tensors among those that Python gave for all results.
+fn of_tensors(layout: Option<&[bool]>, grads: Vec<Option<Tensor>>) -> Vec<Option<Tensor>> {
+    match layout {
+        Some(layout) if layout.len() == grads.len() => {
+            grads.into_iter().zip(layout).filter(|(_, own)| **own).map(|(g, _)| g).collect()
+        }
+        _ => grads,
+    }
 }
 
 pub(crate) fn register_node_hook(node: &Node, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> Handle {
     let held = Hook::new(hook);
+    let slot = held.weak();
     hooks.add(&held);
-    handle(node.register_hook(move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
+    let layout = call_state(node).and_then(|s| s.layout().map(<[bool]>::to_vec));
+    let registered = node.register_hook(move |outgoing: &[Option<Tensor>], incoming: &[Option<Tensor>]| {
         attached(|py| match held.get(py) {
-            Some(hook) => replacements(&hook.call1((convert::tuple(py, outgoing)?, convert::tuple(py, incoming)?))?),
+            Some(hook) => {
+                let incoming = of_results(py, layout.as_deref(), incoming)?;
+                replacements(&hook.call1((convert::tuple(py, outgoing)?, incoming))?)
+            }
             None => Ok(None),
         })
-    }))
+    });
+    handle(registered, slot)
 }
 
 pub(crate) fn register_node_prehook(node: &Node, hook: &Bound<'_, PyAny>, hooks: &Hooks) -> Handle {
     let held = Hook::new(hook);
+    let slot = held.weak();
     hooks.add(&held);
-    handle(node.register_prehook(move |incoming: &[Option<Tensor>]| {
+    let layout = call_state(node).and_then(|s| s.layout().map(<[bool]>::to_vec));
+    let registered = node.register_prehook(move |incoming: &[Option<Tensor>]| {
         attached(|py| match held.get(py) {
-            Some(hook) => replacements(&hook.call1((convert::tuple(py, incoming)?,))?),
+            Some(hook) => {
+                let found = replacements(&hook.call1((of_results(py, layout.as_deref(), incoming)?,))?)?;
+                Ok(found.map(|grads| of_tensors(layout.as_deref(), grads)))
+            }
             None => Ok(None),
         })
-    }))
+    });
+    handle(registered, slot)
 }
 
 /// Hooks of saved tensors made of two Python functions.
@@ -319,6 +365,26 @@ fn queue_callback(f: &Bound<'_, PyAny>) -> PyResult<()> {
     core::queue_callback(move || attached(|py| held.get(py).call0().map(drop))).raise()
 }
 
+/// The values as outputs of a node that fails with this text; `sources` are its inputs.
+#[pyfunction]
+fn delayed_error<'py>(
+    py: Python<'py>,
+    message: &str,
+    values: Vec<Bound<'py, PyAny>>,
+    sources: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    convert::tuple(py, &core::delayed_error(message, &gradients(&values)?, &gradients(&sources)?).raise()?)
+}
+
+/// The Python stack, for anomaly mode.
+fn python_stack() -> Option<String> {
+    Python::try_attach(|py| -> PyResult<String> {
+        let lines: Vec<String> = py.import("traceback")?.call_method0("format_stack")?.extract()?;
+        Ok(lines.concat())
+    })
+    .and_then(PyResult::ok)
+}
+
 #[pyfunction]
 fn current_graph_task_id() -> i64 {
     core::current_graph_task_id()
@@ -330,8 +396,10 @@ fn current_node(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 }
 
 #[pyfunction]
-fn will_engine_execute_node(node: &Bound<'_, PyNode>) -> PyResult<bool> {
-    core::will_engine_execute_node(&node.get().node()?).raise()
+fn will_engine_execute_node(node: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let wrong =
+        |_| PyRuntimeError::new_err(format!("will_engine_execute_node expects an grad_fn, but got {}", named(node)));
+    core::will_engine_execute_node(&node.cast::<PyNode>().map_err(wrong)?.get().node()?).raise()
 }
 
 /// Whether the run that is under way keeps its graph.
@@ -343,14 +411,25 @@ fn current_graph_task_keep_graph() -> bool {
 /// The nodes of the run that is under way, in the order in which they execute.
 #[pyfunction]
 fn current_graph_task_execution_order(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    if core::is_multithreading_enabled() && core::current_graph_task_id() >= 0 {
+        let text = "current_graph_task_execution_order expects the current backward to be executed with multithreading disabled, e.g. \
+                    by running: with firebrand.autograd.set_multithreading_enabled(False)";
+        return Err(PyRuntimeError::new_err(text));
+    }
     let nodes = core::current_graph_task_execution_order().raise()?;
     nodes.into_iter().map(|n| node::wrap(py, n)).collect()
 }
 
 /// Sets versions, which autograd trusts from then on.
 #[pyfunction(name = "unsafe_set_version_counter")]
-fn set_version_counter(tensors: &Bound<'_, PyAny>, versions: Vec<u32>) -> PyResult<()> {
-    let tensors = need_tensors(tensors)?;
+fn set_version_counter(tensors: &Bound<'_, PyAny>, versions: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (tensors, versions): (Vec<Tensor>, Vec<i64>) = match tensor_of(tensors) {
+        Some(one) => (vec![one.clone()], vec![versions.extract()?]),
+        None => (need_tensors(tensors)?, versions.extract()?),
+    };
+    let wrong = |v: i64| PyRuntimeError::new_err(format!("Cannot set a version counter to {v}"));
+    let versions =
+        versions.into_iter().map(|v| u32::try_from(v).map_err(|_| wrong(v))).collect::<PyResult<Vec<_>>>()?;
     core::unsafe_set_version_counter(&tensors.iter().collect::<Vec<_>>(), &versions).raise()
 }
 
@@ -524,6 +603,8 @@ fn unpack_dual<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<(Bo
 }
 
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    core::set_trace_provider(python_stack);
+    m.add_function(wrap_pyfunction!(delayed_error, m)?)?;
     m.add_class::<Multi>()?;
     m.add_function(wrap_pyfunction!(register_multi_grad_hook, m)?)?;
     m.add_function(wrap_pyfunction!(run_backward, m)?)?;

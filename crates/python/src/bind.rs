@@ -7,6 +7,7 @@
 use crate::convert::{self, device_of, dtype_of, int_of, items, scalar_of, tensor_of};
 use crate::errors::Raise;
 use crate::layer;
+use crate::random::PyGenerator;
 use crate::table::{Entry, Param, Signature};
 use firebrand::dispatch::{Op, Tags, Value};
 use firebrand::sym::SymInt;
@@ -37,6 +38,8 @@ struct Fitted {
     op: Op,
     values: Vec<Value>,
     requires_grad: bool,
+    /// Where its random numbers come from, if not from the thread's generator.
+    generator: Option<Py<PyGenerator>>,
 }
 
 type Fit = Result<Fitted, Misfit>;
@@ -58,8 +61,15 @@ pub(crate) fn run_values(py: Python<'_>, op: Op, values: &[Value]) -> PyResult<V
 }
 
 fn run<'py>(py: Python<'py>, name: &str, signature: &Signature, bound: Fitted) -> PyResult<Bound<'py, PyAny>> {
-    let Fitted { op, values, requires_grad } = bound;
-    let mut outputs = py.detach(|| layer::call(op, &values)).raise()?;
+    let Fitted { op, values, requires_grad, generator } = bound;
+    let mut outputs = match &generator {
+        None => py.detach(|| layer::call(op, &values)),
+        Some(own) => {
+            let own = own.get();
+            py.detach(|| own.during(|| layer::call(op, &values)))
+        }
+    }
+    .raise()?;
     if outputs.len() == 1 {
         let mut value = outputs.swap_remove(0);
         if requires_grad && let Value::Tensor(t) = value {
@@ -98,6 +108,11 @@ fn by_keyword<'py>(kwargs: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<B
         }
     }
     Ok(None)
+}
+
+/// Whether a tensor is among the arguments, whose device an op that makes one like it takes.
+fn takes_tensor(s: &Signature) -> bool {
+    s.params.iter().any(|p| p.arg.ty == Type::Tensor)
 }
 
 /// Binds a call to one overload.
@@ -143,7 +158,8 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
             if p.arg.default.is_none() && !(p.option || p.arg.ty == Type::Other) {
                 missing.push(p.name);
             }
-            values.push(Value::None);
+            let here = convert::making_on().filter(|_| p.option && p.arg.ty == Type::Device && !takes_tensor(s));
+            values.push(here.map_or(Value::None, Value::Device));
             continue;
         };
         if let Some(value) = convert_to(p, object)? {
@@ -167,7 +183,7 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
     if !missing.is_empty() {
         return Ok(Err(Misfit::Missing(missing)));
     }
-    let (mut op, mut requires_grad) = (s.op, false);
+    let (mut op, mut requires_grad, mut generator) = (s.op, false, None);
     if let Some(kwargs) = call.kwargs {
         if let Some(out) = kwargs.get_item("out")?.filter(|_| s.out.is_some() && own == 0) {
             named += 1;
@@ -190,16 +206,23 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
             };
             requires_grad = wish.is_true();
         }
-        // There is one generator, so leaving it to the op is all that can be asked.
-        let random = s.op.has(Tags::NONDETERMINISTIC_SEEDED) && s.params.iter().all(|p| p.arg.ty != Type::Other);
-        if random && kwargs.get_item("generator")?.is_some_and(|g| g.is_none()) {
-            named += 1;
+        if s.op.has(Tags::NONDETERMINISTIC_SEEDED)
+            && let Some(given) = kwargs.get_item("generator")?
+        {
+            // Whether the schema names it or not, the op itself is not told.
+            named += usize::from(s.params.iter().all(|p| p.arg.ty != Type::Other));
+            if !given.is_none() {
+                let Ok(own) = given.cast_into::<PyGenerator>() else {
+                    return Ok(Err(Misfit::Type { param: s.params.len(), position: None }));
+                };
+                generator = Some(own.unbind());
+            }
         }
         if named < kwargs.len() {
             return Ok(Err(unexpected(s, this.map(|(at, _)| at), given, kwargs)?));
         }
     }
-    Ok(Ok(Fitted { op, values, requires_grad }))
+    Ok(Ok(Fitted { op, values, requires_grad, generator }))
 }
 
 /// The tensors that `out=` names.
@@ -228,7 +251,9 @@ fn unexpected(s: &Signature, this: Option<usize>, given: usize, kwargs: &Bound<'
 /// A 0-dim tensor that may stand for a number.
 fn number_of_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     match tensor_of(object) {
-        Some(t) if t.ndim() == 0 && !t.requires_grad() && !t.is_meta() => t.try_scalar_value().raise().map(Some),
+        Some(t) if t.ndim() == 0 && !t.requires_grad() && !t.is_meta() && !t.is_batched() => {
+            t.try_scalar_value().raise().map(Some)
+        }
         _ => Ok(None),
     }
 }
@@ -302,7 +327,8 @@ fn convert_to(p: &Param, object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         Type::Device => device_of(object)?.map(Value::Device),
         Type::Layout => object.cast::<convert::PyLayout>().ok().filter(|l| !l.get().sparse).map(|_| Value::None),
         Type::MemoryFormat => object.cast::<convert::PyMemoryFormat>().ok().map(|m| Value::MemoryFormat(m.get().0)),
-        Type::Other => None,
+        // A generator: `fit` sees to it.
+        Type::Other => object.is_instance_of::<PyGenerator>().then_some(Value::None),
     })
 }
 

@@ -5,28 +5,18 @@
 //! per set of guards on its tensors, as core's functions are, and Python code in it runs only then.
 
 use crate::autograd::{call_flat, need_tensors};
+use crate::backend::{self, backend_of, raised};
 use crate::convert;
-use crate::errors::{exception, runtime};
 use crate::held::Held;
 use firebrand::Tensor;
-use firebrand::compile::{
-    self, Backend, Compiled, Dynamic, Error, ExampleInput, Executable, Options, backward, compile_with,
-};
+use firebrand::compile::{self, Backend, Compiled, Dynamic, ExampleInput, Executable, Options, backward, compile_with};
 use firebrand::graph::ir::GraphModule;
 use firebrand::graph::text::{Form, print_module};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-
-fn raised(e: Error) -> PyErr {
-    match e {
-        Error::Core(e) => exception(e),
-        other => runtime(other),
-    }
-}
 
 /// A backend that compiles each graph once.
 struct Remembering {
@@ -58,9 +48,14 @@ impl Backend for Remembering {
         if let Some(found) = key.as_ref().and_then(|k| lock().get(k).cloned()) {
             return Ok(found);
         }
+        let ops = graph.graph.nodes().filter(|&n| graph.graph[n].target().is_some()).count();
+        if ops == 0 {
+            // Nothing to compile.
+            return compile::backends::eager().compile(graph, examples);
+        }
         let made = self.inner.compile(graph, examples)?;
         self.compiled.fetch_add(1, Relaxed);
-        self.ops.fetch_add(graph.graph.nodes().filter(|&n| graph.graph[n].target().is_some()).count(), Relaxed);
+        self.ops.fetch_add(ops, Relaxed);
         if let Some(key) = key {
             lock().insert(key, made.clone());
         }
@@ -73,6 +68,18 @@ impl Backend for Remembering {
         examples: &[ExampleInput],
     ) -> compile::Result<Arc<dyn Executable>> {
         self.inner.compile_transformed(graph, examples)
+    }
+}
+
+/// The graphs that one backend compiled, for any number of functions.
+#[pyclass(module = "firebrand", frozen)]
+pub(crate) struct Graphs(Arc<Remembering>);
+
+#[pymethods]
+impl Graphs {
+    #[new]
+    fn new(backend: &Bound<'_, PyAny>) -> PyResult<Graphs> {
+        Ok(Graphs(Arc::new(Remembering::new(backend_of(backend)?))))
     }
 }
 
@@ -96,15 +103,11 @@ fn dynamic(wish: Option<bool>) -> Dynamic {
     }
 }
 
-fn named(backend: &str) -> PyResult<Arc<dyn Backend>> {
-    compile::backend(backend).map_err(|e| PyValueError::new_err(e.to_string()))
-}
-
 #[pymethods]
 impl CompiledFunction {
     #[new]
-    fn new(name: String, backend: &str, fullgraph: bool, dynamic_sizes: Option<bool>) -> PyResult<CompiledFunction> {
-        let backend = Arc::new(Remembering::new(named(backend)?));
+    fn new(name: String, graphs: &Bound<'_, Graphs>, fullgraph: bool, dynamic_sizes: Option<bool>) -> CompiledFunction {
+        let backend = graphs.get().0.clone();
         let options = Options {
             backend: backend.clone(),
             fullgraph,
@@ -112,7 +115,7 @@ impl CompiledFunction {
             name: Some(name),
             ..Options::default()
         };
-        Ok(CompiledFunction { options, backend, once: Mutex::default() })
+        CompiledFunction { options, backend, once: Mutex::default() }
     }
 
     /// Captures and runs `f` on tensors; graphs that were compiled before are not compiled again.
@@ -150,27 +153,42 @@ impl CompiledFunction {
     }
 }
 
-/// Backward passes of this thread are compiled until it is left.
-#[pyclass(unsendable)]
-pub(crate) struct CompiledBackwardScope {
-    guard: Option<backward::Guard>,
-}
+/// Compiled backward passes, for any number of scopes.
+#[pyclass(name = "CompiledBackward", module = "firebrand", frozen)]
+pub(crate) struct PyCompiledBackward(backward::CompiledBackward);
 
 #[pymethods]
-impl CompiledBackwardScope {
+impl PyCompiledBackward {
     #[new]
-    fn new(backend: &str, dynamic: bool, fullgraph: bool) -> PyResult<CompiledBackwardScope> {
-        let options = backward::Options { backend: named(backend)?, dynamic, fullgraph, ..Default::default() };
-        Ok(CompiledBackwardScope { guard: Some(backward::enable(options)) })
+    fn new(backend: &Bound<'_, PyAny>, dynamic: bool, fullgraph: bool) -> PyResult<PyCompiledBackward> {
+        let options = backward::Options { backend: backend_of(backend)?, dynamic, fullgraph, ..Default::default() };
+        Ok(PyCompiledBackward(backward::CompiledBackward::new(options)))
     }
 
     /// How many structures were captured so far.
     fn captures(&self) -> usize {
-        self.guard.as_ref().map_or(0, backward::Guard::captures)
+        self.0.captures()
     }
 
+    /// Backward passes of this thread are compiled until the scope is left.
+    fn enter(&self) -> CompiledBackwardScope {
+        CompiledBackwardScope(Some(self.0.enable()))
+    }
+}
+
+/// Backward passes of this thread are not compiled until the scope is left.
+#[pyfunction]
+fn plain_backward() -> CompiledBackwardScope {
+    CompiledBackwardScope(Some(backward::disable()))
+}
+
+#[pyclass(unsendable)]
+pub(crate) struct CompiledBackwardScope(Option<backward::Guard>);
+
+#[pymethods]
+impl CompiledBackwardScope {
     fn leave(&mut self) {
-        self.guard = None;
+        self.0 = None;
     }
 }
 
@@ -186,7 +204,12 @@ fn is_compiling() -> bool {
 
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<CompiledFunction>()?;
+    m.add_class::<Graphs>()?;
+    m.add_class::<backend::Graph>()?;
+    m.add_class::<backend::CompiledGraph>()?;
+    m.add_class::<PyCompiledBackward>()?;
     m.add_class::<CompiledBackwardScope>()?;
+    m.add_function(wrap_pyfunction!(plain_backward, m)?)?;
     m.add_function(wrap_pyfunction!(list_backends, m)?)?;
     m.add_function(wrap_pyfunction!(is_compiling, m)?)
 }

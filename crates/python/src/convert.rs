@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use std::cell::RefCell;
 
 /// An element type.
 #[pyclass(name = "dtype", module = "firebrand", frozen)]
@@ -98,6 +99,25 @@ impl PyDevice {
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (&'static str,)) {
         (py.get_type::<PyDevice>(), (self.0.name(),))
     }
+    /// Tensors are made on this device until the end of the block, if nothing else is said.
+    fn __enter__<'py>(slf: &Bound<'py, PyDevice>) -> Bound<'py, PyDevice> {
+        MAKING_ON.with_borrow_mut(|stack| stack.push(slf.get().0));
+        slf.clone()
+    }
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        MAKING_ON.with_borrow_mut(Vec::pop);
+    }
+}
+
+thread_local! {
+    /// The devices of the blocks that this thread is in.
+    static MAKING_ON: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where tensors are made if nothing else is said, if a block says so.
+pub(crate) fn making_on() -> Option<Device> {
+    MAKING_ON.with_borrow(|stack| stack.last().copied())
 }
 
 /// The order of elements in memory.

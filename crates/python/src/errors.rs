@@ -56,6 +56,8 @@ pub(crate) fn exception_of(e: &Error) -> PyErr {
         ErrorKind::CheckpointEarlyStop => StopRecomputation::new_err(text),
         ErrorKind::CheckpointMismatch { .. } => CheckpointError::new_err(text),
         ErrorKind::Gradcheck { .. } => GradcheckError::new_err(text),
+        // Arguments of vmap itself are looked at in Python; what is left are ops that it cannot map.
+        ErrorKind::Vmap { .. } if !text.contains("out_dim is None") => PyRuntimeError::new_err(text),
         kind => match kind.class() {
             Class::Runtime => PyRuntimeError::new_err(text),
             Class::Value => PyValueError::new_err(text),
@@ -140,6 +142,10 @@ fn text(kind: &ErrorKind) -> Option<String> {
              is the desired behavior."
         ),
         InputNoGrad { .. } => "One of the differentiated Tensors does not require grad".into(),
+        HookCount { hook, expected, found } => {
+            let name = hook.as_deref().unwrap_or_default();
+            format!("hook '{name}' has returned an incorrect number of values (got {found}, but expected {expected})")
+        }
         HookNoGrad => "cannot register a hook on a tensor that doesn't require gradient".into(),
         PostAccNonLeaf => "post accumulate grad hooks cannot be registered on non-leaf tensors".into(),
         NonLeafFlag => "you can only change requires_grad flags of leaf variables. If you want to use a computed variable \
@@ -208,7 +214,7 @@ fn text(kind: &ErrorKind) -> Option<String> {
         ForwardNotImplemented { op } => format!(
             "Trying to use forward AD with {op} that does not support it because it has not been implemented yet."
         ),
-        DerivativeNotImplemented { op, .. } => format!("derivative for {op} is not implemented"),
+        DerivativeNotImplemented { op, .. } => format!("the derivative for '{op}' is not implemented."),
         PackMutatesInput => "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook \
                              can not be modified by in-place operations as this can lead to unexpected side-effects."
             .into(),
@@ -218,6 +224,10 @@ fn text(kind: &ErrorKind) -> Option<String> {
         MutationCtxOutside => "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph \
                                was originally recorded."
             .into(),
+        CheckpointMismatch { message } if message.contains("\nops of both runs:") => format!(
+            "firebrand.utils.checkpoint: {message}\n\nYou are seeing this error because you passed `debug=True` to checkpoint and \
+             tensors to be saved during the original forward and differ between those saved during recomputation."
+        ),
         CheckpointMismatch { message } => format!("firebrand.utils.checkpoint: {message}"),
         CheckpointReentrantInputs => "firebrand.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter \
                                       to .backward(). Set use_reentrant=False, or call .backward() without `inputs`."
@@ -229,7 +239,7 @@ fn text(kind: &ErrorKind) -> Option<String> {
         LeafInGradCall => "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This \
                            is currently not supported."
             .into(),
-        NotInBackward => "the running graph can be asked about only during the backward pass".into(),
+        NotInBackward => "the running graph should only be called during the backward pass: at other times there is none".into(),
         FnGradShape { function, position, expected, found } => format!(
             "Function {function} returned an invalid gradient at index {position} - got {found:?} but expected shape compatible \
              with {expected:?}"
@@ -239,7 +249,8 @@ fn text(kind: &ErrorKind) -> Option<String> {
                                          returning a view."
                 .into(),
             firebrand::JvpRule::ViewOfTangent => "A custom Function's forward is returning a view but the jvp is not returning a \
-                                                  view of the same base as the given grad input"
+                                                  view of the given grad input; if that is a view, the jvp is not returning a view \
+                                                  of the same base"
                 .into(),
             firebrand::JvpRule::SameRegion => "A custom Function's forward is returning a view but the jvp is returning a view of \
                                                different elements of the grad input."
@@ -254,6 +265,11 @@ fn text(kind: &ErrorKind) -> Option<String> {
             "A custom Function's jvp is returning a non-None gradient at position {position}, but the output at that position is not \
              differentiable. You should return None at that position instead."
         ),
+        DirtyNotReturned { .. } => {
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace \
+             must all be outputs of the Function."
+                .into()
+        }
         DirtyViewMultiOut { .. } => "If your Function modifies inplace an input that is a view of another Tensor, your Function \
                                      cannot return more than one Tensor. This is not supported by the current autograd engine. \
                                      You should either make sure the input is not a view (using .clone() for example) or make \
@@ -283,16 +299,32 @@ fn text(kind: &ErrorKind) -> Option<String> {
         Vmap { message } if message.starts_with("a result that differs between samples") => {
             "vmap can not return a BatchedTensor when out_dim is None".into()
         }
+        Vmap { message } if message.contains("cannot draw the same for all") => {
+            format!("Vmap does not currently support same randomness with a batched tensor input: {message}")
+        }
+        Vmap { message } if message.contains("its result depends on the values of each sample") => {
+            let op = message.split(": ").next().unwrap_or_default();
+            format!(
+                "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {op}: use where, masks \
+                 of fixed size, or loop over the samples."
+            )
+        }
         VmapRandomness { .. } => "vmap: called random operation while in randomness error mode. Please either use the 'same' or \
                                   'different' randomness flags on vmap or perform the randomness operation out of vmap"
             .into(),
+        Argument { op, message } if message.starts_with("out= variants do not record") => format!(
+            "{op}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        ),
+        Argument { op, message } if message.contains("reach outside a storage") => {
+            format!("{op}: {message}: it can access memory outside of `tensor`")
+        }
         GradcheckUsage { message } => message.clone(),
         GradcheckAssertion { message } => (*message).into(),
         OverlappingInput { index } => format!(
             "The {index}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to \
              compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
         ),
-        DualTwice => "Cannot set a tensor that already has a tangent at this level as a dual: it already has one".into(),
+        DualTwice => "Cannot set a forward gradient on or with a Tensor that already has a forward gradient at the same level".into(),
         NestedDualLevel => "Nested forward mode AD is not supported at the moment".into(),
         NoDualLevel => "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
             .into(),

@@ -4,6 +4,7 @@ use crate::autograd::{attached, call_flat, need_tensors};
 use crate::convert;
 use crate::errors::Raise;
 use crate::held::Held;
+use crate::identity;
 use firebrand::Tensor;
 use firebrand::func::{self, BatchDims, Linear, Randomness, Vjp};
 use pyo3::exceptions::PyValueError;
@@ -115,11 +116,28 @@ fn linearize<'py>(
     Ok((convert::list(py, outputs)?, Pushforward(linear)))
 }
 
+/// An argument that is not differentiated, as the function under the innermost transform sees it.
+#[pyfunction]
+fn argument<'py>(py: Python<'py>, t: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match convert::tensor_of(t) {
+        Some(own) => Ok(identity::wrap(py, func::argument(own))?.into_any()),
+        None => Ok(t.clone()),
+    }
+}
+
+/// How many transforms are active here.
+#[pyfunction]
+fn active() -> u8 {
+    func::active().transforms
+}
+
 pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let transforms = PyModule::new(m.py(), "transforms")?;
     transforms.add_function(wrap_pyfunction!(vjp, &transforms)?)?;
     transforms.add_function(wrap_pyfunction!(jvp, &transforms)?)?;
     transforms.add_function(wrap_pyfunction!(vmap, &transforms)?)?;
     transforms.add_function(wrap_pyfunction!(linearize, &transforms)?)?;
+    transforms.add_function(wrap_pyfunction!(active, &transforms)?)?;
+    transforms.add_function(wrap_pyfunction!(argument, &transforms)?)?;
     m.add_submodule(&transforms)
 }

@@ -10,26 +10,40 @@ use crate::errors::Raise;
 use crate::held::Held;
 use crate::identity;
 use crate::node::{self, PyNode};
-use firebrand::autograd::{BatchedOutputs, Context, Function, VmapInfo, apply_function};
+use firebrand::autograd::{BatchedOutputs, Context, Function, Node, VmapInfo, apply_function};
 use firebrand::func::Randomness;
 use firebrand::{Result, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The `ctx` of one call.
-pub(crate) struct CallState(Held);
+pub(crate) struct CallState {
+    ctx: Held,
+    /// Which results are tensors, if not all of them are.
+    layout: OnceLock<Vec<bool>>,
+}
 
 impl CallState {
     pub(crate) fn ctx<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.0.get(py)
+        self.ctx.get(py)
     }
 
     /// The context, for the collector.
     pub(crate) fn held(&self) -> Option<&Py<PyAny>> {
-        self.0.object()
+        self.ctx.object()
     }
+
+    /// Which results are tensors, if not all of them are: hooks on the node see a gradient for each result.
+    pub(crate) fn layout(&self) -> Option<&[bool]> {
+        self.layout.get().map(Vec::as_slice)
+    }
+}
+
+/// The call that a node was recorded by.
+pub(crate) fn call_state(node: &Node) -> Option<&CallState> {
+    node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>())
 }
 
 /// One argument or result: the number of a tensor, or something else.
@@ -89,7 +103,6 @@ fn spread<'py>(py: Python<'py>, items: &[Item], tensors: &[Option<Tensor>]) -> P
 /// What a Python class says of itself.
 struct Traits {
     setup_context: bool,
-    once_differentiable: bool,
     generate_vmap_rule: bool,
 }
 
@@ -270,7 +283,7 @@ fn transfer(object: &Bound<'_, PyAny>, ctx: &mut Context) -> PyResult<()> {
     for name in ["to_save", "dirty_tensors", "non_differentiable"] {
         object.setattr(name, object.py().None())?;
     }
-    ctx.set_state(Arc::new(CallState(Held::new(object))));
+    ctx.set_state(Arc::new(CallState { ctx: Held::new(object), layout: OnceLock::new() }));
     Ok(())
 }
 
@@ -374,6 +387,19 @@ impl Function for PyFunction {
                 );
                 return Err(PyRuntimeError::new_err(text));
             };
+            let alike = match (convert::items(&outputs)?, convert::items(&out_dims)?) {
+                (None, Some(_)) => false,
+                (Some(_), Some(_)) => outputs.is_instance_of::<PyTuple>() == out_dims.is_instance_of::<PyTuple>(),
+                _ => true,
+            };
+            if !alike {
+                let text = format!(
+                    "The vmap staticmethod of {} returned an incompatible (output, out_dims) pair: out_dims should have the structure \
+                     of the output.",
+                    self.name
+                );
+                return Err(PyRuntimeError::new_err(text));
+            }
             let tensors = self.keep(&outputs)?;
             let dims = match convert::items(&out_dims)? {
                 Some(list) => list.iter().map(|d| d.extract::<Option<usize>>()).collect::<PyResult<Vec<_>>>()?,
@@ -395,10 +421,6 @@ impl Function for PyFunction {
     fn generate_vmap_rule(&self) -> bool {
         self.traits.generate_vmap_rule
     }
-
-    fn once_differentiable(&self) -> bool {
-        self.traits.once_differentiable
-    }
 }
 
 /// Applies a custom function and records it.
@@ -408,7 +430,6 @@ fn apply<'py>(
     ctx_class: &Bound<'py, PyType>,
     args: &Bound<'py, PyTuple>,
     setup_context: bool,
-    once_differentiable: bool,
     generate_vmap_rule: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
@@ -417,7 +438,7 @@ fn apply<'py>(
         class: Held::new(class),
         ctx_class: Held::new(ctx_class),
         name: class.name()?.to_string(),
-        traits: Traits { setup_context, once_differentiable, generate_vmap_rule },
+        traits: Traits { setup_context, generate_vmap_rule },
         args: Mutex::new(Arc::new(items)),
         smooth: inputs.iter().map(|t| t.dtype().is_differentiable()).collect(),
         shape: Mutex::new(None),
@@ -425,15 +446,21 @@ fn apply<'py>(
     });
     let running = function.clone();
     let outputs = autograd::detached(py, move || apply_function(running, inputs))?;
+    let shape = function.shape()?;
+    let layout: Vec<bool> = shape.items.iter().map(|i| matches!(i, Item::Tensor(_))).collect();
     for out in &outputs {
         // The context learns which node is its own.
         if let Some(edge) = out.try_grad_fn_edge().raise()?
-            && edge.node.context().is_some()
+            && let Some(state) = call_state(&edge.node)
         {
+            if layout.contains(&false) {
+                // Set already by an earlier output of the same call.
+                let _ = state.layout.set(layout.clone());
+            }
             node::wrap(py, edge.node)?;
         }
     }
-    let found = function.shape()?.filled(py, &outputs);
+    let found = shape.filled(py, &outputs);
     function.forget_others();
     found
 }

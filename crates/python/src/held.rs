@@ -60,6 +60,12 @@ impl Hook {
 }
 
 impl HookSlot {
+    /// Lets go of the function, which is not called any more.
+    pub(crate) fn clear(&self) {
+        let taken = self.lock().take();
+        drop(taken);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Py<PyAny>>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -103,8 +109,7 @@ impl Hooks {
     pub(crate) fn clear(&self) {
         let slots: Vec<_> = self.lock().drain(..).filter_map(|slot| slot.upgrade()).collect();
         for slot in slots {
-            let taken = slot.lock().take();
-            drop(taken);
+            slot.clear();
         }
     }
 }

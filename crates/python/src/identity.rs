@@ -19,7 +19,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicIsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -99,10 +98,7 @@ pub(crate) fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTenso
     }
 }
 
-fn register(object: Bound<'_, PyTensor>) -> PyResult<Bound<'_, PyTensor>> {
-    if TENSOR_DICT.load(Relaxed) == 0 {
-        dict_offset(object.py());
-    }
+pub(crate) fn register(object: Bound<'_, PyTensor>) -> PyResult<Bound<'_, PyTensor>> {
     object.get().object.store(object.as_ptr(), Relaxed);
     TENSORS.put(object.get().tensor.id(), object.as_any());
     Ok(object)
@@ -159,25 +155,9 @@ pub(crate) fn retire(py: Python<'_>, this: &PyTensor) {
     }
 }
 
-/// The dictionary of attributes of an object of a class that has one, as the collector sees it.
-pub(crate) fn attributes(object: *mut ffi::PyObject, offset: &AtomicIsize) -> Option<&Py<PyAny>> {
-    let offset = offset.load(Relaxed);
-    if object.is_null() || offset <= 0 {
-        return None;
-    }
-    // SAFETY: the object is alive (its own traversal asks), and the slot at the offset that its type states holds null or the
-    // dictionary; `Option<Py>` is a pointer that may be null.
-    unsafe { (*object.byte_offset(offset).cast::<Option<Py<PyAny>>>()).as_ref() }
-}
-
-/// Where tensors and nodes keep their dictionaries, once one of them was made.
-pub(crate) static TENSOR_DICT: AtomicIsize = AtomicIsize::new(0);
-
 /// Where an object keeps the pointer to its dictionary.
 fn dict_offset(py: Python<'_>) -> isize {
     static OFFSET: PyOnceLock<isize> = PyOnceLock::new();
     let read = || py.get_type::<PyTensor>().getattr("__dictoffset__").and_then(|o| o.extract()).unwrap_or(0);
-    let offset = *OFFSET.get_or_init(py, read);
-    TENSOR_DICT.store(offset, Relaxed);
-    offset
+    *OFFSET.get_or_init(py, read)
 }

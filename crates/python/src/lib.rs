@@ -7,6 +7,7 @@
 #![allow(missing_docs)] // a Python module: its documentation is that of the package
 
 mod autograd;
+mod backend;
 mod bind;
 mod compile;
 mod convert;
@@ -25,6 +26,8 @@ mod ops;
 #[path = "generated/overloads.rs"]
 mod overloads;
 mod program;
+mod random;
+mod sparse;
 mod table;
 mod tensor;
 
@@ -47,8 +50,6 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<modes::InferenceGuard>()?;
     m.add_class::<modes::SavedHooksScope>()?;
     m.add_class::<modes::DisabledHooksScope>()?;
-    m.add_class::<modes::MultithreadingGuard>()?;
-    m.add_class::<modes::ForwardGradGuard>()?;
     m.add_class::<layer::LayerScope>()?;
     m.add_class::<node::SavedTensor>()?;
     m.add_function(wrap_pyfunction!(node::node_class, m)?)?;
@@ -65,6 +66,8 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     interop::add(m)?;
     autograd::add(m)?;
     modes::add(m)?;
+    random::add(m)?;
+    sparse::add(m)?;
     func::add(m)?;
     function::add(m)?;
     program::add(m)?;

@@ -1,6 +1,6 @@
 //! Tensors from Python's data: numbers, nested sequences, arrays.
 
-use crate::convert::{device_of, dtype_of, items, requiring_grad, scalar_of, tensor_of};
+use crate::convert::{device_of, dtype_of, items, making_on, requiring_grad, scalar_of, tensor_of};
 use crate::errors::Raise;
 use crate::identity;
 use crate::interop;
@@ -124,7 +124,7 @@ fn tensor<'py>(
         PyTypeError::new_err(format!("tensor(): argument '{what}' must be firebrand.{what}, not {}", found.get_type()))
     };
     let dtype = dtype.map(|d| dtype_of(d).ok_or_else(|| wrong(d, "dtype"))).transpose()?;
-    let device = device.map(|d| device_of(d)?.ok_or_else(|| wrong(d, "device"))).transpose()?;
+    let device = device.map(|d| device_of(d)?.ok_or_else(|| wrong(d, "device"))).transpose()?.or_else(making_on);
     let mut t = tensor_from(data, dtype)?;
     if device == Some(Device::Meta) {
         t = t.try_to_device(Device::Meta).raise()?;

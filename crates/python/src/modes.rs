@@ -7,8 +7,6 @@ use firebrand::autograd::{
     self as core, AutocastGuard, AutocastOptions, CreationHookGuard, DisabledGuard, InferenceMode, MutationGuard,
     SavedHooksGuard,
 };
-use firebrand::random::Generator;
-use firebrand::state::ModeGuard;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -113,38 +111,6 @@ impl DisabledHooksScope {
     }
 }
 
-/// Whether the engine uses several threads, until it is left.
-#[pyclass(unsendable)]
-pub(crate) struct MultithreadingGuard(Option<ModeGuard>);
-
-#[pymethods]
-impl MultithreadingGuard {
-    #[new]
-    fn new(on: bool) -> MultithreadingGuard {
-        MultithreadingGuard(Some(core::set_multithreading_enabled(on)))
-    }
-
-    fn leave(&mut self) {
-        self.0 = None;
-    }
-}
-
-/// Whether ops compute tangents, until it is left.
-#[pyclass(unsendable)]
-pub(crate) struct ForwardGradGuard(Option<core::ForwardGradScope>);
-
-#[pymethods]
-impl ForwardGradGuard {
-    #[new]
-    fn new(on: bool) -> ForwardGradGuard {
-        ForwardGradGuard(Some(core::set_fwd_grad_enabled(on)))
-    }
-
-    fn leave(&mut self) {
-        self.0 = None;
-    }
-}
-
 /// Saved tensors may be written, until it is left.
 #[pyclass(unsendable)]
 pub(crate) struct MutationScope(Option<MutationGuard>);
@@ -195,23 +161,31 @@ fn is_autocast_enabled() -> bool {
     core::is_autocast_enabled()
 }
 
-/// Where the random numbers of this thread are.
-#[pyclass(module = "firebrand", frozen)]
-pub(crate) struct RngState(Generator);
-
-#[pyfunction]
-fn get_rng_state() -> RngState {
-    RngState(firebrand::random::get_rng_state())
-}
-
-#[pyfunction]
-fn set_rng_state(state: &Bound<'_, RngState>) {
-    firebrand::random::set_rng_state(state.get().0.clone());
-}
-
 #[pyfunction]
 fn is_fwd_grad_enabled() -> bool {
     core::is_fwd_grad_enabled()
+}
+
+/// Switches for good; gives what was before.
+#[pyfunction]
+fn set_multithreading(on: bool) -> bool {
+    let before = core::is_multithreading_enabled();
+    // The switch is not undone with a guard but by the next call.
+    std::mem::forget(core::set_multithreading_enabled(on));
+    before
+}
+
+/// Switches for good; gives what was before.
+#[pyfunction]
+fn set_fwd_grad(on: bool) -> bool {
+    let before = core::is_fwd_grad_enabled();
+    std::mem::forget(core::set_fwd_grad_enabled(on));
+    before
+}
+
+#[pyfunction]
+fn is_dual_level_active() -> bool {
+    core::is_dual_level_active()
 }
 
 #[pyfunction]
@@ -233,11 +207,11 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(anomaly_mode, m)?)?;
     m.add_class::<AutocastScope>()?;
     m.add_class::<MutationScope>()?;
-    m.add_class::<RngState>()?;
     m.add_function(wrap_pyfunction!(is_autocast_enabled, m)?)?;
-    m.add_function(wrap_pyfunction!(get_rng_state, m)?)?;
-    m.add_function(wrap_pyfunction!(set_rng_state, m)?)?;
     m.add_function(wrap_pyfunction!(is_fwd_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(is_multithreading_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(set_multithreading, m)?)?;
+    m.add_function(wrap_pyfunction!(set_fwd_grad, m)?)?;
+    m.add_function(wrap_pyfunction!(is_dual_level_active, m)?)?;
     m.add_function(wrap_pyfunction!(saved_tensors_hooks_disabled, m)?)
 }

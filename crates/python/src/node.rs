@@ -6,9 +6,10 @@
 use crate::autograd::{self, Handle};
 use crate::convert;
 use crate::errors::Raise;
-use crate::function::CallState;
+use crate::function::call_state;
 use crate::held::{Held, Hooks};
-use crate::identity::{self, Registry};
+use crate::identity::Registry;
+use firebrand::ErrorKind;
 use firebrand::autograd::{Node, SavedValue, WeakNode};
 use firebrand_core as core;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
@@ -18,7 +19,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 enum Link {
@@ -37,6 +38,8 @@ pub(crate) struct PyNode {
 
 /// Where a node keeps what Python's collector has to know of its hooks.
 const HOOKS: &str = "python hooks";
+/// Where a node keeps the dictionary that Python sees.
+const METADATA: &str = "python";
 
 /// The Python functions that hang on a node, whoever registered them.
 pub(crate) fn hooks(node: &Node) -> Arc<Hooks> {
@@ -52,10 +55,13 @@ fn known_hooks(node: &Node) -> Option<Arc<Hooks>> {
     node.metadata().get(HOOKS).cloned().and_then(|m| m.downcast::<Hooks>().ok())
 }
 
-/// Shows the collector what a node owns: hooks, and the context of a custom function.
+/// Shows the collector what a node owns: hooks, its dictionary, and the context of a custom function.
 pub(crate) fn traverse(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
     if let Some(hooks) = known_hooks(node) {
         hooks.traverse(visit)?;
+    }
+    if let Some(held) = node.metadata().get(METADATA).and_then(|m| m.downcast_ref::<Held>()) {
+        visit.call(held.object())?;
     }
     traverse_context(node, visit)
 }
@@ -67,12 +73,9 @@ pub(crate) fn clear(node: &Node) {
     }
 }
 
-/// Where nodes keep their dictionaries, once one was made.
-static NODE_DICT: AtomicIsize = AtomicIsize::new(0);
-
 /// Shows the collector the context of a custom function, which its node owns.
 fn traverse_context(node: &Node, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-    match node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>()) {
+    match call_state(node) {
         Some(state) => visit.call(state.held()),
         None => Ok(()),
     }
@@ -114,20 +117,34 @@ impl SavedTensor {
     }
 
     /// Packs the tensor now, and unpacks it whenever it is read.
-    fn register_hooks(&self, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
+    #[pyo3(signature = (*hooks))]
+    fn register_hooks(&self, hooks: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let text = "register_hooks(): incompatible function arguments; expected two functions, which pack and unpack the tensor";
+        let (pack, unpack) = match hooks.len() {
+            2 => (&hooks.get_item(0)?, &hooks.get_item(1)?),
+            _ => return Err(PyTypeError::new_err(text)),
+        };
+        if !pack.is_callable() || !unpack.is_callable() {
+            return Err(PyTypeError::new_err(text));
+        }
         if self.empty {
             return Err(PyRuntimeError::new_err("None is forbidden: there is no saved tensor to set hooks on"));
         }
         let gone = || PyRuntimeError::new_err("the node of this saved tensor is gone");
         let (node, hooks) = (self.node.upgrade().ok_or_else(gone)?, autograd::saved_hooks(pack, unpack));
-        pack.py().detach(|| node.register_saved_hooks(&self.name, hooks)).raise()
+        pack.py().detach(|| node.register_saved_hooks(&self.name, hooks)).map_err(|e| match e.kind() {
+            ErrorKind::GraphFreed { .. } => {
+                PyRuntimeError::new_err("Calling register_hooks on a saved tensor after it has been freed.")
+            }
+            _ => crate::errors::exception(e),
+        })
     }
 }
 
 /// The object of a node.
 pub(crate) fn wrap(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
     // The object of a custom function is its context.
-    if let Some(state) = node.context().and_then(|c| c.state()).and_then(|s| s.downcast_ref::<CallState>()) {
+    if let Some(state) = call_state(&node) {
         let ctx = state.ctx(py);
         if let Ok(own) = ctx.cast::<PyNode>() {
             own.get().refer_to(&node);
@@ -232,20 +249,15 @@ impl PyNode {
             }
             None => Link::None,
         };
-        if NODE_DICT.load(Relaxed) == 0 {
-            let offset = cls.py().get_type::<PyNode>().getattr("__dictoffset__")?.extract()?;
-            NODE_DICT.store(offset, Relaxed);
-        }
         Ok(PyNode { link: Mutex::new(link), object: AtomicPtr::new(std::ptr::null_mut()) })
     }
 
-    /// Attributes, and hooks that only this object reaches.
+    /// Hooks that only this object reaches. The class visits its attributes.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Null before the object is complete and once it is being torn down.
         if self.object.load(Relaxed).is_null() {
             return Ok(());
         }
-        visit.call(identity::attributes(self.object.load(Relaxed), &NODE_DICT))?;
         match self.sole() {
             Some(node) => traverse(&node, &visit),
             None => Ok(()),
@@ -281,11 +293,11 @@ impl PyNode {
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let node = self.node()?;
-        if let Some(held) = node.metadata().get("python").and_then(|m| m.downcast_ref::<Held>()) {
+        if let Some(held) = node.metadata().get(METADATA).and_then(|m| m.downcast_ref::<Held>()) {
             return Ok(held.get(py));
         }
         let dict = PyDict::new(py).into_any();
-        drop(node.insert_metadata("python", Arc::new(Held::new(&dict))));
+        drop(node.insert_metadata(METADATA, Arc::new(Held::new(&dict))));
         Ok(dict)
     }
 
@@ -350,7 +362,12 @@ impl PyNode {
 
     /// What a custom function saved.
     fn _function_saved<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let Some(node) = self.alive() else { return Ok(None) };
+        let Some(node) = self.alive() else {
+            return match &*self.link() {
+                Link::None => Ok(None),
+                _ => Err(ErrorKind::GraphFreed { node: "a custom function".into() }.into()).raise(),
+            };
+        };
         if node.context().is_none() {
             return Ok(None);
         }

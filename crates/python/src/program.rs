@@ -7,7 +7,7 @@ use crate::held::Held;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::passes::{self, Context};
 use firebrand::graph::text::{Form, print};
-use firebrand::graph::{Dim, Error, Export, ExportedProgram, NamedTensor, ProgramModule};
+use firebrand::graph::{Dim, Error, Export, ExportedProgram, LoadOptions, NamedTensor, ProgramModule, SaveOptions};
 use firebrand::module::Module;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -60,8 +60,11 @@ impl Program {
         print(&self.0, if long { Form::Long } else { Form::Short })
     }
 
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.0.save(path)).map_err(raised)
+    /// Writes an archive; with the source positions of its ops, which name folders of this machine, only if asked.
+    #[pyo3(signature = (path, stack_traces=false))]
+    fn save(&self, py: Python<'_>, path: PathBuf, stack_traces: bool) -> PyResult<()> {
+        let options = SaveOptions { keep_stack_traces: stack_traces };
+        py.detach(|| self.0.save_with(path, options)).map_err(raised)
     }
 }
 
@@ -108,10 +111,13 @@ fn list_passes() -> Vec<(&'static str, &'static str)> {
     passes::PASSES.iter().map(|p| (p.name, p.summary)).collect()
 }
 
-/// Reads an archive that `torch.export.save` or `save` wrote. Nothing in it is executed.
+/// Reads an archive that `torch.export.save` or `save` wrote. Nothing in it is executed. With `runnable=False`, ops that cannot be run are
+/// no error: such a program can be read, changed and written.
 #[pyfunction]
-fn load_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
-    py.detach(|| ExportedProgram::load(path)).map(Program).map_err(raised)
+#[pyo3(signature = (path, runnable=true))]
+fn load_program(py: Python<'_>, path: PathBuf, runnable: bool) -> PyResult<Program> {
+    let options = LoadOptions { refuse_unsupported: runnable, ..LoadOptions::default() };
+    py.detach(|| ExportedProgram::load_with(path, &options)).map(Program).map_err(raised)
 }
 
 /// A program that can be called and trained.

@@ -112,7 +112,7 @@ impl Signature {
             arg,
             name: if arg.name == "self" && arg.ty == Type::Tensor && !name.is_empty() { "input" } else { arg.name },
             size: sizes.iter().find(|(at, _)| *at as usize == k).map_or(0, |(_, n)| *n),
-            numbers: takes_numbers(name) && arg.ty == Type::Tensor && k > 0,
+            numbers: takes_numbers(name) && arg.ty == Type::Tensor,
             option: makes && matches!(arg.name, "dtype" | "layout" | "device" | "pin_memory"),
         };
         let params: Vec<Param> = args.iter().enumerate().map(param).collect();
@@ -131,9 +131,7 @@ impl Signature {
             let names: Option<Vec<&str>> =
                 returns.trim_end_matches(')').split(", ").map(|r| r.rsplit_once(' ').map(|(_, n)| n)).collect();
             let Some(names) = names else { return Ok(None) };
-            let class = py.import("collections")?.call_method1("namedtuple", (name, names))?;
-            class.setattr("__module__", "firebrand.return_types")?;
-            Ok(Some(class.unbind()))
+            Ok(Some(py.import("firebrand.return_types")?.call_method1("_class", (name, names))?.unbind()))
         };
         Ok(self.results.get_or_try_init(py, make)?.as_ref().map(|c| c.bind(py).clone()))
     }

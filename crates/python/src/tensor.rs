@@ -147,11 +147,19 @@ fn values(t: &Tensor) -> firebrand::Result<Vec<Scalar>> {
 #[pymethods]
 impl PyTensor {
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn make(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<PyTensor> {
-        let advice =
-            "Tensor() makes no tensor from data; use firebrand.tensor(data) or a factory such as firebrand.zeros(size)";
-        identity::pending().map(PyTensor::new).ok_or_else(|| PyTypeError::new_err(advice))
+    #[pyo3(signature = (*args, **kwargs))]
+    fn make(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<PyTensor> {
+        if let Some(tensor) = identity::pending() {
+            return Ok(PyTensor::new(tensor));
+        }
+        let made = args.py().import("firebrand._tensor")?.getattr("_construct")?.call(args, kwargs)?;
+        let wrong = || PyTypeError::new_err("Tensor() takes sizes, a sequence or a Tensor");
+        tensor_of(&made).cloned().map(PyTensor::new).ok_or_else(wrong)
+    }
+
+    /// Makes this object the one of its tensor, if it was made by its constructor.
+    fn _register(slf: This<'_>) -> PyResult<()> {
+        if slf.get().object.load(Relaxed).is_null() { identity::register(slf).map(drop) } else { Ok(()) }
     }
 
     /// An object of another class over the same memory, without history.
@@ -263,6 +271,11 @@ impl PyTensor {
         self.tensor.data_ptr() as usize
     }
 
+    /// How many bytes of memory there are, shown or not.
+    fn _storage_bytes(&self) -> usize {
+        self.tensor.storage_bytes()
+    }
+
     /// Whether both show the same memory.
     fn _shares_storage(&self, other: &This<'_>) -> bool {
         self.tensor.shares_storage(&other.get().tensor)
@@ -339,8 +352,16 @@ impl PyTensor {
     }
 
     /// The text of its values, without what Python adds.
-    fn _text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.tensor.detach().to_string())
+    fn _text(&self, py: Python<'_>) -> PyResult<String> {
+        let t = self.tensor.detach();
+        py.detach(|| {
+            // Values that cannot be read, inside vmap, are an error and not a panic.
+            if !t.is_meta() && !t.is_sparse() {
+                t.try_to_vec::<f64>()?;
+            }
+            Ok(t.to_string())
+        })
+        .raise()
     }
 
     // ---- autograd
@@ -415,6 +436,11 @@ impl PyTensor {
     }
 
     fn retain_grad(&self) -> PyResult<()> {
+        if firebrand::func::active().transforms > 0 {
+            let text = "You are attempting to call Tensor.retain_grad() inside of a function transform. This is unsupported, \
+                        please attempt to use the transforms (e.g. grad, vjp) or call retain_grad() outside of them instead.";
+            return Err(PyRuntimeError::new_err(text));
+        }
         self.tensor.try_retain_grad().raise()
     }
 
@@ -434,12 +460,19 @@ impl PyTensor {
 
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<This<'py>> {
+        if self.tensor.is_batched() {
+            return Err(PyRuntimeError::new_err("accessing `data` under vmap transform is not allowed"));
+        }
         identity::wrap(py, self.tensor.data())
     }
 
     #[setter]
     fn set_data(&self, other: &Any<'_>) -> PyResult<()> {
         let other = tensor_of(other).ok_or_else(|| PyTypeError::new_err("data must be a Tensor"))?;
+        if self.tensor.is_batched() || other.is_batched() {
+            let text = "mutating directly with `.data` under vmap transform is not allowed.";
+            return Err(PyRuntimeError::new_err(text));
+        }
         self.tensor.try_set_data(other).raise()
     }
 
@@ -474,13 +507,12 @@ impl PyTensor {
 
     // ---- collection
 
-    /// Attributes, and what only this object reaches through its tensor: hooks, and the context of a custom function.
+    /// What only this object reaches through its tensor: hooks, and the context of a custom function. The class visits its attributes.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Null before the object is complete and once it is being torn down.
         if self.object.load(Relaxed).is_null() {
             return Ok(());
         }
-        visit.call(identity::attributes(self.object.load(Relaxed), &identity::TENSOR_DICT))?;
         if !self.tensor.is_shared() {
             self.hooks.traverse(&visit)?;
         }

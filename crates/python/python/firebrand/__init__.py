@@ -15,6 +15,7 @@ from ._firebrand import (
     from_numpy,
     get_default_dtype,
     get_num_threads,
+    Generator,
     get_rng_state,
     initial_seed,
     is_autocast_enabled,
@@ -59,8 +60,8 @@ from . import _functions
 from ._functions import *  # noqa: F403
 from ._interop import as_tensor, from_dlpack
 from .autograd.grad_mode import autocast, enable_grad, inference_mode, no_grad, set_grad_enabled
-from . import autograd, fft, func, linalg, nn, ops, optim, special, utils
-from ._compile import compile, compiled_backward
+from . import autograd, fft, func, linalg, nn, ops, optim, return_types, special, utils
+from ._compile import compile, compiled_backward, plain_backward
 from .export import load, save
 from . import export
 from .func import vmap

@@ -6,6 +6,8 @@ tensors it gets are of another kind, and Python code in it runs only then.
 """
 
 import functools
+import weakref
+from typing import NamedTuple
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
@@ -13,13 +15,17 @@ from ._tree import flatten, unflatten
 
 
 def compile(function=None, *, backend="firebrand", fullgraph=False, dynamic=None, static=False, disable=False):
-    """Compiles a function of tensors, or a module; a decorator if no function is given."""
+    """Compiles a function of tensors, a module, or a graph; a decorator if no function is given.
+
+    A backend is a name, or a function of a captured graph and tensors like its inputs that gives back what runs the graph."""
     if function is None:
         return functools.partial(
             compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, static=static, disable=disable
         )
     if disable:
         return function
+    if isinstance(function, Graph):
+        return function.compiled(backend)
     from .nn import Module
 
     if isinstance(function, Module):
@@ -27,8 +33,34 @@ def compile(function=None, *, backend="firebrand", fullgraph=False, dynamic=None
     return _compiled(function, getattr(function, "__qualname__", repr(function)), backend, fullgraph, dynamic, static)
 
 
+# What backends that are Python functions compiled. It goes with them.
+_GRAPHS = weakref.WeakKeyDictionary()
+
+
+def _graphs(backend):
+    """Where the graphs of a backend are kept: those of a Python function are shared by everything it compiles."""
+    if isinstance(backend, str):
+        return _C.Graphs(backend)
+    try:
+        if backend not in _GRAPHS:
+            # Weak, or the graphs would keep the function that is to take them along.
+            _GRAPHS[backend] = _C.Graphs(_weakly(backend))
+        return _GRAPHS[backend]
+    except TypeError:
+        return _C.Graphs(backend)
+
+
+def _weakly(backend):
+    ref = weakref.ref(backend)
+
+    def call(graph, inputs):
+        return ref()(graph, inputs)
+
+    return call
+
+
 def _compiled(function, name, backend, fullgraph, dynamic, static):
-    inner = _C.CompiledFunction(name, backend, fullgraph, dynamic)
+    inner = _C.CompiledFunction(name, _graphs(backend), fullgraph, dynamic)
     shapes = {}
 
     @functools.wraps(function)
@@ -56,7 +88,7 @@ def _compiled(function, name, backend, fullgraph, dynamic, static):
         tensors = iter(tensors)
         return unflatten([next(tensors) if value is None else value[0] for value in kept], out_spec)
 
-    run._compiled = inner
+    run._compiled, run._backend = inner, backend
     return run
 
 
@@ -86,20 +118,46 @@ def CompiledModule(module, backend, fullgraph, dynamic, static):
 
 
 class compiled_backward:
-    """Backward passes of this thread are compiled until the end of the block."""
+    """Backward passes of this thread are compiled until the end of the block. Entered again, it knows what it compiled."""
 
     def __init__(self, backend="firebrand", *, dynamic=True, fullgraph=False):
-        self._arguments = (backend, dynamic, fullgraph)
+        self._compiled = _C.CompiledBackward(backend, dynamic, fullgraph)
+        self._scopes = []
 
     def __enter__(self):
-        self._scope = _C.CompiledBackwardScope(*self._arguments)
+        self._scopes.append(self._compiled.enter())
         return self
 
     def __exit__(self, *_):
-        self._captures = self._scope.captures()
-        self._scope.leave()
+        self._scopes.pop().leave()
 
     @property
     def captures(self):
         """How many structures were captured so far."""
-        return self.__dict__.get("_captures") if "_captures" in self.__dict__ else self._scope.captures()
+        return self._compiled.captures()
+
+
+class plain_backward(compiled_backward):
+    """Backward passes of this thread are not compiled until the end of the block."""
+
+    def __init__(self):
+        self._scopes = []
+
+    def __enter__(self):
+        self._scopes.append(_C.plain_backward())
+        return self
+
+    captures = 0
+
+
+class Node(NamedTuple):
+    """A node of a captured graph."""
+
+    op: str
+    name: str
+    target: str
+
+
+Graph = _C.Graph
+Graph.graph = property(lambda self: self, doc="The graph itself: a graph and its module are one object.")
+Graph.nodes = property(lambda self: [Node(*node) for node in self.node_list()], doc="Its nodes, in their order.")

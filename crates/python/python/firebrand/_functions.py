@@ -145,7 +145,10 @@ class finfo:
 
     def __init__(self, dtype=None):
         dtype = _C.get_default_dtype() if dtype is None else dtype
+        # The limits of complex numbers are those of their parts.
+        parts = {"complex64": "float32", "complex128": "float64"}
         name = repr(dtype).removeprefix("firebrand.")
+        name = parts.get(name, name)
         if name not in self._BITS:
             raise TypeError(f"finfo() requires a floating point input type. Use iinfo to handle '{dtype}'")
         self.dtype = name

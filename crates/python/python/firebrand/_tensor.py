@@ -29,6 +29,8 @@ def _repr(self):
         pass
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
+    if _C.is_dual_level_active() and (tangent := _C.unpack_dual(self)[1]) is not None:
+        suffixes.append(f"tangent={tangent!r}")
     text = "tensor(" + body
     last = len(text) - text.rfind("\n") - 1
     for suffix in suffixes:
@@ -83,6 +85,20 @@ _DTYPES = {
     "cdouble": _C.complex128,
 }
 _KINDS = (_C.dtype, builtins.type)
+_KIND_NAMES = {
+    _C.float32: "FloatTensor",
+    _C.float64: "DoubleTensor",
+    _C.float16: "HalfTensor",
+    _C.bfloat16: "BFloat16Tensor",
+    _C.int64: "LongTensor",
+    _C.int32: "IntTensor",
+    _C.int16: "ShortTensor",
+    _C.int8: "CharTensor",
+    _C.uint8: "ByteTensor",
+    _C.bool: "BoolTensor",
+    _C.complex64: "ComplexFloatTensor",
+    _C.complex128: "ComplexDoubleTensor",
+}
 
 
 def _to(self, *args, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
@@ -116,8 +132,14 @@ def _to(self, *args, device=None, dtype=None, non_blocking=False, copy=False, me
 
 
 def _type(self, dtype=None):
+    """The name of the kind of tensor; with a dtype, or such a name, the tensor as that kind."""
     if dtype is None:
-        return f"firebrand.Tensor of {repr(self.dtype).removeprefix('firebrand.')}"
+        return "firebrand." + _KIND_NAMES[self.dtype]
+    if isinstance(dtype, str):
+        found = [kind for kind, name in _KIND_NAMES.items() if dtype.rpartition(".")[2] == name]
+        if not found:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = found[0]
     return self.to(dtype)
 
 
@@ -184,6 +206,11 @@ def _deepcopy(self, memo):
     return copy
 
 
+def _module_load(self, other, assign=False):
+    """What `load_state_dict` puts in the place of this tensor when parameters are exchanged."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
 def _rebuild(cls, data, dtype, sizes, requires_grad, attributes):
     found = _C.tensor_from_bytes(data, dtype, sizes)
     found = found.requires_grad_(requires_grad) if cls is Tensor else Tensor._make_subclass(cls, found, requires_grad)
@@ -194,6 +221,13 @@ def _rebuild(cls, data, dtype, sizes, requires_grad, attributes):
 def _reduce(self, protocol):
     attributes = dict(self.__dict__)
     return _rebuild, (type(self), _C.tensor_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, attributes)
+
+
+def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+    """A norm of vectors or matrices."""
+    from ._functions import norm
+
+    return norm(self, p, dim, keepdim, dtype=dtype)
 
 
 def _rmatmul(self, other):
@@ -218,6 +252,8 @@ Tensor.__format__ = _format
 Tensor.__contains__ = _contains
 Tensor.__deepcopy__ = _deepcopy
 Tensor.__reduce_ex__ = _reduce
+Tensor.module_load = _module_load
+Tensor.norm = _norm
 Tensor.__rmatmul__ = _rmatmul
 Tensor.__reversed__ = _reversed
 Tensor.__array__ = _array
@@ -238,6 +274,29 @@ Tensor.real = property(lambda self: _REAL(self) if self.is_complex() else self)
 Tensor.imag = _property("aten::imag")
 for _name, _dtype in _DTYPES.items():
     setattr(Tensor, _name, _converter(_name, _dtype))
+
+# ---- few entries: gradients of embeddings
+
+
+def _to_sparse(self):
+    """The entries that are not zero, as coordinates and values. Not recorded."""
+    if self.requires_grad and _C.is_grad_enabled():
+        raise NotImplementedError("to_sparse() is not recorded: detach() the tensor, or use it under no_grad()")
+    positions = self.detach().nonzero()
+    return _C.sparse_coo(positions.t().contiguous(), self.detach()[tuple(positions.unbind(1))], self.shape)
+
+
+def _raw(read):
+    """Of entries as they are, each position once."""
+    return lambda self: read(self if _C.sparse_is_coalesced(self) else _C.sparse_coalesce(self))
+
+
+Tensor.to_sparse = _to_sparse
+Tensor.to_dense = lambda self: _C.sparse_to_dense(self) if self.is_sparse else self
+Tensor.coalesce = lambda self: _C.sparse_coalesce(self)
+Tensor.is_coalesced = lambda self: _C.sparse_is_coalesced(self)
+Tensor.indices, Tensor.values = (lambda self: _C.sparse_indices(self)), (lambda self: _C.sparse_values(self))
+Tensor._indices, Tensor._values = _raw(_C.sparse_indices), _raw(_C.sparse_values)
 
 # Kinds of tensors that are not there.
 for _name in ("is_nested", "is_quantized", "is_mkldnn", "is_cuda", "is_xpu", "is_mps", "is_sparse_csr", "is_ipu", "is_xla", "is_vulkan", "is_maia", "is_mtia"):
@@ -272,8 +331,71 @@ Tensor.new = _new
 
 
 def _undeletable(self):
-    raise RuntimeError("history and gradients of tensors cannot be deleted; detach() the tensor, or set grad to None")
+    raise RuntimeError("data, history and hooks of tensors cannot be deleted; detach() the tensor")
 
 
-for _name in ("grad", "grad_fn"):
-    setattr(Tensor, "_" + _name, property(lambda self, name=_name: getattr(self, name), None, _undeletable))
+def _delete_grad(self):
+    self.grad = None
+
+
+def _set_data(self, value):
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    _DATA.__set__(self, value)
+
+
+_GRAD, _DATA, _REQUIRES = Tensor.grad, Tensor.data, Tensor.requires_grad
+Tensor.grad = property(_GRAD.__get__, _GRAD.__set__, _delete_grad)
+Tensor.data = property(_DATA.__get__, _set_data, _undeletable)
+Tensor.requires_grad = property(_REQUIRES.__get__, _REQUIRES.__set__, _undeletable)
+Tensor._grad = property(lambda self: self.grad, None, _delete_grad)
+Tensor._grad_fn = property(lambda self: self.grad_fn, None, _undeletable)
+
+
+def _set_hooks(self, hooks):
+    self.__dict__["_backward_hooks"] = hooks
+
+
+class _Storage:
+    """The memory of a tensor, which others may show too."""
+
+    def __init__(self, tensor, item):
+        self._tensor, self._item = tensor, item
+
+    def nbytes(self):
+        """How many bytes there are."""
+        return self._tensor._storage_bytes()
+
+    def data_ptr(self):
+        """The address of the first byte."""
+        return self._tensor.data_ptr() - self._tensor.storage_offset() * self._tensor.element_size()
+
+    def size(self):
+        """How many elements there are."""
+        return self.nbytes() // self._item
+
+    __len__ = size
+
+
+Tensor.storage = lambda self: _Storage(self, self.element_size())
+Tensor.untyped_storage = lambda self: _Storage(self, 1)
+Tensor._backward_hooks = property(lambda self: self.__dict__.get("_backward_hooks"), _set_hooks, _undeletable)
+
+
+def _construct(*args, dtype=None, device=None):
+    """A tensor of the default dtype: of data, or of sizes and without values."""
+    if dtype is not None:
+        raise TypeError("Tensor() makes tensors of the default dtype; use tensor(data, dtype=...)")
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].detach()
+    dtype = _C.get_default_dtype()
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args
+    if all(isinstance(n, builtins.int) and not isinstance(n, builtins.bool) for n in sizes):
+        return _EMPTY(list(sizes) if args else [0], dtype=dtype, device=device)
+    if len(args) == 1:
+        return _C.tensor(args[0], dtype=dtype, device=device)
+    raise TypeError("new(): expected sizes, a sequence or a Tensor")
+
+
+_EMPTY = _C.op_overload("aten::empty.memory_format")
+Tensor.__init__ = lambda self, *_args, **_kwargs: self._register()

@@ -4,9 +4,11 @@ import functools
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
+from .autograd.grad_mode import _set_fwd_grad_enabled
 from ._tree import broadcast, flatten, unflatten
 
 __all__ = [
+    "chunk_vmap",
     "combine_state_for_ensemble",
     "functional_call",
     "grad",
@@ -66,12 +68,18 @@ def _chosen(args, argnums, transform):
     chosen = tuple(args[k] for k in places) if several else args[places[0]]
 
     def put(values):
-        whole = list(args)
+        whole = [_own(arg) for arg in args]
         for k, value in zip(places, values if several else [values]):
             whole[k] = value
         return whole
 
     return chosen, put
+
+
+def _own(tree):
+    """An argument that is not differentiated, as the function's own: it may be written."""
+    leaves, spec = flatten(tree)
+    return unflatten([_transforms.argument(leaf) for leaf in leaves], spec)
 
 
 class _Flat:
@@ -214,10 +222,11 @@ def _jvp(name, func, primals, tangents, has_aux=False, strict=False):
                 raise RuntimeError(f"{label}: Expected {what} to only contain Tensors (at least one Tensor), got {type(leaf)}")
         if not values:
             raise RuntimeError(f"{label}: Expected {what} to have at least one Tensor")
-    flat = _Flat(lambda args: func(*args), spec, label, has_aux)
-    found, pushed = _transforms.jvp(flat, leaves, directions)
     if strict:
         raise NotImplementedError("jvp(strict=True) is not supported")
+    flat = _Flat(lambda args: func(*args), spec, label, has_aux)
+    with _set_fwd_grad_enabled(True):
+        found, pushed = _transforms.jvp(flat, leaves, directions)
     if has_aux:
         return flat.outputs(found), flat.outputs(pushed), flat.aux(found)
     return flat.outputs(found), flat.outputs(pushed)
@@ -249,8 +258,16 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         outputs, out_spec = flatten(found[0])
         _all_tensors(outputs, "jacrev", "outputs")
         rows, sizes = _unit_tensors(outputs)
-        pulled = vmap(lambda *seeds: found[1](unflatten(seeds, out_spec)), chunk_size=chunk_size)(*rows)
-        columns, _ = flatten(pulled[0])
+
+        def pull(*seeds):
+            return found[1](unflatten(seeds, out_spec))
+
+        if chunk_size == 1:
+            # One row at a time needs no vmap, and what cannot be mapped runs too.
+            each = [flatten(pull(*seeds)[0])[0] for seeds in zip(*(row.unbind(0) for row in rows))]
+            columns = [_C.op_function("stack", False)(column) for column in zip(*each)]
+        else:
+            columns, _ = flatten(vmap(pull, chunk_size=chunk_size)(*rows)[0])
         grid = [[] for _ in outputs]
         for column, leaf in zip(columns, leaves):
             for cell, part, output in zip(grid, column.split(sizes, dim=0), outputs):
@@ -273,20 +290,23 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
 
         def push(*directions):
             tangents = unflatten(directions, spec)
-            found = _jvp("jacfwd", lambda values: func(*put(values), **kwargs), (chosen,), (tangents,), has_aux)
+            found = _jvp("jvp", lambda values: func(*put(values), **kwargs), (chosen,), (tangents,), has_aux)
             outputs, push.out_spec = flatten(found[0])
             _all_tensors(outputs, "jacfwd", "outputs")
-            pushed, _ = flatten(found[1])
-            return (tuple(outputs), tuple(pushed), *found[2:])
+            push.shapes = [output.shape for output in outputs]
+            return (tuple(flatten(found[1])[0]), *found[2:])
 
-        out_dims = (None, 0, None) if has_aux else (None, 0)
-        found = vmap(push, out_dims=out_dims, randomness=randomness)(*columns)
+        found = vmap(push, randomness=randomness)(*columns)
         rows = []
-        for output, pushed in zip(found[0], found[1]):
+        for shape, pushed in zip(push.shapes, found[0]):
             parts = pushed.movedim(0, -1).split(sizes, dim=-1)
-            rows.append([part.reshape((*output.shape, *leaf.shape)) for part, leaf in zip(parts, leaves)])
+            rows.append([part.reshape((*shape, *leaf.shape)) for part, leaf in zip(parts, leaves)])
         result = unflatten([unflatten(row, spec) for row in rows], push.out_spec)
-        return (result, found[2]) if has_aux else result
+        if not has_aux:
+            return result
+        # The auxiliary result is that of each direction, and the same for all.
+        aux, aux_spec = flatten(found[1])
+        return result, unflatten([leaf[0] for leaf in aux], aux_spec)
 
     return run
 
@@ -382,7 +402,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 "mapped dimension"
             )
         places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        shape, kept = None, []
+        shape, kept, same = None, [], {}
 
         def call(tensors):
             nonlocal shape, kept
@@ -397,8 +417,19 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             for leaf, dim in zip(found, wanted):
                 if not isinstance(leaf, Tensor) and dim is not None:
                     raise ValueError(f"{label}(<inputs>): `{name}` must only return Tensors, got type {type(leaf)} as a return.")
-            tensors = [k for k, value in enumerate(kept) if value is None]
-            return [found[k] for k in tensors], [wanted[k] for k in tensors]
+            for leaf, dim in zip(found, wanted):
+                rank = leaf.dim() + 1 if isinstance(leaf, Tensor) else 0
+                if dim is not None and not -rank <= dim < rank:
+                    raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+            chosen = [k for k, value in enumerate(kept) if value is None]
+            for k in chosen:
+                # An argument that is given back as it came is the very object.
+                for place, t in zip(places, tensors):
+                    if found[k] is t and dims[place] is not None and wanted[k] is not None:
+                        rank = leaves[place].dim()
+                        if dims[place] % rank == wanted[k] % rank:
+                            same[k] = leaves[place]
+            return [found[k] for k in chosen], [wanted[k] for k in chosen]
 
         def placed(found):
             """Where each result has the batch."""
@@ -413,16 +444,35 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             if isinstance(wanted, tuple) and len(wanted) == 1 and shape.kind is None:
                 wanted = wanted[0]
             dims = broadcast(wanted, shape)
-            if dims is None:
+            if dims is None or not all(dim is None or isinstance(dim, int) for dim in dims):
                 raise ValueError(
-                    f"{label}(<inputs>): `out_dims` is not compatible with the structure of `outputs`. out_dims has structure "
+                    f"{label}(<inputs>): out_dims is not compatible with the structure of `outputs`. out_dims has structure "
                     f"{flatten(out_dims)[1]} but outputs has structure {shape}."
                 )
             return dims
 
         found = _transforms.vmap(call, [leaves[k] for k in places], [dims[k] for k in places], randomness, chunk_size)
         tensors = iter(found)
-        return unflatten([next(tensors) if value is None else value[0] for value in kept], shape)
+        whole = [next(tensors) if value is None else value[0] for value in kept]
+        if chunk_size is None:
+            whole = [same.get(k, value) for k, value in enumerate(whole)]
+        return unflatten(whole, shape)
+
+    return run
+
+
+def chunk_vmap(func, in_dims=0, out_dims=0, randomness="error", chunks=2):
+    """`vmap` over the samples in so many parts, one after the other."""
+    if chunks < 1:
+        raise ValueError(f"chunk_vmap: chunks must be at least 1, got {chunks}")
+
+    @functools.wraps(func)
+    def run(*args, **kwargs):
+        leaves, spec = flatten(args)
+        dims = broadcast(in_dims, spec) or []
+        sizes = [leaf.shape[dim] for leaf, dim in zip(leaves, dims) if isinstance(leaf, Tensor) and isinstance(dim, int)]
+        samples = -(-sizes[0] // chunks) if sizes and sizes[0] else None
+        return vmap(func, in_dims, out_dims, randomness, chunk_size=samples)(*args, **kwargs)
 
     return run
 
@@ -501,6 +551,7 @@ def make_functional_with_buffers(model, disable_autograd_tracking=False):
         state = {**dict(zip(names, parameters)), **dict(zip(buffer_names, buffers))}
         return functional_call(inner, state, args, kwargs)
 
+    call.stateless_model = inner
     parameters = tuple(params[k].detach() if disable_autograd_tracking else params[k] for k in kept)
     return call, parameters, tuple(buffers[k] for k in kept_buffers)
 
@@ -512,7 +563,12 @@ def make_functional(model, disable_autograd_tracking=False):
             "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) instead."
         )
     call, parameters, _ = make_functional_with_buffers(model, disable_autograd_tracking)
-    return lambda parameters, *args, **kwargs: call(parameters, (), *args, **kwargs), parameters
+
+    def without_buffers(parameters, *args, **kwargs):
+        return call(parameters, (), *args, **kwargs)
+
+    without_buffers.stateless_model = call.stateless_model
+    return without_buffers, parameters
 
 
 def combine_state_for_ensemble(models):

@@ -8,7 +8,7 @@ from firebrand import _firebrand as _own
 from firebrand.autograd import Function
 from firebrand.autograd.function import FunctionCtx  # noqa: F401
 
-from ._absent import Absent
+from ._absent import Absent, _NoChange
 
 __path__ = []
 
@@ -113,6 +113,13 @@ def _off(*_args):
 _jit_set_profiling_executor = _jit_set_profiling_mode = _get_graph_executor_optimize = _off
 _get_tracing_state = lambda: None  # noqa: E731
 _get_cudnn_enabled = _off
+
+
+class _DisableTorchDispatch(_NoChange):
+    """Upstream's helpers read the state of random numbers under these two, which neither modes nor transforms see here."""
+
+
+_DisableFuncTorch = _DisableTorchDispatch
 
 
 class _WeakTensorRef:

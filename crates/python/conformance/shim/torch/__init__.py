@@ -37,6 +37,7 @@ def __getattr__(name):
     return _absent(name)
 
 
+import torch.__future__  # noqa: E402,F401  (an attribute of the package, as PyTorch's own)
 from . import cuda, backends, autograd, testing, _C, version  # noqa: E402,F401
 
 # ---- legacy constructors of tensors of one dtype
@@ -76,6 +77,8 @@ for _name, _kind in (
 # Upstream's tables of tolerances have keys of this dtype, which firebrand has not; no test of the files asks for it.
 chalf = complex32 = firebrand.complex64
 
+from ._compiling import compile  # noqa: E402,F401
+import torch.utils._mode_utils  # noqa: E402,F401  (upstream's helpers find it without importing it)
 from . import _wording as _words  # noqa: E402
 
 _words.install()

@@ -9,6 +9,10 @@ def torch_words(text):
     return text.replace("firebrand.", "torch.")
 
 
+def _worded(value):
+    return torch_words(value) if isinstance(value, str) else value
+
+
 class _Regex:
     """A regular expression over PyTorch's words."""
 
@@ -39,5 +43,12 @@ def install():
 
     inline = expecttest.TestCase.assertExpectedInline
     expecttest.TestCase.assertExpectedInline = lambda self, actual, expect, skip=0: inline(self, torch_words(actual), expect, skip + 1)
+    equal = unittest.TestCase.assertEqual
+    unittest.TestCase.assertEqual = lambda self, first, second, msg=None: equal(self, _worded(first), second, msg)
     typed = firebrand.Tensor.type
-    firebrand.Tensor.type = lambda self, kind=None: typed(self, getattr(kind, "dtype", kind))
+
+    def kind_of(self, kind=None):
+        found = typed(self, getattr(kind, "dtype", kind))
+        return torch_words(found) if kind is None else found
+
+    firebrand.Tensor.type = kind_of

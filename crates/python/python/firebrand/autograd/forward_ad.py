@@ -7,26 +7,28 @@ from .. import _firebrand as _C
 UnpackedDualTensor = namedtuple("UnpackedDualTensor", ["primal", "tangent"])
 
 
-# The level of this process's last `enter_dual_level`; negative if there is none.
-_current_level = -1
+def __getattr__(name):
+    if name == "_current_level":
+        # The level that is open here; negative if there is none.
+        return 0 if _C.is_dual_level_active() else -1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def enter_dual_level():
     """Opens a level, in which tensors may carry tangents."""
-    global _current_level
-    _current_level = _C.enter_dual_level()
-    return _current_level
+    return _C.enter_dual_level()
 
 
 def exit_dual_level(*, level=None):
     """Ends a level: tangents of it are gone."""
-    global _current_level
     _C.exit_dual_level(level)
-    _current_level -= 1
 
 
 def make_dual(tensor, tangent, *, level=None):
     """A view of the tensor that carries the tangent."""
+    for what, value in (("primal", tensor), ("tangent", tangent)):
+        if not (value.is_floating_point() or value.is_complex()):
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {value.dtype}")
     return _C.make_dual(tensor, tangent)
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections import namedtuple
 
 from .. import _firebrand as _C
+from .grad_mode import no_grad
 
 VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
 
@@ -73,6 +74,13 @@ def _once(name):
 BackwardCFunction.saved_variables = _once("saved_variables")
 
 
+def _invalid(attribute):
+    raise RuntimeError(
+        f"Attribute '{attribute}' is invalid for this instance of a custom function. Accessing this attribute directly on an "
+        "instance of autograd.Function is a legacy access pattern that is no longer supported."
+    )
+
+
 class Function:
     """Base of custom functions: write `forward` and `backward` as static methods, call `apply`."""
 
@@ -94,6 +102,31 @@ class Function:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
             "static forward method."
+        )
+
+    # The node of a call is its context; an instance of the function has none.
+
+    def _register_hook_dict(self, *_args):
+        _invalid("_register_hook_dict")
+
+    def register_hook(self, *_args):
+        _invalid("register_hook")
+
+    def register_prehook(self, *_args):
+        _invalid("register_prehook")
+
+    def name(self):
+        _invalid("name")
+
+    @property
+    def next_functions(self):
+        _invalid("next_functions")
+
+    @property
+    def metadata(self):
+        raise RuntimeError(
+            "You attempted to access the anomaly metadata of a custom autograd function but the underlying PyNode has already been "
+            "deallocated."
         )
 
     @staticmethod
@@ -143,6 +176,8 @@ class Function:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
+        if any(isinstance(value, _C.Tensor) for value in kwargs.values()):
+            raise NotImplementedError("a custom function with kwarg-only Tensor args is not supported; pass them by position")
         if kwargs:
             raise TypeError(f"apply() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if cls.backward is not Function.backward and cls.vjp is not Function.vjp:
@@ -154,18 +189,26 @@ class Function:
                 f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap staticmethod. "
                 "Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity."
             )
-        once = getattr(cls.backward, "_once_differentiable", False)
-        return _C.apply(cls, cls._backward_cls, args, setup, once, bool(cls.generate_vmap_rule))
+        return _C.apply(cls, cls._backward_cls, args, setup, bool(cls.generate_vmap_rule))
 
 
 def once_differentiable(backward):
-    """Marks a `backward` that cannot itself be differentiated."""
+    """Marks a `backward` that cannot itself be differentiated: its gradients have a history that fails."""
 
     @functools.wraps(backward)
     def run(ctx, *grads):
-        return backward(ctx, *grads)
+        recording = _C.is_grad_enabled() and any(isinstance(g, _C.Tensor) and g.requires_grad for g in grads)
+        with no_grad():
+            found = backward(ctx, *grads)
+        if not recording:
+            return found
+        values = found if isinstance(found, tuple) else (found,)
+        # Leaves that nobody else has stand for what the gradients were computed from.
+        leaves = [None if v is None else v.detach().requires_grad_() for v in values]
+        message = "trying to differentiate twice a function that was marked with @once_differentiable"
+        failing = _C.delayed_error(message, list(values), leaves)
+        return failing if isinstance(found, tuple) else failing[0]
 
-    run._once_differentiable = True
     return run
 
 

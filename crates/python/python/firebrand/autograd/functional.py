@@ -13,6 +13,8 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 def _tuple(values, what, name):
     """The tensors as a tuple, and whether they came in one."""
+    if what == "inputs":
+        _refuse_inside_transform()
     several = isinstance(values, tuple)
     found = values if several else (values,)
     for k, value in enumerate(found):
@@ -26,6 +28,14 @@ def _tuple(values, what, name):
                 f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the given {what} has type {type(value)}."
             )
     return several, found
+
+
+def _refuse_inside_transform():
+    if _C.transforms.active():
+        raise RuntimeError(
+            "You are attempting to use firebrand.autograd.functional.* APIs inside of a function transform. This is unsupported, "
+            "please use the transforms of firebrand.func (e.g. grad, vjp, jacrev, jacfwd, hessian) instead."
+        )
 
 
 def _fresh(tensors, create_graph, required=True):

@@ -131,17 +131,17 @@ class inference_mode(_Mode):
 
 
 class set_multithreading_enabled(_Mode):
-    """Whether backward uses several threads."""
+    """Whether backward uses several threads: from now on, or until the end of the block."""
 
     def __init__(self, mode):
         self._on = mode
-        self._guard = _C.MultithreadingGuard(mode)
+        self._before = _C.set_multithreading(mode)
 
     def __enter__(self):
         pass
 
     def __exit__(self, *_):
-        self._guard.leave()
+        _C.set_multithreading(self._before)
 
     def _fresh(self):
         return set_multithreading_enabled(self._on)
@@ -168,17 +168,17 @@ class autocast(_Mode):
 
 
 class _set_fwd_grad_enabled(_Mode):
-    """Whether ops compute tangents, until the end of the block."""
+    """Whether ops compute tangents: from now on, or until the end of the block."""
 
     def __init__(self, mode):
         self._on = mode
-        self._scopes = []
+        self._before = _C.set_fwd_grad(mode)
 
     def __enter__(self):
-        self._scopes.append(_C.ForwardGradGuard(self._on))
+        pass
 
     def __exit__(self, *_):
-        self._scopes.pop().leave()
+        _C.set_fwd_grad(self._before)
 
     def _fresh(self):
         return _set_fwd_grad_enabled(self._on)

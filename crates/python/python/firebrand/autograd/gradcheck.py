@@ -45,7 +45,16 @@ def gradcheck(
     """Whether the first derivatives of `func` at the inputs are what finite differences say."""
     run, tensors = _function(func, inputs)
     flags = [check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, check_backward_ad, fast_mode, check_batched_forward_grad]
-    return _C.run_gradcheck(run, tensors, None, False, eps, atol, rtol, raise_exception, nondet_tol, flags)
+    try:
+        return _C.run_gradcheck(run, tensors, None, False, eps, atol, rtol, raise_exception, nondet_tol, flags)
+    except RuntimeError as error:
+        batched = check_batched_grad or check_batched_forward_grad
+        if batched and str(error).startswith("vmap: called random operation"):
+            raise GradcheckError(
+                "While computing batched gradients, got: vmap: We do not yet support calling random operations inside of vmap. Please "
+                "perform random operations outside of vmap as a workaround"
+            ) from error
+        raise
 
 
 def gradgradcheck(

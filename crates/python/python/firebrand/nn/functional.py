@@ -9,6 +9,9 @@ import warnings
 
 from .. import _firebrand as _C
 from .. import _names
+from . import grad
+from ._attention import check_ranks as _check_attention
+from ._attention import multi_head_attention_forward
 
 _ops = _names.functions("nn")
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -436,6 +439,8 @@ def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False
 ):
     """Rows of a table."""
+    if weight.dim() != 2:
+        raise RuntimeError("'weight' must be 2-D")
     if padding_idx is not None:
         if not -weight.size(0) <= padding_idx < weight.size(0):
             raise AssertionError("Padding_idx must be within num_embeddings")
@@ -473,6 +478,10 @@ def embedding_bag(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same shape as the "
             f"input ({input.shape})"
         )
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"expected per_sample_weights to have the same type as the weight, {weight.dtype}, found {per_sample_weights.dtype}"
+        )
     if weight.dim() != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
     if input.dim() == 2:
@@ -492,6 +501,10 @@ def embedding_bag(
             raise ValueError("offsets has to be a 1D Tensor")
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    if padding_idx is not None and not -weight.size(0) <= padding_idx < weight.size(0):
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, -{weight.size(0)} through {weight.size(0) - 1}, but got {padding_idx}"
+        )
     modes = {"sum": 0, "mean": 1, "max": 2}
     if mode not in modes:
         raise ValueError("mode has to be one of sum, mean or max")

@@ -4,8 +4,9 @@ import math
 
 from .. import _firebrand as _C
 from .._firebrand import Tensor
+from ._lists import Lists, each, maximum, view_as_real
 from .optimizer import Optimizer, _check, _value
-from .sgd import _common, _flags, _real, _same
+from .sgd import _common, _flags
 
 
 def _betas(betas, foreach=None, capturable=False):
@@ -24,27 +25,29 @@ def _betas(betas, foreach=None, capturable=False):
 
 
 class _Adaptive(Optimizer):
-    """State of running means; a step for each parameter."""
+    """Counts steps and keeps tensors of the parameter's sizes, zero at first."""
 
-    def _started(self, p, names, group):
-        state = self.state[p]
-        if not state:
-            state["step"] = _C.tensor(0.0)
-            for name in names:
-                state[name] = _C.op_function("zeros_like", False)(p.detach())
-        if not isinstance(state["step"], Tensor):
-            state["step"] = _C.tensor(float(state["step"]))
-        state["step"] += 1
-        return state, state["step"].item()
+    def _names(self, group):
+        """The tensors it keeps."""
+        raise NotImplementedError
 
-    def _grad(self, group, p):
-        return -p.grad if group.get("maximize") else p.grad
+    def _start(self, group, p):
+        zeros = _C.op_function("zeros_like", False)
+        return {"step": _C.tensor(0.0)} | {name: zeros(p.detach()) for name in self._names(group)}
+
+    def _decayed(self, group, p, grad):
+        """The gradient with weight decay in it, or the parameter with it in there."""
+        decay = group["weight_decay"]
+        if decay == 0:
+            return grad
+        if group.get("decoupled_weight_decay"):
+            p.mul_(1 - _value(group["lr"]) * decay)
+            return grad
+        return grad.add(p, alpha=decay)
 
 
 class Adam(_Adaptive):
     """Running means of gradients and of their squares."""
-
-    _decoupled = False
 
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None, maximize=False,
@@ -64,40 +67,42 @@ class Adam(_Adaptive):
             ),
         )
 
-    def _update(self, group, params):
+    def _names(self, group):
+        return ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
+
+    def _formula(self, group, p, grad, state, step):
         beta1, beta2 = (_value(b) for b in group["betas"])
-        names = ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
-        lr_tensor = isinstance(group["lr"], Tensor)
-        decoupled = group.get("decoupled_weight_decay", self._decoupled)
-        lr = _value(group["lr"]) if not (lr_tensor and group["differentiable"]) else group["lr"]
-        for p in params:
-            state, step = self._started(p, names, group)
-            grad, decay = self._grad(group, p), group["weight_decay"]
-            if decay != 0:
-                if decoupled:
-                    p.mul_(1 - lr * decay)
-                else:
-                    grad = grad.add(p, alpha=decay)
-            view = _real if p.is_complex() else _same
-            target, grad, mean, square = view(p), view(grad), view(state["exp_avg"]), view(state["exp_avg_sq"])
-            mean.lerp_(grad, 1 - beta1)
-            square.mul_(beta2).addcmul_(grad, grad.conj() if grad.is_complex() else grad, value=1 - beta2)
-            first, second = 1 - beta1**step, math.sqrt(1 - beta2**step)
-            if group["amsgrad"]:
-                largest = view(state["max_exp_avg_sq"])
-                largest.copy_(_C.op_function("maximum", False)(largest, square))
-                square = largest
-            below = (square.sqrt() / second).add_(group["eps"])
-            if isinstance(lr, Tensor):
-                target.addcdiv_(mean * (-(lr / first)), below)
-            else:
-                target.addcdiv_(mean, below, value=-(lr / first))
+        lr = group["lr"] if group["differentiable"] else _value(group["lr"])
+        target, grad = view_as_real(p), view_as_real(self._decayed(group, p, grad))
+        mean, square = view_as_real(state["exp_avg"]), view_as_real(state["exp_avg_sq"])
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        first, second = 1 - beta1**step, math.sqrt(1 - beta2**step)
+        if group["amsgrad"]:
+            largest = view_as_real(state["max_exp_avg_sq"])
+            largest.copy_(maximum(largest, square))
+            square = largest
+        below = square.sqrt().div(second).add_(group["eps"])
+        if isinstance(lr, Tensor):
+            target.addcdiv_(mean * (-(lr / first)), below)
+        else:
+            target.addcdiv_(mean, below, value=-(lr / first))
+
+    def _fused(self, group, params):
+        beta1, beta2 = (_value(b) for b in group["betas"])
+        op = _C.op_function("_fused_adamw_" if group["decoupled_weight_decay"] else "_fused_adam_", False)
+        for alike in self._alike(params):
+            states = [self.state[p] for p in alike]
+            kept = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")]
+            kept.append([state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else [])
+            self._run_fused(
+                op, [alike, [p.grad for p in alike], *kept, [state["step"] for state in states]], lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
+                maximize=group["maximize"],
+            )
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay."""
-
-    _decoupled = True
 
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False, foreach=None,
@@ -128,18 +133,16 @@ class Adamax(_Adaptive):
             ),
         )
 
-    def _update(self, group, params):
+    def _names(self, group):
+        return ("exp_avg", "exp_inf")
+
+    def _formula(self, group, p, grad, state, step):
         beta1, beta2 = group["betas"]
-        for p in params:
-            state, step = self._started(p, ("exp_avg", "exp_inf"), group)
-            grad = self._grad(group, p)
-            if group["weight_decay"] != 0:
-                grad = grad.add(p, alpha=group["weight_decay"])
-            view = _real if p.is_complex() else _same
-            target, grad, mean, largest = view(p), view(grad), view(state["exp_avg"]), view(state["exp_inf"])
-            mean.lerp_(grad, 1 - beta1)
-            largest.copy_(_C.op_function("maximum", False)(largest.mul(beta2), grad.abs().add(group["eps"])))
-            target.addcdiv_(mean, largest, value=-_value(group["lr"]) / (1 - beta1**step))
+        target, grad = view_as_real(p), view_as_real(self._decayed(group, p, grad))
+        mean, largest = view_as_real(state["exp_avg"]), view_as_real(state["exp_inf"])
+        mean.lerp_(grad, 1 - beta1)
+        largest.copy_(maximum(largest.mul(beta2), grad.abs().add(group["eps"])))
+        target.addcdiv_(mean, largest, value=-_value(group["lr"]) / (1 - beta1**step))
 
 
 class NAdam(_Adaptive):
@@ -163,37 +166,29 @@ class NAdam(_Adaptive):
             ),
         )
 
-    def _update(self, group, params):
+    def _names(self, group):
+        return ("exp_avg", "exp_avg_sq")
+
+    def _start(self, group, p):
+        return super()._start(group, p) | {"mu_product": _C.tensor(1.0)}
+
+    def _formula(self, group, p, grad, state, step):
         beta1, beta2 = group["betas"]
-        lr, decay = _value(group["lr"]), group["weight_decay"]
-        for p in params:
-            state = self.state[p]
-            if not state:
-                state["step"], state["mu_product"] = _C.tensor(0.0), _C.tensor(1.0)
-                state["exp_avg"] = _C.op_function("zeros_like", False)(p.detach())
-                state["exp_avg_sq"] = _C.op_function("zeros_like", False)(p.detach())
-            for name in ("step", "mu_product"):
-                if not isinstance(state[name], Tensor):
-                    state[name] = _C.tensor(float(state[name]))
-            state["step"] += 1
-            step = state["step"].item()
-            grad = self._grad(group, p)
-            if decay != 0:
-                if group["decoupled_weight_decay"]:
-                    p.mul_(1 - lr * decay)
-                else:
-                    grad = grad.add(p, alpha=decay)
-            view = _real if p.is_complex() else _same
-            target, grad, mean, square = view(p), view(grad), view(state["exp_avg"]), view(state["exp_avg_sq"])
-            mu = beta1 * (1.0 - 0.5 * (0.96 ** (step * group["momentum_decay"])))
-            next_mu = beta1 * (1.0 - 0.5 * (0.96 ** ((step + 1) * group["momentum_decay"])))
-            state["mu_product"] *= mu
-            product = state["mu_product"].item()
-            mean.lerp_(grad, 1 - beta1)
-            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            below = square.div(1 - beta2**step).sqrt().add_(group["eps"])
-            target.addcdiv_(grad, below, value=-lr * (1.0 - mu) / (1.0 - product))
-            target.addcdiv_(mean, below, value=-lr * next_mu / (1.0 - product * next_mu))
+        lr = _value(group["lr"])
+        target, grad = view_as_real(p), view_as_real(self._decayed(group, p, grad))
+        mean, square = view_as_real(state["exp_avg"]), view_as_real(state["exp_avg_sq"])
+        mu, next_mu = (beta1 * (1.0 - 0.5 * (0.96 ** (k * group["momentum_decay"]))) for k in (step, step + 1))
+        products = state["mu_product"]
+        if not isinstance(products, (Tensor, Lists)):
+            products = state["mu_product"] = _C.tensor(float(products))
+        each(lambda t: t.mul_(mu), products)
+        # It follows from the count of steps, so it is the same for all parameters of a list.
+        product = _value(products.tensors[0] if isinstance(products, Lists) else products)
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        below = square.div(1 - beta2**step).sqrt().add_(group["eps"])
+        target.addcdiv_(grad, below, value=-lr * (1.0 - mu) / (1.0 - product))
+        target.addcdiv_(mean, below, value=-lr * next_mu / (1.0 - product * next_mu))
 
 
 class RAdam(_Adaptive):
@@ -215,36 +210,29 @@ class RAdam(_Adaptive):
             ),
         )
 
-    def _update(self, group, params):
+    def _names(self, group):
+        return ("exp_avg", "exp_avg_sq")
+
+    def _formula(self, group, p, grad, state, step):
         beta1, beta2 = group["betas"]
-        lr, decay = _value(group["lr"]), group["weight_decay"]
-        for p in params:
-            state, step = self._started(p, ("exp_avg", "exp_avg_sq"), group)
-            grad = self._grad(group, p)
-            if decay != 0:
-                if group["decoupled_weight_decay"]:
-                    p.mul_(1 - lr * decay)
-                else:
-                    grad = grad.add(p, alpha=decay)
-            view = _real if p.is_complex() else _same
-            target, grad, mean, square = view(p), view(grad), view(state["exp_avg"]), view(state["exp_avg_sq"])
-            mean.lerp_(grad, 1 - beta1)
-            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            first, second = 1 - beta1**step, 1 - beta2**step
-            corrected = mean / first
-            longest = 2 / (1 - beta2) - 1
-            length = longest - 2 * step * (beta2**step) / second
-            if length > 5.0:
-                rectified = math.sqrt(
-                    (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-                )
-                scale = math.sqrt(second) / square.sqrt().add_(group["eps"])
-                target.add_(corrected * lr * scale * rectified, alpha=-1.0)
-            else:
-                target.add_(corrected * lr, alpha=-1.0)
+        lr = _value(group["lr"])
+        target, grad = view_as_real(p), view_as_real(self._decayed(group, p, grad))
+        mean, square = view_as_real(state["exp_avg"]), view_as_real(state["exp_avg_sq"])
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        first, second = 1 - beta1**step, 1 - beta2**step
+        corrected = mean.div(first)
+        longest = 2 / (1 - beta2) - 1
+        length = longest - 2 * step * (beta2**step) / second
+        if length > 5.0:
+            rectified = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+            scale = square.sqrt().add_(group["eps"]).reciprocal().mul(math.sqrt(second))
+            target.add_(corrected.mul(lr).mul(scale).mul(rectified), alpha=-1.0)
+        else:
+            target.add_(corrected.mul(lr), alpha=-1.0)
 
 
-class SparseAdam(_Adaptive):
+class SparseAdam(Optimizer):
     """Adam for gradients with few entries; dense gradients are refused."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):

@@ -4,9 +4,12 @@ import math
 
 from .. import _firebrand as _C
 from .._firebrand import Tensor
+from .._functions import finfo
+from ..nn.parameter import is_lazy
+from ._lists import Lists, view_as_real
 from .adam import _Adaptive
 from .optimizer import _check, _value
-from .sgd import _common, _flags, _real, _same
+from .sgd import _common, _flags
 
 
 class Adagrad(_Adaptive):
@@ -31,27 +34,30 @@ class Adagrad(_Adaptive):
         for group in self.param_groups:
             start = group["initial_accumulator_value"]
             for p in group["params"]:
+                if is_lazy(p):
+                    raise ValueError("Adagrad needs the sizes of its parameters, and got an uninitialized parameter")
                 first = complex(start, start) if p.is_complex() else start
                 self.state[p] = {"step": _C.tensor(0.0), "sum": _C.op_function("full_like", False)(p.detach(), first)}
 
-    def _update(self, group, params):
-        for p in params:
-            state = self.state[p]
-            if not isinstance(state["step"], Tensor):
-                state["step"] = _C.tensor(float(state["step"]))
-            state["step"] += 1
-            step, grad = state["step"].item(), self._grad(group, p)
+    def _formula(self, group, p, grad, state, step):
+        if isinstance(grad, Tensor) and grad.is_sparse:
             if group["weight_decay"] != 0:
-                if grad.is_sparse:
-                    raise RuntimeError("weight_decay option is not compatible with sparse gradients")
-                grad = grad.add(p, alpha=group["weight_decay"])
-            rate = _value(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
-            if grad.is_sparse:
-                grad = grad.to_dense()
-            view = _real if p.is_complex() else _same
-            target, grad, total = view(p), view(grad), view(state["sum"])
-            total.addcmul_(grad, grad, value=1)
-            target.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+                raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+            grad = grad.to_dense()
+        rate = _value(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+        target, grad, total = view_as_real(p), view_as_real(self._decayed(group, p, grad)), view_as_real(state["sum"])
+        total.addcmul_(grad, grad, value=1)
+        target.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+
+    def _fused(self, group, params):
+        for alike in self._alike(params):
+            states = [self.state[p] for p in alike]
+            sums, steps = [state["sum"] for state in states], [state["step"] for state in states]
+            self._run_fused(
+                _C.op_function("_fused_adagrad_", False), [alike, [p.grad for p in alike], sums, steps],
+                lr=group["lr"], lr_decay=group["lr_decay"], weight_decay=group["weight_decay"], eps=group["eps"],
+                maximize=group["maximize"],
+            )
 
 
 class Adadelta(_Adaptive):
@@ -73,19 +79,17 @@ class Adadelta(_Adaptive):
             ),
         )
 
-    def _update(self, group, params):
+    def _names(self, group):
+        return ("square_avg", "acc_delta")
+
+    def _formula(self, group, p, grad, state, step):
         rho, eps = group["rho"], group["eps"]
-        for p in params:
-            state, _ = self._started(p, ("square_avg", "acc_delta"), group)
-            grad = self._grad(group, p)
-            if group["weight_decay"] != 0:
-                grad = grad.add(p, alpha=group["weight_decay"])
-            view = _real if p.is_complex() else _same
-            target, grad, square, moved = view(p), view(grad), view(state["square_avg"]), view(state["acc_delta"])
-            square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-            delta = moved.add(eps).sqrt().div(square.add(eps).sqrt()).mul(grad)
-            moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-            target.add_(delta, alpha=-_value(group["lr"]))
+        target, grad = view_as_real(p), view_as_real(self._decayed(group, p, grad))
+        square, moved = view_as_real(state["square_avg"]), view_as_real(state["acc_delta"])
+        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        delta = moved.add(eps).sqrt().div(square.add(eps).sqrt()).mul(grad)
+        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        target.add_(delta, alpha=-_value(group["lr"]))
 
 
 class RMSprop(_Adaptive):
@@ -108,30 +112,28 @@ class RMSprop(_Adaptive):
             ),
         )
 
-    def _update(self, group, params):
+    def _names(self, group):
+        momentum, centered = group["momentum"] > 0, group["centered"]
+        return ("square_avg",) + (("momentum_buffer",) if momentum else ()) + (("grad_avg",) if centered else ())
+
+    def _formula(self, group, p, grad, state, step):
         alpha, lr = group["alpha"], _value(group["lr"])
-        names = ("square_avg",) + (("momentum_buffer",) if group["momentum"] > 0 else ()) + (("grad_avg",) if group["centered"] else ())
-        for p in params:
-            state, _ = self._started(p, names, group)
-            grad = self._grad(group, p)
-            if group["weight_decay"] != 0:
-                grad = grad.add(p, alpha=group["weight_decay"])
-            view = _real if p.is_complex() else _same
-            target, grad, square = view(p), view(grad), view(state["square_avg"])
-            square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-            if group["centered"]:
-                mean = view(state["grad_avg"])
-                mean.lerp_(grad, 1 - alpha)
-                below = square.addcmul(mean, mean, value=-1).sqrt_()
-            else:
-                below = square.sqrt()
-            below = below.add_(group["eps"])
-            if group["momentum"] > 0:
-                buffer = view(state["momentum_buffer"])
-                buffer.mul_(group["momentum"]).addcdiv_(grad, below)
-                target.add_(buffer, alpha=-lr)
-            else:
-                target.addcdiv_(grad, below, value=-lr)
+        target, grad = view_as_real(p), view_as_real(self._decayed(group, p, grad))
+        square = view_as_real(state["square_avg"])
+        square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            mean = view_as_real(state["grad_avg"])
+            mean.lerp_(grad, 1 - alpha)
+            below = square.addcmul(mean, mean, value=-1).sqrt_()
+        else:
+            below = square.sqrt()
+        below = below.add_(group["eps"])
+        if group["momentum"] > 0:
+            buffer = view_as_real(state["momentum_buffer"])
+            buffer.mul_(group["momentum"]).addcdiv_(grad, below)
+            target.add_(buffer, alpha=-lr)
+        else:
+            target.addcdiv_(grad, below, value=-lr)
 
 
 class Adafactor(_Adaptive):
@@ -153,42 +155,38 @@ class Adafactor(_Adaptive):
             dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach, maximize=maximize),
         )
 
-    def _update(self, group, params):
-        from .._functions import finfo
+    def _start(self, group, p):
+        if p.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
+        if p.grad.is_sparse:
+            raise RuntimeError("Adafactor does not support sparse gradients")
+        if p.dim() < 2:
+            return {"step": _C.tensor(0.0), "variance": p.grad.new_zeros(p.shape)}
+        rows, columns = list(p.shape), list(p.shape)
+        rows[-1] = columns[-2] = 1
+        return {"step": _C.tensor(0.0), "row_var": p.grad.new_zeros(rows), "col_var": p.grad.new_zeros(columns)}
 
+    def _formula(self, group, p, grad, state, step):
+        if isinstance(p, Lists):
+            # Norms decide on each parameter's own step, so lists have nothing in common here.
+            for one, its_grad in zip(p.tensors, grad.tensors):
+                self._formula(group, one, its_grad, self.state[one], step)
+            return
         tiny, small = group["eps"]
-        for p in params:
-            if p.is_complex():
-                raise RuntimeError("Adafactor does not support complex parameters")
-            if p.grad.is_sparse:
-                raise RuntimeError("Adafactor does not support sparse gradients")
-            state, grad = self.state[p], self._grad(group, p)
-            if not state:
-                state["step"] = _C.tensor(0.0)
-                if p.dim() > 1:
-                    rows, columns = list(p.shape), list(p.shape)
-                    rows[-1] = columns[-2] = 1
-                    state["row_var"], state["col_var"] = p.grad.new_zeros(rows), p.grad.new_zeros(columns)
-                else:
-                    state["variance"] = p.grad.new_zeros(p.shape)
-            if not isinstance(state["step"], Tensor):
-                state["step"] = _C.tensor(float(state["step"]))
-            state["step"] += 1
-            step = state["step"].item()
-            eps = finfo(p.dtype).eps if tiny is None else tiny
-            weight, lr = step ** group["beta2_decay"], _value(group["lr"])
-            rate = min(lr, 1 / math.sqrt(step))
-            alpha = max(small, p.norm(2).item() / math.sqrt(p.numel())) * rate
-            if group["weight_decay"] != 0:
-                p.mul_(1 - lr * group["weight_decay"])
-            if p.dim() > 1:
-                rows, columns = state["row_var"], state["col_var"]
-                rows.lerp_(grad.norm(dim=-1, keepdim=True).square_().div_(grad.size(-1)), weight)
-                columns.lerp_(grad.norm(dim=-2, keepdim=True).square_().div_(grad.size(-2)), weight)
-                variance = (rows @ columns).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=eps))
-            else:
-                state["variance"].lerp_(grad.square(), weight)
-                variance = state["variance"].clone()
-            update = variance.clamp_(min=eps * eps).rsqrt_().mul_(grad)
-            size = max(1.0, update.norm(2).item() / (math.sqrt(update.numel()) * group["d"]))
-            p.add_(update, alpha=-alpha / size)
+        eps = finfo(p.dtype).eps if tiny is None else tiny
+        weight, lr = step ** group["beta2_decay"], _value(group["lr"])
+        rate = min(lr, 1 / math.sqrt(step))
+        alpha = max(small, p.norm(2).item() / math.sqrt(p.numel())) * rate
+        if group["weight_decay"] != 0:
+            p.mul_(1 - lr * group["weight_decay"])
+        if p.dim() > 1:
+            rows, columns = state["row_var"], state["col_var"]
+            rows.lerp_(grad.norm(dim=-1, keepdim=True).square_().div_(grad.size(-1)), weight)
+            columns.lerp_(grad.norm(dim=-2, keepdim=True).square_().div_(grad.size(-2)), weight)
+            variance = (rows @ columns).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=eps))
+        else:
+            state["variance"].lerp_(grad.square(), weight)
+            variance = state["variance"].clone()
+        update = variance.clamp_(min=eps * eps).rsqrt_().mul_(grad)
+        size = max(1.0, update.norm(2).item() / (math.sqrt(update.numel()) * group["d"]))
+        p.add_(update, alpha=-alpha / size)

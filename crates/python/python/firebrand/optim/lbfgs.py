@@ -184,7 +184,8 @@ class LBFGS(Optimizer):
                 state["al"] = al
             prev_grad = grad.clone() if prev_grad is None else prev_grad.copy_(grad)
             prev_loss = loss
-            t = min(1.0, 1.0 / _value(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
+            total = _value(grad.abs().sum())
+            t = (min(1.0, 1.0 / total) if total else 1.0) * lr if state["n_iter"] == 1 else lr
             slope = grad.dot(d)
             if slope > -group["tolerance_change"]:
                 break

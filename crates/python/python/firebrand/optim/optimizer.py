@@ -9,6 +9,7 @@ from .. import _firebrand as _C
 from .._firebrand import Tensor
 from ..autograd.grad_mode import enable_grad, no_grad
 from ..utils.hooks import RemovableHandle
+from ._lists import Lists, States
 
 _global_optimizer_pre_hooks = OrderedDict()
 _global_optimizer_post_hooks = OrderedDict()
@@ -36,7 +37,7 @@ def register_optimizer_step_post_hook(hook):
 class Optimizer:
     """Updates parameters from their gradients.
 
-    A subclass says in `_update(group, params)` what one step does; state is kept in `state`, by parameter.
+    A subclass says in `_formula` what one step does; state is kept in `state`, by parameter.
     """
 
     def __init__(self, params, defaults):
@@ -186,8 +187,81 @@ class Optimizer:
                     self._update(group, params)
         return loss
 
+    # ---- one step of a group
+    #
+    # A subclass writes its formula once, for a parameter; with `foreach` the same formula runs for all parameters at the same
+    # point of their history at once, with `fused` one op does it.
+
     def _update(self, group, params):
+        if group.get("capturable"):
+            raise AssertionError(
+                "If capturable=True, params and state_steps must be on supported devices: graphs of a device are not captured here."
+            )
+        for p in params:
+            state = self.state[p]
+            if not state:
+                state.update(self._start(group, p))
+            if "step" in state:
+                if not isinstance(state["step"], Tensor):
+                    state["step"] = _C.tensor(float(state["step"]))
+                state["step"] += 1
+        if group.get("fused"):
+            self._check_fused(params)
+            self._fused(group, params)
+        elif group.get("foreach") and not any(p.grad.is_sparse for p in params):
+            if group.get("differentiable"):
+                raise AssertionError("_foreach ops don't support autograd")
+            for alike in self._alike(params):
+                grads = Lists(p.grad for p in alike)
+                states = [self.state[p] for p in alike]
+                self._formula(
+                    group, Lists(alike), grads.neg() if group.get("maximize") else grads, States(states), _count(states[0])
+                )
+        else:
+            for p in params:
+                grad = -p.grad if group.get("maximize") else p.grad
+                self._formula(group, p, grad, self.state[p], _count(self.state[p]))
+
+    def _start(self, group, p):
+        """The state of a parameter before its first step."""
+        return {}
+
+    def _formula(self, group, p, grad, state, step):
+        """One step of a parameter, or of several at once."""
         raise NotImplementedError
+
+    def _fused(self, group, params):
+        """The same step by one op."""
+        raise RuntimeError(f"{type(self).__name__} has no fused implementation")
+
+    def _alike(self, params):
+        """Parameters by dtype, count of steps and kinds of state: those that one formula serves."""
+        groups = {}
+        for p in params:
+            state = self.state[p]
+            groups.setdefault((p.dtype, p.grad.dtype, _count(state), tuple(state)), []).append(p)
+        return groups.values()
+
+    @staticmethod
+    def _run_fused(op, lists, **settings):
+        """Calls a fused op; half precision is computed in float32 and rounded once, at the end."""
+        if lists[0][0].dtype in (_C.float32, _C.float64):
+            op(*lists, **settings)
+            return
+        wide = [[t.float() for t in tensors] for tensors in lists]
+        op(*wide, **settings)
+        for tensors, computed in zip(lists, wide):
+            for t, value in zip(tensors, computed):
+                t.copy_(value)
+
+    @staticmethod
+    def _check_fused(params):
+        for p in params:
+            if not p.is_floating_point() or p.device.type != "cpu":
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu'] but "
+                    f"{p.dtype} and {p.device.type}"
+                )
 
     def register_step_pre_hook(self, hook):
         """Calls `hook(optimizer, args, kwargs)` before each step; it may replace the arguments."""
@@ -301,3 +375,8 @@ def _check(condition, text):
 
 def _value(x):
     return x.item() if isinstance(x, Tensor) else x
+
+
+def _count(state):
+    """How many steps were taken, if they are counted."""
+    return state["step"].item() if "step" in state else None

@@ -2,6 +2,7 @@
 
 from .. import _firebrand as _C
 from .._firebrand import Tensor
+from ._lists import Lists, each, view_as_real
 from .optimizer import Optimizer, _check, _value
 
 
@@ -14,7 +15,7 @@ def _common(lr, weight_decay):
 
 
 def _flags(foreach=None, fused=None, differentiable=False, capturable=False, lr=0.0):
-    """Combinations of implementations that exclude each other. There is one implementation here; they all mean it."""
+    """Refuses implementations that exclude each other."""
     if fused:
         if differentiable:
             raise RuntimeError("`fused` does not support `differentiable`")
@@ -45,23 +46,36 @@ class SGD(Optimizer):
             ),
         )
 
-    def _update(self, group, params):
+    def _formula(self, group, p, grad, state, step):
         momentum, lr = group["momentum"], group["lr"]
-        for p in params:
-            grad = -p.grad if group["maximize"] else p.grad
-            if group["weight_decay"] != 0:
-                grad = grad.add(p, alpha=group["weight_decay"])
-            if momentum != 0:
-                buffer = self.state[p].get("momentum_buffer")
-                if buffer is None:
-                    buffer = self.state[p]["momentum_buffer"] = grad.detach().clone()
-                else:
-                    buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-                grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-            if isinstance(lr, Tensor) and (group["differentiable"] or lr.requires_grad):
-                p.addcmul_(grad, lr, value=-1)
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])
+        if momentum != 0:
+            if "momentum_buffer" in state:
+                buffer = state["momentum_buffer"]
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
             else:
-                p.add_(grad, alpha=-_value(lr))
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        if isinstance(lr, Tensor) and (group["differentiable"] or lr.requires_grad):
+            p.addcmul_(grad, lr, value=-1)
+        else:
+            p.add_(grad, alpha=-_value(lr))
+
+    def _fused(self, group, params):
+        for alike in self._alike(params):
+            states = [self.state[p] for p in alike]
+            first, buffers = "momentum_buffer" not in states[0], []
+            if group["momentum"] != 0:
+                if first:
+                    for state, p in zip(states, alike):
+                        state["momentum_buffer"] = _C.op_function("empty_like", False)(p.grad)
+                buffers = [state["momentum_buffer"] for state in states]
+            self._run_fused(
+                _C.op_function("_fused_sgd_", False), [alike, [p.grad for p in alike], buffers], weight_decay=group["weight_decay"], momentum=group["momentum"],
+                lr=group["lr"], dampening=group["dampening"], nesterov=group["nesterov"], maximize=group["maximize"],
+                is_first_step=first,
+            )
 
 
 class ASGD(Optimizer):
@@ -81,30 +95,29 @@ class ASGD(Optimizer):
             ),
         )
 
-    def _update(self, group, params):
+    def _start(self, group, p):
+        return {
+            "step": _C.tensor(0.0),
+            "eta": _C.tensor(float(_value(group["lr"]))),
+            "mu": _C.tensor(1.0),
+            "ax": _C.op_function("zeros_like", False)(p.detach()),
+        }
+
+    def _formula(self, group, p, grad, state, step):
         lr, lambd = _value(group["lr"]), group["lambd"]
-        for p in params:
-            state = self.state[p]
-            if not state:
-                state["step"] = _C.tensor(0.0)
-                state["eta"] = _C.tensor(float(lr))
-                state["mu"] = _C.tensor(1.0)
-                state["ax"] = p.detach().clone().zero_()
-            if not isinstance(state["step"], Tensor):
-                state["step"] = _C.tensor(float(state["step"]))
-            state["step"] += 1
-            step, eta = state["step"].item(), _value(state["eta"])
-            grad = -p.grad if group["maximize"] else p.grad
-            if group["weight_decay"] != 0:
-                grad = grad.add(p, alpha=group["weight_decay"])
-            p.mul_(1 - lambd * eta).add_(grad, alpha=-eta)
-            mu = _value(state["mu"])
-            if mu == 1:
-                state["ax"].copy_(p)
-            else:
-                state["ax"].add_(p.sub(state["ax"]).mul_(mu))
-            state["eta"].fill_(lr / ((1 + lambd * lr * step) ** group["alpha"]))
-            state["mu"].fill_(1 / max(1, step - group["t0"]))
+        # Both follow from the count of steps, so they are the same for all parameters of a list.
+        eta, mu = (_value(x.tensors[0] if isinstance(x, Lists) else x) for x in (state["eta"], state["mu"]))
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])
+        p.mul_(1 - lambd * eta).add_(grad, alpha=-eta)
+        average = state["ax"]
+        if mu == 1:
+            average.copy_(p)
+        else:
+            average.add_(p.sub(average).mul_(mu))
+        next_eta, next_mu = lr / ((1 + lambd * lr * step) ** group["alpha"]), 1 / max(1, step - group["t0"])
+        each(lambda t: t.fill_(next_eta), state["eta"])
+        each(lambda t: t.fill_(next_mu), state["mu"])
 
 
 class Rprop(Optimizer):
@@ -125,38 +138,24 @@ class Rprop(Optimizer):
             ),
         )
 
-    def _update(self, group, params):
+    def _start(self, group, p):
+        lr = _value(group["lr"])
+        size = _C.op_function("full_like", False)(p.detach(), complex(lr, lr) if p.is_complex() else lr)
+        return {"step": _C.tensor(0.0), "prev": _C.op_function("zeros_like", False)(p.detach()), "step_size": size}
+
+    def _formula(self, group, p, grad, state, step):
         shrink, grow = group["etas"]
         low, high = group["step_sizes"]
-        for p in params:
-            grad, state = p.grad, self.state[p]
-            if not state:
-                state["step"] = _C.tensor(0.0)
-                state["prev"] = p.detach().clone().zero_()
-                lr = _value(group["lr"])
-                state["step_size"] = p.detach().clone().fill_(complex(lr, lr) if p.is_complex() else lr)
-            if not isinstance(state["step"], Tensor):
-                state["step"] = _C.tensor(float(state["step"]))
-            state["step"] += 1
-            view = _real if p.is_complex() else _same
-            grad, prev, size, target = view(-grad if group["maximize"] else grad), view(state["prev"]), view(state["step_size"]), view(p)
-            sign = grad.mul(prev).sign()
-            factor = sign.clone()
-            factor[sign.gt(0)] = grow
-            factor[sign.lt(0)] = shrink
-            factor[sign.eq(0)] = 1
-            size.mul_(factor).clamp_(low, high)
-            grad = grad.clone()
-            grad[factor.eq(shrink)] = 0
-            target.addcmul_(grad.sign(), size, value=-1)
-            prev.copy_(grad)
+        prev, size, target = view_as_real(state["prev"]), view_as_real(state["step_size"]), view_as_real(p)
+        grad = view_as_real(grad).clone()
 
+        def factor(sign):
+            found = sign.clone()
+            found[sign.gt(0)], found[sign.lt(0)], found[sign.eq(0)] = grow, shrink, 1
+            return found
 
-def _same(t):
-    return t
-
-
-def _real(t):
-    return _C.op_function("view_as_real", False)(t)
-
-
+        factors = each(factor, grad.mul(prev).sign())
+        each(lambda s: s.clamp_(low, high), size.mul_(factors))
+        each(lambda g, f: g.masked_fill_(f.eq(shrink), 0), grad, factors)
+        target.addcmul_(grad.sign(), size, value=-1)
+        prev.copy_(grad)

@@ -3,3 +3,7 @@
 from torch._absent import fallback
 
 __getattr__ = fallback("torch._logging")
+
+
+def set_logs(*_args, **_kwargs):
+    """Chooses what PyTorch's compiler logs; it is not there."""

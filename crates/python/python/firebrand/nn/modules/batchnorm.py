@@ -127,7 +127,7 @@ class _InstanceNorm(_NormBase):
     def forward(self, input):
         self._check_input_dim(input)
         single = input.dim() == self._dims[0]
-        channels = input.dim() - (self._dims[0] - 1)
+        channels = input.dim() - self._dims[0]
         if input.size(channels) != self.num_features and self.affine:
             raise ValueError(f"expected input's size at dim={channels} to match num_features ({self.num_features}), but got: {input.size(channels)}.")
         return self._run(input.unsqueeze(0)).squeeze(0) if single else self._run(input)

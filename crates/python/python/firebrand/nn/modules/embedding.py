@@ -7,12 +7,12 @@ from ..parameter import Parameter, _empty
 from .module import Module
 
 
-def _padding(padding_idx, count):
+def _padding(padding_idx, count, name):
     """The place of the padding, counted from the front."""
     if padding_idx is None:
         return None
     if not -count <= padding_idx < count:
-        raise AssertionError("Padding_idx must be within num_embeddings" if padding_idx >= 0 else "padding_idx must be within num_embeddings")
+        raise AssertionError(f"{name} must be within num_embeddings")
     return padding_idx % count
 
 
@@ -25,7 +25,7 @@ class Embedding(Module):
     ):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = _padding(padding_idx, num_embeddings)
+        self.padding_idx = _padding(padding_idx, num_embeddings, "Padding_idx")
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         if _weight is None:
@@ -83,7 +83,7 @@ class EmbeddingBag(Module):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
-        self.padding_idx = _padding(padding_idx, num_embeddings)
+        self.padding_idx = _padding(padding_idx, num_embeddings, "padding_idx")
         if _weight is None:
             self.weight = Parameter(_empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
             self.reset_parameters()

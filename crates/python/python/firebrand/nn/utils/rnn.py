@@ -74,6 +74,11 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         lengths = _C.tensor(list(lengths), dtype=_C.int64)
     if enforce_sorted:
         sorted_indices = None
+        if bool((lengths[1:] > lengths[:-1]).any().item()):
+            raise RuntimeError(
+                "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+                "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement."
+            )
     else:
         lengths, sorted_indices = _op("sort")(lengths, descending=True)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
