@@ -1,9 +1,11 @@
 //! `cargo xtask conformance <check>`: checks that need more than a test may require, such as another generator or a
 //! second build. Each is one module and reports what it compared.
 
+mod aarch64;
 mod accuracy;
 mod adapters;
 mod add_op;
+mod cross;
 mod environment;
 mod json;
 mod models;
@@ -19,7 +21,7 @@ mod viewer;
 mod wasm;
 mod web;
 
-pub(crate) use wasm::need_target;
+pub(crate) use cross::need_target;
 
 use crate::Outcome;
 
@@ -27,6 +29,7 @@ const USAGE: &str = "\
 usage: cargo xtask conformance <check>
 
 checks:
+  aarch64 [TEST_FILE...]  the tests of kernels, core, graph and nn pass on 64-bit ARM, under qemu-aarch64
   accuracy [--venv DIR]   f32 results and gradients are as close to the f64 results as PyTorch's, op by op and for ten models
   add-op                  the ops that schema/README.md adds work, in a scratch copy of the workspace
   generate [--venv DIR]   `firebrand generate` produces the tokens of transformers
@@ -41,9 +44,10 @@ checks:
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   targets [TARGET...]     the libraries pass `cargo check` for Windows, macOS, iOS and Android
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
-  upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR]
+  upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR] [--compiled-backward]
                           PyTorch's own tests, unmodified, from a source tree of PyTorch 2.6, on the Python package; FILE selects
-                          tests, one path::Class::test a line; OUT gets a record per test
+                          tests, one path::Class::test a line; OUT gets a record per test; the last option runs those that pass
+                          again with backward passes compiled
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
   wasm [TEST_FILE...]     every library builds for WebAssembly, the tests of kernels, core and graph pass under Node, and the digits
@@ -54,6 +58,7 @@ checks:
 /// Runs one of them.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     match arguments {
+        ["aarch64", only @ ..] => aarch64::run(only),
         ["accuracy"] => accuracy::run(None),
         ["accuracy", "--venv", folder] => accuracy::run(Some(folder)),
         ["add-op"] => add_op::run(),

@@ -1,8 +1,8 @@
 //! Other systems: the façade and the C library pass `cargo check` for them. Nothing is linked, so no SDK is needed, only the
 //! standard library of each.
 
+use super::cross::need_target;
 use super::environment::must;
-use super::wasm::need_target;
 use crate::Outcome;
 use std::process::Command;
 

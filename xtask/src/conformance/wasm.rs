@@ -4,10 +4,10 @@
 //! Tests run one by one, each in a fresh instance, since a panic ends an instance. Those that cannot run there are listed
 //! with reasons in `wasm_excluded.txt`, which may name at most one in twenty.
 
+use super::cross::{self, Program, need_target, target_folder};
 use super::environment::must;
 use crate::Outcome;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
@@ -22,16 +22,6 @@ const CLOSE: f64 = 1e-6;
 /// A stack of the size that threads have elsewhere needs more room here: frames hold what registers do.
 const FLAGS: &str = "-C target-feature=+simd128 -C link-arg=-zstack-size=8388608";
 
-/// A target's standard library, or an error that says how to get it.
-pub(crate) fn need_target(target: &str) -> Result<(), String> {
-    let found = Command::new("rustc").args(["--print", "sysroot"]).output().map_err(|e| format!("rustc: {e}"))?;
-    let sysroot = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
-    if sysroot.join("lib/rustlib").join(target).exists() {
-        return Ok(());
-    }
-    Err(format!("the standard library of {target} is missing; `rustup target add {target}` gets it"))
-}
-
 /// Node, of a version that has WASI.
 pub(super) fn need_node() -> Result<(), String> {
     let missing = "Node 20 or later is missing; install it from https://nodejs.org or your distribution";
@@ -39,10 +29,6 @@ pub(super) fn need_node() -> Result<(), String> {
     let version = String::from_utf8_lossy(&output.stdout).trim().to_string();
     let major: Option<u32> = version.trim_start_matches('v').split('.').next().and_then(|v| v.parse().ok());
     if major.is_some_and(|v| v >= 20) { Ok(()) } else { Err(format!("{missing} (found {version})")) }
-}
-
-fn target_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(crate::root().join("target"), PathBuf::from)
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -54,26 +40,9 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The module that a message of Cargo's names, with the name of its crate's target.
-fn executable(message: &str) -> Option<(String, PathBuf)> {
-    let text = |from: &str, key: &str| {
-        let (_, rest) = from.split_once(&format!("\"{key}\":\""))?;
-        Some(rest.split_once('"')?.0.to_string())
-    };
-    let path = text(message, "executable")?;
-    let (_, target) = message.split_once("\"target\":{")?;
-    Some((text(target, "name")?, PathBuf::from(path)))
-}
-
 /// Builds and returns the modules that Cargo made.
-fn build(arguments: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
-    let mut command = cargo(arguments);
-    command.args(["--quiet", "--target", WASI, "--message-format", "json"]).stderr(Stdio::inherit());
-    let output = command.output().map_err(|e| format!("cargo: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("{command:?}: {}", output.status));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(executable).collect())
+fn build(arguments: &[&str]) -> Result<Vec<Program>, String> {
+    cross::build(cargo(arguments), WASI)
 }
 
 fn node(module: &Path, scratch: &Path) -> Result<Command, String> {
@@ -81,21 +50,6 @@ fn node(module: &Path, scratch: &Path) -> Result<Command, String> {
     let mut command = Command::new("node");
     command.args(["--no-warnings", "--stack-size=6500"]).arg(root.join(RUNNER)).arg(module).arg(&root).arg(scratch);
     Ok(command)
-}
-
-/// Excluded tests by module; a module's name is that of the test file, or of the crate.
-fn excluded() -> Result<BTreeMap<&'static str, Vec<&'static str>>, String> {
-    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in EXCLUDED.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#')) {
-        let bad = || format!("wasm_excluded.txt: expected `module test: reason`, found {line:?}");
-        let (test, reason) = line.split_once(": ").ok_or_else(bad)?;
-        let (module, test) = test.split_once(' ').ok_or_else(bad)?;
-        if reason.trim().is_empty() {
-            return Err(bad());
-        }
-        all.entry(module).or_default().push(test);
-    }
-    Ok(all)
 }
 
 #[derive(Default)]
@@ -108,16 +62,16 @@ struct Counts {
 }
 
 /// Runs the tests of every module, several at a time.
-fn test(modules: &[(String, PathBuf)], only: &[&str]) -> Result<Counts, String> {
+fn test(modules: &[Program], only: &[&str]) -> Result<Counts, String> {
     let scratch = target_folder().join("conformance/wasm");
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let scratch = scratch.canonicalize().map_err(|e| format!("{}: {e}", scratch.display()))?;
-    let excluded = excluded()?;
-    let queue = Mutex::new(modules.iter().filter(|(name, _)| only.is_empty() || only.contains(&name.as_str())));
+    let excluded = cross::excluded(EXCLUDED, "wasm_excluded.txt")?;
+    let queue = Mutex::new(modules.iter().filter(|m| only.is_empty() || only.contains(&m.name.as_str())));
     let counts = Mutex::new(Counts::default());
     let next = || queue.lock().unwrap_or_else(|e| e.into_inner()).next();
     let work = || -> Result<(), String> {
-        while let Some((name, module)) = next() {
+        while let Some(Program { name, path: module, .. }) = next() {
             let skipped = excluded.get(name.as_str()).map_or(&[][..], Vec::as_slice);
             let output = node(module, &scratch)?.args(skipped).output().map_err(|e| format!("node: {e}"))?;
             let said = String::from_utf8_lossy(&output.stdout);
@@ -152,7 +106,7 @@ fn test(modules: &[(String, PathBuf)], only: &[&str]) -> Result<Counts, String> 
 fn losses() -> Result<String, String> {
     let example = ["--example", "losses", "-p", "firebrand-web"];
     let module = build(&[&["build"][..], &example].concat())?;
-    let (_, module) = module.first().ok_or("cargo built no example")?;
+    let module = module.first().ok_or("cargo built no example")?;
     let read = |mut command: Command| -> Result<(Vec<f64>, String), String> {
         let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
         if !output.status.success() {
@@ -163,7 +117,7 @@ fn losses() -> Result<String, String> {
         Ok((losses, text.lines().last().unwrap_or_default().to_string()))
     };
     let scratch = target_folder().join("conformance/wasm");
-    let mut there = node(module, &scratch)?;
+    let mut there = node(&module.path, &scratch)?;
     there.arg("--main");
     let mut here = cargo(&[&["run", "--quiet"][..], &example].concat());
     here.env("FIREBRAND_CPU", "portable").env_remove("CARGO_PROFILE_DEV_OPT_LEVEL");

@@ -1,0 +1,248 @@
+//! PyTorch's own test files on firebrand: `cargo xtask conformance upstream --source DIR`.
+//!
+//! DIR is a source tree of PyTorch 2.6; nothing of it is copied. Each class of each file runs in a process of its own, in which a
+//! test-only package called `torch` (crates/python/conformance) stands for firebrand. A test that makes no progress is killed
+//! and counted as `timeout`, one that ends the process as `error`; the rest of its class goes on in a new process.
+//! The same tests run on PyTorch itself, and those it fails are `oracle-fails`: they say nothing about firebrand. What PyTorch says is
+//! kept in the target folder, class by class, for the next run; tests that firebrand skips are not asked about.
+//! Every test has an expectation in crates/python/conformance/expected.txt: `pass`, or the reason why not. The run fails if a test
+//! that is expected to pass does not; a test that passes unexpectedly is reported, so that the file stays true.
+//! With `--compiled-backward` the tests that are expected to pass run again with every backward pass compiled, `TestAutograd` unless
+//! `--tests` says otherwise; nine of ten must pass.
+
+mod runner;
+
+use super::environment::environment;
+use super::json;
+use super::python;
+use crate::Outcome;
+use runner::{Runner, Side, Test, Verdict, Verdicts};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+/// The files, below the source tree.
+const FILES: &[&str] = &[
+    "test/test_autograd.py",
+    "test/autograd/test_functional.py",
+    "test/autograd/test_complex.py",
+    "test/autograd/test_logging.py",
+    "test/dynamo/test_hooks.py",
+    "test/inductor/test_compiled_autograd.py",
+    "test/export/test_passes.py",
+    "test/export/test_serialize.py",
+    "test/functorch/test_eager_transforms.py",
+    "test/functorch/test_vmap.py",
+    "test/test_optim.py",
+    "test/nn/test_convolution.py",
+    "test/nn/test_dropout.py",
+    "test/nn/test_embedding.py",
+    "test/nn/test_init.py",
+    "test/nn/test_lazy_modules.py",
+    "test/nn/test_load_state_dict.py",
+    "test/nn/test_module_hooks.py",
+    "test/nn/test_multihead_attention.py",
+    "test/nn/test_packed_sequence.py",
+    "test/nn/test_parametrization.py",
+    "test/nn/test_pooling.py",
+    "tools/test/test_codegen.py",
+    "tools/test/test_codegen_model.py",
+];
+
+/// What is asked for.
+#[derive(Default)]
+struct Options<'a> {
+    source: Option<&'a str>,
+    tests: Option<&'a str>,
+    json: Option<&'a str>,
+    venv: Option<&'a str>,
+    compiled_backward: bool,
+}
+
+/// Runs the check.
+pub(super) fn run(arguments: &[&str]) -> Outcome {
+    let options = parse(arguments)?;
+    let source = Path::new(options.source.ok_or("expected --source DIR, a source tree of PyTorch 2.6")?);
+    let source = source.canonicalize().map_err(|e| format!("{}: {e}", source.display()))?;
+    let root = crate::root();
+    python::build(&root)?;
+    let runner = Runner {
+        python: environment(options.venv, &["numpy", "pytest", "expecttest", "hypothesis", "scipy"])?
+            .join("bin/python"),
+        folder: root.join("crates/python/conformance"),
+        package: root.join("crates/python/python"),
+        source,
+    };
+    let expected = runner.folder.join("expected.txt");
+    let expected = std::fs::read_to_string(&expected).map_err(|e| format!("{}: {e}", expected.display()))?;
+    let expected: BTreeMap<&str, &str> =
+        expected.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('\t')).collect();
+    let mut tests = select(&runner, options.tests)?;
+    let side = if options.compiled_backward {
+        let wanted = |t: &Test| options.tests.is_some() || t.class == "TestAutograd";
+        tests.retain(|t| wanted(t) && expected.get(&*t.id()) == Some(&"pass"));
+        Side::CompiledBackward
+    } else {
+        Side::Firebrand
+    };
+    println!("{} tests on firebrand", tests.len());
+    let mut verdicts = runner.all(&tests, side, |_| Ok(()))?;
+    if !options.compiled_backward {
+        let ran: Vec<Test> = verdicts.iter().filter(|(_, v)| v.outcome != "skip").map(|(t, _)| t.clone()).collect();
+        println!("{} tests on PyTorch, unless known", ran.len());
+        let oracle = calibrate(&runner, &ran)?;
+        for (test, verdict) in &mut verdicts {
+            if let Some(failed) = oracle.get(test).filter(|v| !matches!(&*v.outcome, "pass" | "skip")) {
+                *verdict = Verdict { outcome: "oracle-fails".into(), message: failed.message.clone() };
+            }
+        }
+    }
+    if let Some(path) = options.json {
+        std::fs::write(path, report(&verdicts)).map_err(|e| format!("{path}: {e}"))?;
+    }
+    count(&verdicts);
+    if options.compiled_backward { share(&verdicts) } else { compare(&verdicts, &expected) }
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<Options<'a>, String> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(&word) = rest.next() {
+        let place = match word {
+            "--source" => &mut options.source,
+            "--tests" => &mut options.tests,
+            "--json" => &mut options.json,
+            "--venv" => &mut options.venv,
+            "--compiled-backward" => {
+                options.compiled_backward = true;
+                continue;
+            }
+            other => {
+                return Err(format!(
+                    "upstream: unknown argument {other:?}; expected --source, --tests, --json, --venv or --compiled-backward"
+                ));
+            }
+        };
+        *place = Some(rest.next().ok_or_else(|| format!("upstream: {word} needs a value"))?);
+    }
+    Ok(options)
+}
+
+/// All tests of the files above, or those that a file names; these may stand in other files too.
+fn select(runner: &Runner, path: Option<&str>) -> Result<Vec<Test>, String> {
+    let Some(path) = path else {
+        let tests = runner.definitions(&FILES.iter().copied().collect())?;
+        let none = || format!("{}: no test files in it; is it a source tree of PyTorch 2.6?", runner.source.display());
+        return if tests.is_empty() { Err(none()) } else { Ok(tests) };
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let wanted: BTreeSet<Test> = lines
+        .map(|l| Test::parse(l).ok_or_else(|| format!("{path}: expected path::Class::test, found {l:?}")))
+        .collect::<Result<_, _>>()?;
+    let tests = runner.definitions(&wanted.iter().map(|t| &*t.file).collect())?;
+    let unknown: Vec<String> = wanted.iter().filter(|t| !tests.contains(t)).map(Test::id).collect();
+    if !unknown.is_empty() {
+        return Err(format!("{path}: the source tree has no test\n  {}", unknown.join("\n  ")));
+    }
+    Ok(wanted.into_iter().collect())
+}
+
+/// What PyTorch itself says. That does not change with firebrand, so it is kept; another PyTorch or another tree begins anew.
+fn calibrate(runner: &Runner, tests: &[Test]) -> Result<Verdicts, String> {
+    let cache = crate::root().join("target/upstream-calibration.txt");
+    let failed = |e| format!("{}: {e}", cache.display());
+    let version = Command::new(&runner.python).args(["-c", "import torch; print(torch.__version__)"]).output();
+    let version = version.map_err(|e| format!("{}: {e}", runner.python.display()))?;
+    let head =
+        format!("# PyTorch {}, tests of {}", String::from_utf8_lossy(&version.stdout).trim(), runner.source.display());
+    let text = std::fs::read_to_string(&cache).unwrap_or_default();
+    let mut known = Verdicts::new();
+    if text.lines().next() == Some(&*head) {
+        for line in text.lines() {
+            let mut parts = line.splitn(3, '\t');
+            if let (Some(test), Some(outcome)) = (parts.next().and_then(Test::parse), parts.next()) {
+                let message = parts.next().unwrap_or_default().to_string();
+                known.insert(test, Verdict { outcome: outcome.to_string(), message });
+            }
+        }
+    } else {
+        std::fs::write(&cache, head + "\n").map_err(failed)?;
+    }
+    let missing: Vec<Test> = tests.iter().filter(|t| !known.contains_key(*t)).cloned().collect();
+    let keep = |verdicts: &Verdicts| {
+        let mut text = String::new();
+        for (test, verdict) in verdicts {
+            let message = verdict.message.replace(['\t', '\n'], " ");
+            let _ = writeln!(text, "{}\t{}\t{message}", test.id(), verdict.outcome);
+        }
+        let file = std::fs::OpenOptions::new().append(true).open(&cache);
+        file.and_then(|mut f| f.write_all(text.as_bytes())).map_err(failed)
+    };
+    known.extend(runner.all(&missing, Side::Oracle, keep)?);
+    Ok(known)
+}
+
+/// The list of records that the check promises.
+fn report(verdicts: &Verdicts) -> String {
+    let mut text = String::from("[\n");
+    for (k, (test, verdict)) in verdicts.iter().enumerate() {
+        let comma = if k + 1 < verdicts.len() { "," } else { "" };
+        let fields = [
+            ("file", &test.file),
+            ("class", &test.class),
+            ("test", &test.name),
+            ("outcome", &verdict.outcome),
+            ("message", &verdict.message),
+        ];
+        let fields: Vec<String> = fields.iter().map(|(k, v)| format!("\"{k}\": {}", json::quoted(v))).collect();
+        let _ = writeln!(text, "{{{}}}{comma}", fields.join(", "));
+    }
+    text + "]\n"
+}
+
+/// Prints the counts by file.
+fn count(verdicts: &Verdicts) {
+    let mut files: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (test, verdict) in verdicts {
+        *files.entry(&test.file).or_default().entry(&verdict.outcome).or_default() += 1;
+    }
+    for (file, outcomes) in &files {
+        let list: Vec<String> = outcomes.iter().map(|(outcome, n)| format!("{outcome} {n}")).collect();
+        println!("{file}: {}", list.join(", "));
+    }
+}
+
+/// Compares each test with its expectation.
+fn compare(verdicts: &Verdicts, expected: &BTreeMap<&str, &str>) -> Outcome {
+    let (mut broken, mut surprises) = (Vec::new(), Vec::new());
+    for (test, verdict) in verdicts {
+        let id = test.id();
+        match (expected.get(&*id).copied(), &*verdict.outcome) {
+            (_, "oracle-fails") | (Some("pass"), "pass") => {}
+            (Some("pass"), outcome) => broken.push(format!("{id}: {outcome}: {}", verdict.message)),
+            (_, "pass") => surprises.push(id),
+            (Some(_), _) => {}
+            (None, outcome) => broken.push(format!("{id}: {outcome}, and has no expectation: {}", verdict.message)),
+        }
+    }
+    for id in &surprises {
+        println!("passes, though not expected to: {id}");
+    }
+    if broken.is_empty() {
+        return Ok(format!("{} tests are as expected, {} better", verdicts.len() - surprises.len(), surprises.len()));
+    }
+    Err(format!("{} tests are not as expected:\n  {}", broken.len(), broken.join("\n  ")))
+}
+
+/// Nine of ten tests pass with backward passes compiled.
+fn share(verdicts: &Verdicts) -> Outcome {
+    for (test, verdict) in verdicts.iter().filter(|(_, v)| v.outcome != "pass") {
+        println!("{}: {}: {}", test.id(), verdict.outcome, verdict.message);
+    }
+    let passed = verdicts.values().filter(|v| v.outcome == "pass").count();
+    let text = format!("{passed} of {} tests pass with compiled backward passes", verdicts.len());
+    if passed * 10 >= verdicts.len() * 9 { Ok(text) } else { Err(text) }
+}
