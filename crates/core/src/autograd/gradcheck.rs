@@ -350,11 +350,13 @@ impl Checker<'_> {
         };
         let (plus, minus) = (read(self.options.eps)?, read(-self.options.eps)?);
         let scale = 2.0 * self.options.eps;
-        let one = |((kind, plus), (other, minus)): (&(Spec, Vec<f64>), &(Spec, Vec<f64>))| {
-            same_kind(kind, other)?;
-            Ok(plus.iter().zip(minus).map(|(p, m)| (p - m) / scale).collect())
-        };
-        plus.iter().zip(&minus).map(one).collect()
+        let pairs = plus.iter().zip(&minus);
+        pairs
+            .map(|((kind, plus), (other, minus))| {
+                same_kind(kind, other)?;
+                Ok(plus.iter().zip(minus).map(|(p, m)| (p - m) / scale).collect())
+            })
+            .collect()
     }
 
     /// One numerical Jacobian per output.
