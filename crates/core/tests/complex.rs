@@ -111,7 +111,7 @@ fn gradcheck_knows_complex_numbers() {
     }
     let wrong = |z: &[Tensor]| Holomorphic.apply(&[&z[0]]);
     expect![[r#"
-        gradcheck: Jacobian mismatch for output 0 with respect to input 0 (a row per input element)
+        gradcheck: While considering the imaginary part of complex outputs only, Jacobian mismatch for output 0 with respect to input 0 (a row per input element)
         numerical:
         [[2.000000, 4.000000]
          [-4.000000, 2.000000]]

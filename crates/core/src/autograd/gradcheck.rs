@@ -112,8 +112,15 @@ pub fn gradgradcheck(
         }
     };
     let n = inputs.len();
-    let gradient = |all: &[Tensor]| -> Result<Vec<Tensor>> {
-        let (inputs, seeds) = all.split_at(n);
+    let all: Vec<Tensor> = inputs.iter().cloned().chain(seeds).collect();
+    let gradient = |given: &[Tensor]| -> Result<Vec<Tensor>> {
+        // Forward mode gets detached inputs, but the gradient taken here is with respect to the same ones.
+        let restore = |(t, original): (&Tensor, &Tensor)| match original.requires_grad() && !t.requires_grad() {
+            true => t.clone().try_requires_grad_(true),
+            false => Ok(t.clone()),
+        };
+        let given = given.iter().zip(&all).map(restore).collect::<Result<Vec<_>>>()?;
+        let (inputs, seeds) = given.split_at(n);
         let outputs: Vec<Tensor> = f(inputs)?.into_iter().filter(|o| o.requires_grad()).collect();
         let wanted: Vec<Tensor> = inputs.iter().filter(|i| i.requires_grad()).cloned().collect();
         let options = GradOptions {
@@ -124,7 +131,6 @@ pub fn gradgradcheck(
         };
         Ok(grad(outputs, wanted, &options)?.into_iter().flatten().collect())
     };
-    let all: Vec<Tensor> = inputs.iter().cloned().chain(seeds).collect();
     gradcheck(gradient, &all, options)
 }
 
@@ -710,6 +716,10 @@ impl Checker<'_> {
             let seeds = roots.iter().map(|o| filled_like(o, 0.0).map(Some)).collect::<Result<_>>()?;
             let options = GradOptions { grad_outputs: seeds, allow_unused: Some(true), ..Default::default() };
             let grads = grad(roots, self.wanted_tensors(), &options).or_else(|e| {
+                // What a custom function says itself says more.
+                if matches!(e.kind(), ErrorKind::User(_)) {
+                    return Err(e);
+                }
                 warn(
                     "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may \
                      break existing callers of this function. If this is true for you, you can call this function with \
