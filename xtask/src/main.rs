@@ -17,7 +17,9 @@ type Outcome = Result<String, String>;
 
 /// The workspace.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    // Cargo says where it runs; a build copied from another checkout would still name that one.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&own).join("..")
 }
 
 const USAGE: &str = "\

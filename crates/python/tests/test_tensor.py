@@ -237,6 +237,9 @@ def test_dtypes_are_single_objects():
     assert pickle.loads(pickle.dumps(firebrand.ones(1).dtype.itemsize)) == 4
 
 
-def test_tensors_are_made_by_functions_only():
-    with pytest.raises(TypeError, match=r"firebrand.tensor\(data\)"):
-        firebrand.Tensor([1.0])
+def test_the_constructor_makes_tensors_of_the_default_dtype():
+    assert firebrand.Tensor([1, 2]).tolist() == [1.0, 2.0] and firebrand.Tensor([1]).dtype is firebrand.float32
+    assert firebrand.Tensor(2, 3).shape == firebrand.Tensor(firebrand.Size([2, 3])).shape == (2, 3)
+    assert firebrand.Tensor().shape == (0,)
+    with pytest.raises(TypeError, match=r"use tensor\(data, dtype=...\)"):
+        firebrand.Tensor([1.0], dtype=firebrand.float64)

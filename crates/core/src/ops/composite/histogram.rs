@@ -61,15 +61,14 @@ fn count(
         let values = ops::clone(&ops::select(points, 1, d.into())?, None)?;
         let found = ops::searchsorted(&ops::clone(e, None)?, &values, false, true, None, None)?;
         let bin = ops::add_scalar(&found, Scalar::Int(-1), Scalar::Int(1))?;
-        // The last bin holds its right edge.
+        // As in PyTorch, the first and the last edge bound what is counted, even if edges are not sorted (a NaN is outside),
+        // and what a search puts behind the last edge is in the last bin, which holds its right edge.
         let (low, high) = (ops::select(e, 0, 0.into())?, ops::select(e, 0, (-1).into())?);
-        let last = ops::eq(&values, &high)?;
-        let bin =
-            ops::where_self(&last, &ops::full_like(&bin, Scalar::Int(sizes[d] as i64 - 1), None, None, None)?, &bin)?;
-        // Edges that are not sorted lead a search astray; as in PyTorch, the first and the last bound what is counted.
-        let below = ops::logical_or(&ops::lt(&values, &low)?, &ops::lt_scalar(&bin, Scalar::Int(0))?)?;
-        let above = ops::logical_or(&ops::gt(&values, &high)?, &ops::ge_scalar(&bin, Scalar::Int(sizes[d] as i64))?)?;
-        outside = ops::logical_or(&outside, &ops::logical_or(&below, &above)?)?;
+        let inside = ops::logical_and(&ops::ge(&values, &low)?, &ops::le(&values, &high)?)?;
+        let bin = ops::clamp_max(&bin, Scalar::Int(sizes[d] as i64 - 1))?;
+        // A single edge bounds no bin.
+        let inside = ops::logical_and(&inside, &ops::ge_scalar(&bin, Scalar::Int(0))?)?;
+        outside = ops::logical_or(&outside, &ops::logical_not(&inside)?)?;
         place = ops::add(&ops::mul_scalar(&place, Scalar::Int(sizes[d] as i64))?, &bin, Scalar::Int(1))?;
     }
     // What lies outside is counted in a place of its own, which is then cut off.
