@@ -158,7 +158,8 @@ impl Compiler {
         let mut cache = self.cache();
         let Some(c) = cache.captures.iter_mut().find(|c| c.is_for(key)) else {
             drop(cache);
-            return self.add_capture(key, defined);
+            self.add_capture(key, defined);
+            return Vec::new();
         };
         if c.defined.is_none() {
             c.defined = defined.map(<[Defined]>::to_vec);
@@ -202,14 +203,12 @@ impl Compiler {
         Ok(Some(frame))
     }
 
-    /// Captures runs like this; gives what is known of runs of the same structure.
-    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) -> Vec<Arc<Frame>> {
+    /// Captures runs like this. One that was specialized to other sizes shares nothing with it, as in PyTorch (U-78).
+    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) {
         self.captured.fetch_add(1, Relaxed);
         let mut cache = self.cache();
-        // What was captured of this structure before, for its sizes only, shows with this capture what varies.
-        let earlier: Vec<_> = cache.captures.iter().filter(|c| c.structure == key.structure).collect();
-        let fixed = !self.options.dynamic && earlier.is_empty();
-        let frames: Vec<Arc<Frame>> = earlier.into_iter().flat_map(|c| c.frames.iter().cloned()).collect();
+        let again = cache.captures.iter().any(|c| c.structure == key.structure);
+        let fixed = !self.options.dynamic && !again;
         tracing::debug!(target: "firebrand::compile::backward", captures = self.captured.load(Relaxed), "captured");
         if cache.captures.len() >= CAPTURES {
             cache.captures.remove(0);
@@ -219,9 +218,8 @@ impl Compiler {
             sizes: fixed.then(|| key.sizes()),
             defined: defined.map(<[Defined]>::to_vec),
             calls_hooks: false,
-            frames: frames.clone(),
+            frames: Vec::new(),
         });
-        frames
     }
 }
 
