@@ -463,7 +463,10 @@ fn counts_and_ranks_are_checked_before_lists_are_made() {
     let halves = [(&ones(&[1, 3])).into(), (&point).into(), (&ones(&[2, 3])).into(), 0i64.into()];
     let heads = [(&ones(&[1, 1, 6])).into(), (&ones(&[6])).into(), i64::MAX.into()];
     let sequences = [Value::Tensors(vec![point.clone(), ones(&[1])]), true.into()];
-    let refused: [(&str, &[Value], &str); 6] = [
+    let points = Tensor::try_empty(Spec::new(&[7, 1 << 32], DType::F32, Device::Meta).unwrap()).unwrap();
+    let points = [(&points).into(), 3i64.into()];
+    let refused: [(&str, &[Value], &str); 7] = [
+        ("histogramdd.int_bins", &points, "dimensions"),
         ("_scaled_dot_product_flash_attention_for_cpu_backward", &attention, "expected query [.., l, e]"),
         ("_convolution_double_backward", &convolution, "a batch and a channel dimension"),
         ("_pack_padded_sequence_backward", &backward, "do not add up"),

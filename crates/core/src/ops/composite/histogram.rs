@@ -1,9 +1,10 @@
 //! Histograms: of values over bins of any width, and of points over a grid of them.
 
+use crate::layout::MAX_DIMS;
 use crate::ops::arith::div;
 use crate::ops::formulas::sym;
 use crate::ops::shape::need_float;
-use crate::{Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{Error, ErrorKind, Result, Scalar, SymInt, Tensor, ops};
 
 /// The ends of a range: given, or of the values; a range without width gets one.
 fn ends(op: &'static str, values: &Tensor, range: Option<(f64, f64)>) -> Result<(f64, f64)> {
@@ -202,6 +203,10 @@ pub(crate) fn histogramdd_int(
     density: bool,
 ) -> Result<(Tensor, Vec<Tensor>)> {
     let dimensions = self_.shape().last().copied().unwrap_or(0);
+    // The result has one dimension for each of the points'.
+    if dimensions > MAX_DIMS {
+        return Err(ErrorKind::TooManyDims { ndim: dimensions }.into());
+    }
     histogramdd(self_, &vec![bins; dimensions], range, weight, density)
 }
 
