@@ -465,7 +465,10 @@ fn counts_and_ranks_are_checked_before_lists_are_made() {
     let sequences = [Value::Tensors(vec![point.clone(), ones(&[1])]), true.into()];
     let points = Tensor::try_empty(Spec::new(&[7, 1 << 32], DType::F32, Device::Meta).unwrap()).unwrap();
     let points = [(&points).into(), 3i64.into()];
-    let refused: [(&str, &[Value], &str); 7] = [
+    let nothing = Tensor::zeros(0, DType::F64);
+    let positions = [(&image).into(), 0i64.into(), (&nothing).into()];
+    let refused: [(&str, &[Value], &str); 8] = [
+        ("index_select", &positions, "expected i64 or i32 for an index"),
         ("histogramdd.int_bins", &points, "dimensions"),
         ("_scaled_dot_product_flash_attention_for_cpu_backward", &attention, "expected query [.., l, e]"),
         ("_convolution_double_backward", &convolution, "a batch and a channel dimension"),

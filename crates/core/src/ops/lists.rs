@@ -31,7 +31,7 @@ pub(crate) fn collected<T>(n: usize, values: impl IntoIterator<Item = T>) -> Res
 
 /// Whether there is memory for `n` tensors that share theirs: a list of views costs its handles and descriptions.
 pub(crate) fn room_for_views(n: usize) -> Result<()> {
-    const VIEW: usize = 256;
+    const VIEW: usize = 512;
     if n > 1 << 16 { room::<[u8; VIEW]>(n).map(drop) } else { Ok(()) }
 }
 

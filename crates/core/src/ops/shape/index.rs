@@ -122,7 +122,7 @@ pub(crate) fn need_reduce(op: &'static str, reduce: &str) -> Result<()> {
 
 /// A list of positions: at most one dimension.
 fn need_list(op: &'static str, index: &Tensor) -> Result<()> {
-    need_index_if_any(op, index)?;
+    need_index(op, index)?;
     if index.ndim() > 1 {
         return Err(Error::argument(op, format!("the index is a vector, found shape {:?}", index.shape())));
     }
