@@ -242,7 +242,7 @@ impl LevelGuard {
             let seen = s.autocast.enabled() || s.replacements.is_some() || s.tracer.is_some() || stand_ins;
             if seen { LAYERS } else { 0 }
         });
-        let kept = word & !(LAYERS | DUAL | SAVED_HOOKS | CREATION | MUTATION_WATCH | CHECK_NAN);
+        let kept = word & !(LAYERS | DUAL | SAVED_HOOKS | CREATION | MUTATION_WATCH);
         set_word((kept | autocast | INNER) + LEVEL_ONE + DEPTH_ONE);
         LevelGuard { _not_send: std::marker::PhantomData }
     }

@@ -302,6 +302,15 @@ fn text(kind: &ErrorKind) -> Option<String> {
         Vmap { message } if message.contains("cannot draw the same for all") => {
             format!("Vmap does not currently support same randomness with a batched tensor input: {message}")
         }
+        Argument { op: "view_as_complex", message } if message.contains("adjacent in memory") => {
+            format!("Tensor must have a last dimension with stride 1: {message}")
+        }
+        Argument { op: "view_as_complex", message } if message.contains("shape []") => {
+            "Input tensor must have one or more dimensions".into()
+        }
+        Argument { op: "view_as_complex", message } if message.contains("size 2") => {
+            format!("Tensor must have a last dimension of size 2: {message}")
+        }
         Vmap { message } if message.contains("out= variants of random ops") => {
             "vmap: We do not support calling out variants of random operations inside of vmap. Please use non-out variants as a workaround"
                 .into()

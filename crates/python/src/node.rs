@@ -414,7 +414,7 @@ impl PyNode {
         if let Some(saved) = name.strip_prefix("_saved_") {
             let node = self.node()?;
             // PyTorch's names say where a size may be symbolic.
-            for name in [saved.to_string(), saved.replace("sym_", "")] {
+            for name in [saved.to_string(), saved.replace("sym_", ""), saved.replace("sym_sizes", "spec")] {
                 if let Some(value) = py.detach(|| node.saved(&name)).raise()? {
                     return convert::saved(py, value);
                 }

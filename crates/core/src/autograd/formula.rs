@@ -222,7 +222,14 @@ macro_rules! not_shown {
         }
     )*};
 }
-not_shown! { Vec<Scalar>, Device, Option<Device>, MemoryFormat, Option<MemoryFormat>, Spec, Layout }
+not_shown! { Vec<Scalar>, Device, Option<Device>, MemoryFormat, Option<MemoryFormat>, Layout }
+
+/// The sizes: dtype and device are known of the gradient too.
+impl Field for Spec {
+    fn show(&self, _: &Node) -> Result<Option<SavedValue>> {
+        Ok(Some(self.layout.sizes().iter().map(|&n| n as i64).collect::<Vec<_>>().into()))
+    }
+}
 
 macro_rules! tuples {
     ($($n:literal: $($t:ident $k:tt),*;)*) => {$(

@@ -140,18 +140,17 @@ pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
 
 /// The tangent a tensor carries; a tensor of another wrapping level is a constant here.
 pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
-    if !t.is_of_this_level() {
-        return None;
-    }
+    // Unless it was written in place here: then it has a tangent of this level.
+    let of_here = |owner: &Tensor| stored(owner).filter(|g| owner.is_of_this_level() || g.is_of_this_level());
     if t.flags() & TANGENT != 0 {
-        return stored(t);
+        return of_here(t);
     }
     // Written through its base after the view was made.
     let base = t.base()?;
     if base.flags() & TANGENT == 0 {
         return None;
     }
-    region(&stored(base)?, base, t).ok()
+    region(&of_here(base)?, base, t).ok()
 }
 
 /// The part of a base's tangent that belongs to a view of it.
@@ -233,6 +232,11 @@ fn pass_on(output: &Tensor) {
 /// Sets the new tangent of a tensor that was written in place: in the memory of the old one, so that views see it.
 pub(crate) fn set_tangent_inplace(target: &Tensor, new: Tensor) -> Result<()> {
     let _off = ModeGuard::new(0, state::DUAL);
+    let hidden = |t: &Tensor| t.flags() & TANGENT != 0 && !t.is_of_this_level() && tangent(t).is_none();
+    if hidden(target) || target.base().is_some_and(hidden) {
+        // It would take the place of the tangent that the tensor has outside.
+        return Err(ErrorKind::CapturedMutation { op: "forward mode" }.into());
+    }
     write_tangent(target, new)?;
     pass_on(target);
     Ok(())

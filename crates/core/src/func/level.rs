@@ -150,9 +150,14 @@ pub(crate) fn zeros_for(layout: &Layout, likes: &[&Tensor]) -> Result<Tensor> {
     Ok(wrap(value, dim))
 }
 
-/// Refuses to draw the same values for all samples from a distribution that is another one for each.
+/// Refuses to draw where randomness is an error, and to draw the same values for all samples from a distribution that is another
+/// one for each.
 pub(crate) fn need_different(op: &'static str, batched: bool) -> Result<()> {
-    if batched && batch().is_some_and(|b| b.randomness == Randomness::Same) {
+    let randomness = batch().map(|b| b.randomness);
+    if randomness == Some(Randomness::Error) {
+        return Err(ErrorKind::VmapRandomness { op: op.to_string() }.into());
+    }
+    if batched && randomness == Some(Randomness::Same) {
         let message = format!("{op} of batched parameters cannot draw the same for all; use Randomness::Different");
         return Err(ErrorKind::Vmap { message }.into());
     }

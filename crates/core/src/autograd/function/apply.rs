@@ -270,7 +270,10 @@ fn one_level_down(function: &Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec
             format!("{}: the vmap rule gave {} outputs and {} dims", function.name(), outs.len(), out_dims.len());
         return Err(ErrorKind::Vmap { message }.into());
     }
-    Ok(outs.into_iter().zip(out_dims).map(|(t, d)| level::wrap(t, d)).collect())
+    // An input that is given back as it is stays the same tensor.
+    let given = |t: &Tensor, d| below.iter().position(|b| b.dim == d && b.value.is_same(t));
+    let up = |(t, d): (Tensor, _)| given(&t, d).map_or_else(|| level::wrap(t, d), |k| inputs[k].clone());
+    Ok(outs.into_iter().zip(out_dims).map(up).collect())
 }
 
 /// Asks the function for the tangents of its outputs and checks them against the outputs: an output that shares memory
