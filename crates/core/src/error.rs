@@ -422,6 +422,10 @@ pub enum ErrorKind {
         "{op}: inside vmap, a batched value is written in place into a tensor that is not batched; create the target from a batched tensor (zeros_like, new_zeros), or use the out-of-place form"
     )]
     UnbatchedWrite { op: String },
+    #[error(
+        "{op}: inside vmap with Randomness::Different, a tensor that is not batched would get the same values for all samples; create it from a batched tensor (zeros_like, new_zeros), or use Randomness::Same"
+    )]
+    UnbatchedDraw { op: &'static str },
     #[error("vmap: {message}")]
     Vmap { message: String },
     #[error(

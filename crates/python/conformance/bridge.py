@@ -1,8 +1,9 @@
 """Tests of exported programs: PyTorch captures them, as firebrand has no fx graphs, and what is under test is done by firebrand.
 
-    test_serialize   whatever PyTorch serializes is read by firebrand, checked and written anew before PyTorch looks at it
-
-The test compares firebrand's archive with the program in memory: its nodes, metadata, signature and results."""
+    test_serialize   whatever PyTorch serializes is read by firebrand, checked and written anew before PyTorch looks at it; the test
+                     compares firebrand's archive with the program in memory: its nodes, metadata, signature and results
+    test_passes      exported programs run in firebrand, with its checks at run time, and passes over them are firebrand's
+"""
 
 import contextlib
 import io
@@ -10,15 +11,18 @@ import os
 import tempfile
 
 
-def rewritten(archive):
-    """The bytes of an archive after firebrand read and wrote it."""
+def rewritten(archive, passes=()):
+    """The bytes of an archive after firebrand read it, ran passes and wrote it."""
     from firebrand import _firebrand
 
     with tempfile.TemporaryDirectory() as folder:
         before, after = os.path.join(folder, "before.pt2"), os.path.join(folder, "after.pt2")
         with open(before, "wb") as file:
             file.write(archive)
-        _firebrand.load_program(before, runnable=False).save(after, True)
+        program = _firebrand.load_program(before, runnable=False)
+        if passes:
+            program = program.run_passes(list(passes))
+        program.save(after, True)
         with open(after, "rb") as file:
             return file.read()
 
@@ -92,4 +96,62 @@ def serialize():
     torch.export.save = save
 
 
-FILES = {"test/export/test_serialize.py": serialize}
+def passes():
+    """Programs that PyTorch exports run in firebrand, and its passes are firebrand's."""
+    import torch
+    from torch._export import pass_base
+    from torch._export.passes import replace_view_ops_with_view_copy_ops_pass as views
+
+    program = torch.export.ExportedProgram
+    own_export, own_module, own_transform = torch.export.export, program.module, program._transform_do_not_use
+    exported = {}
+
+    def written(ep):
+        buffer = io.BytesIO()
+        torch.export.save(ep, buffer)
+        return buffer.getvalue()
+
+    def export(*args, **kwargs):
+        ep = own_export(*args, **kwargs)
+        exported[id(ep.graph_module)] = ep
+        return ep
+
+    def module(self, *args, **kwargs):
+        known = exported.get(id(self.graph_module)) is self
+        return Runs(written(self)) if known else own_module(self, *args, **kwargs)
+
+    def transform(self, *passes):
+        if not all(isinstance(p, views.ReplaceViewOpsWithViewCopyOpsPass) for p in passes):
+            return own_transform(self, *passes)
+        return torch.export.load(io.BytesIO(rewritten(written(self), ["replace_view_ops_with_view_copy_ops_pass"])))
+
+    def unchanged(self, graph_module):
+        """The pass that changes nothing."""
+        rewritten(written(exported[id(graph_module)]), ["eliminate_dead_code"])
+
+    torch.export.export, program.module, program._transform_do_not_use = export, module, transform
+    pass_base._ExportPassBaseDeprecatedDoNotUse.__call__ = unchanged
+
+
+class Runs:
+    """A program of PyTorch's that firebrand runs, on PyTorch's tensors."""
+
+    def __init__(self, archive):
+        self._archive = archive
+
+    def __call__(self, *inputs):
+        import firebrand
+        import torch
+        from firebrand import _firebrand
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.pt2")
+            with open(path, "wb") as file:
+                file.write(self._archive)
+            runner = _firebrand.load_program(path).module()
+        outputs = runner.run([firebrand.from_dlpack(t) for t in inputs])
+        outputs = [torch.from_dlpack(t) if isinstance(t, firebrand.Tensor) else t for t in outputs]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+FILES = {"test/export/test_passes.py": passes, "test/export/test_serialize.py": serialize}

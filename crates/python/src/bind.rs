@@ -154,16 +154,19 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
             _ => None,
         };
         named += usize::from(keyword.is_some());
+        // `with device(...)` says where, unless a call does.
+        let device_here =
+            || convert::making_on().filter(|_| p.option && p.arg.ty == Type::Device && !takes_tensor(s));
         let Some(object) = by_position.or(keyword.as_ref()) else {
             if p.arg.default.is_none() && !(p.option || p.arg.ty == Type::Other) {
                 missing.push(p.name);
             }
-            let here = convert::making_on().filter(|_| p.option && p.arg.ty == Type::Device && !takes_tensor(s));
-            values.push(here.map_or(Value::None, Value::Device));
+            values.push(device_here().map_or(Value::None, Value::Device));
             continue;
         };
         if let Some(value) = convert_to(p, object)? {
-            values.push(value);
+            let absent = matches!(value, Value::None);
+            values.push(absent.then(device_here).flatten().map_or(value, Value::Device));
             position += usize::from(by_position.is_some());
             continue;
         }

@@ -302,6 +302,26 @@ fn text(kind: &ErrorKind) -> Option<String> {
         Vmap { message } if message.contains("cannot draw the same for all") => {
             format!("Vmap does not currently support same randomness with a batched tensor input: {message}")
         }
+        Vmap { message } if message.contains("out= variants of random ops") => {
+            "vmap: We do not support calling out variants of random operations inside of vmap. Please use non-out variants as a workaround"
+                .into()
+        }
+        Vmap { message } if message.starts_with("clone: the memory format") => {
+            "NYI: Tensor.clone(memory_format) inside vmap is only supported with memory_format firebrand.preserve_format or \
+             firebrand.contiguous_format"
+                .into()
+        }
+        Vmap { message } if message.starts_with("contiguous: the memory format") => {
+            "NYI: querying is_contiguous inside of vmap for memory_format other than firebrand.contiguous_format".into()
+        }
+        UnbatchedWrite { op } => format!(
+            "vmap: {op}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements \
+             than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use \
+             out-of-place operators instead of {op}, or create `self` from a batched tensor (zeros_like, new_zeros)."
+        ),
+        UnbatchedDraw { .. } => "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same \
+                                 randomness. Create the tensor from a batched one, or use randomness='same'"
+            .into(),
         Vmap { message } if message.contains("its result depends on the values of each sample") => {
             let op = message.split(": ").next().unwrap_or_default();
             format!(

@@ -45,7 +45,7 @@ fn sparse_is_coalesced(t: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// A tensor of positions `[sparse dimensions, entries]` and values `[entries, dense sizes…]`.
 #[pyfunction]
-fn sparse_coo<'py>(
+fn make_sparse_coo<'py>(
     py: Python<'py>,
     indices: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
@@ -60,5 +60,5 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sparse_indices, m)?)?;
     m.add_function(wrap_pyfunction!(sparse_values, m)?)?;
     m.add_function(wrap_pyfunction!(sparse_is_coalesced, m)?)?;
-    m.add_function(wrap_pyfunction!(sparse_coo, m)?)
+    m.add_function(wrap_pyfunction!(make_sparse_coo, m)?)
 }

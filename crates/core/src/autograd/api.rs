@@ -171,7 +171,11 @@ pub(super) fn on_device(g: &Tensor, expected: Device, node: Option<&Node>, index
 fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<Vec<(Edge, Tensor)>> {
     let mut list = Vec::with_capacity(outputs.len());
     for (index, t) in outputs.iter().enumerate() {
-        let s = seeded(t, index)?;
+        let s = match t {
+            // Inside `vmap`, what has no batch may have a history outside of it.
+            Target::Tensor(t) if state::is(state::LEVEL) => seeded(&Target::Tensor(level::lowered(t)), index)?,
+            _ => seeded(t, index)?,
+        };
         let seed = match grads.get(index).and_then(Option::as_ref) {
             Some(g) => {
                 let found = g.shape();

@@ -150,6 +150,26 @@ pub(crate) fn zeros_for(layout: &Layout, likes: &[&Tensor]) -> Result<Tensor> {
     Ok(wrap(value, dim))
 }
 
+/// Refuses to draw the same values for all samples from a distribution that is another one for each.
+pub(crate) fn need_different(op: &'static str, batched: bool) -> Result<()> {
+    if batched && batch().is_some_and(|b| b.randomness == Randomness::Same) {
+        let message = format!("{op} of batched parameters cannot draw the same for all; use Randomness::Different");
+        return Err(ErrorKind::Vmap { message }.into());
+    }
+    Ok(())
+}
+
+/// A tensor without a batch and without history of this level as the one that it stands for, which may have some.
+pub(crate) fn lowered(t: &Tensor) -> Tensor {
+    if !state::is(state::LEVEL) || !t.is_of_this_level() || t.requires_grad() {
+        return t.clone();
+    }
+    match unwrap(t) {
+        Batched { value, dim: None } => state::descend(|| lowered(&value)),
+        _ => t.clone(),
+    }
+}
+
 /// Overwrites a tensor with random values: `write` does it one level down.
 pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
     let Batched { value, dim } = unwrap(t);
@@ -158,7 +178,7 @@ pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Te
         return Err(ErrorKind::VmapRandomness { op: op.to_string() }.into());
     }
     if dim.is_none() && randomness == Some(Randomness::Different) {
-        return Err(ErrorKind::UnbatchedWrite { op: op.to_string() }.into());
+        return Err(ErrorKind::UnbatchedDraw { op }.into());
     }
     state::descend(|| match dim {
         Some(d) if randomness == Some(Randomness::Same) => {

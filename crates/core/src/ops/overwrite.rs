@@ -7,7 +7,7 @@ use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float, need_real};
 use crate::random::draw;
-use crate::{Error, Result, Tensor, ops, races, state};
+use crate::{Error, ErrorKind, Result, Tensor, ops, races, state};
 use firebrand_kernels::ViewMut;
 use firebrand_kernels::random::Generator;
 use smallvec::smallvec;
@@ -181,13 +181,22 @@ pub(crate) fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a
         format!("probabilities of shape {:?} cannot be broadcast to shape {:?}", p.shape(), self_.shape())
     })?;
     need_real(OP, &[self_])?;
+    if state::is(state::LEVEL) && p.is_batched() {
+        // Each sample has probabilities of its own.
+        crate::func::level::need_different(OP, true)?;
+        if !crate::func::level::holds(self_, p) {
+            return Err(ErrorKind::UnbatchedWrite { op: OP.to_string() }.into());
+        }
+        let drawn = ops::bernoulli(&ops::formulas::expand_to(p, self_.shape())?)?;
+        return ops::copy_(self_, &ops::detach(&drawn)?, false);
+    }
     if !self_.is_meta() {
         races::op!(OP, self_, p);
         need_probabilities(OP, p)?;
     }
     overwrite(OP, "BernoulliBackward1", self_, |t| {
         races::op!(OP, self_, p);
-        let (p, to) = (ops::cpu::expand(p, self_.shape())?, t.write()?);
+        let (p, to) = (ops::cpu::expand(p, t.shape())?, t.write()?);
         draw(|g| g.bernoulli_tensor(&to.view_mut(), &p.view()));
         Ok(())
     })

@@ -4,6 +4,9 @@
 
 use crate::ir::{Function, Hop, MemoryFormat, MemoryLayout, OpOverload, ScalarType, Target};
 
+/// Where the metadata of a call of an op that is only a name keeps what the file calls its arguments; never written.
+pub(super) const ARGUMENT_NAMES: &str = "firebrand.argument_names";
+
 const SCALAR_TYPES: &[(i64, ScalarType)] = &[
     (1, ScalarType::UInt8),
     (2, ScalarType::Int8),

@@ -5,7 +5,7 @@
 //! `get_attr` nodes, which the file omits, are recreated. Ops are not checked here: one that this build does not
 //! know is kept by name, so that a program can be inspected; see [`crate::ExportedProgram::unsupported`].
 
-use super::codes::{self, Coded};
+use super::codes::{self, ARGUMENT_NAMES, Coded};
 use super::schema::{self, KEYWORD, POSITIONAL};
 use crate::error::{Error, Result};
 use crate::ir::{
@@ -261,6 +261,13 @@ impl<'a> Reader<'a> {
         }
 
         let mut meta = metadata(&node.metadata);
+        if schema.is_none() && target.overload().is_some() && !args.is_empty() {
+            // Only the file knows what an op that is but a name calls its arguments.
+            let names: Vec<&str> = node.inputs.iter().take(args.len()).map(|input| &*input.name).collect();
+            names.iter().try_for_each(|name| if name.is_empty() { Ok(()) } else { check_name(name) })?;
+            let other = meta.other.get_or_insert_default();
+            Arc::make_mut(other).insert(ARGUMENT_NAMES.into(), names.join(","));
+        }
         let kind = Kind::CallFunction(target.clone());
         // One result is the node itself; several, or the tuple of a higher-order op, are unpacked by `getitem`.
         let own = match &node.outputs[..] {

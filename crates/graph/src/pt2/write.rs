@@ -4,7 +4,7 @@
 //! names the format has for them. A higher-order call without results whose body has no effect is dropped, because no
 //! reader accepts it. Source positions are omitted unless requested.
 
-use super::codes::{self, Coded};
+use super::codes::{self, ARGUMENT_NAMES, Coded};
 use super::schema::{self, KEYWORD, POSITIONAL};
 use crate::error::{Error, Result};
 use crate::ir::{
@@ -139,6 +139,8 @@ impl<'a> Writer<'a> {
 
     fn inputs(&mut self, node: &'a Node, target: &Target) -> Result<Vec<schema::NamedArgument>, String> {
         let schema = target.overload().and_then(OpOverload::schema);
+        let read = node.meta().other.as_ref().and_then(|other| other.get(ARGUMENT_NAMES));
+        let read: Vec<&str> = read.map_or_else(Vec::new, |names| names.split(',').collect());
         let mut inputs = Vec::with_capacity(node.args().len() + node.kwargs().len());
         for (k, arg) in node.args().iter().enumerate() {
             let declared = schema.and_then(|s| s.args.get(k));
@@ -146,7 +148,7 @@ impl<'a> Writer<'a> {
                 (Some(a), _) => a.name.to_string(),
                 // Scalar functions name their operands so.
                 (None, Target::Function(_)) => ["a", "b", "c"].get(k).unwrap_or(&"").to_string(),
-                _ => String::new(),
+                _ => read.get(k).unwrap_or(&"").to_string(),
             };
             let arg = self.argument(arg, declared.map_or(Type::Other, |a| a.ty))?;
             inputs.push(schema::NamedArgument { name, arg, kind: Some(POSITIONAL) });
@@ -370,7 +372,8 @@ fn metadata(meta: &Meta, keep_traces: bool) -> IndexMap<String, String> {
         out.insert("torch_fn".into(), format!("{};{}", torch_fn.0, torch_fn.1));
     }
     if let Some(other) = &meta.other {
-        out.extend(other.iter().map(|(k, v)| (k.clone(), v.clone())));
+        let kept = other.iter().filter(|(k, _)| *k != ARGUMENT_NAMES);
+        out.extend(kept.map(|(k, v)| (k.clone(), v.clone())));
     }
     out
 }

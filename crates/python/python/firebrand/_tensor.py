@@ -283,7 +283,7 @@ def _to_sparse(self):
     if self.requires_grad and _C.is_grad_enabled():
         raise NotImplementedError("to_sparse() is not recorded: detach() the tensor, or use it under no_grad()")
     positions = self.detach().nonzero()
-    return _C.sparse_coo(positions.t().contiguous(), self.detach()[tuple(positions.unbind(1))], self.shape)
+    return _C.make_sparse_coo(positions.t().contiguous(), self.detach()[tuple(positions.unbind(1))], self.shape)
 
 
 def _raw(read):

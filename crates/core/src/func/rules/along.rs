@@ -5,6 +5,7 @@ use crate::dispatch::{self, Op, Value};
 use crate::ops::shape::wrap_dim;
 use crate::sym::SymInt;
 use crate::{Result, Tensor, ops};
+use smallvec::smallvec;
 
 /// A dimension of a sample as one of the tensor with the batch in front. A sample of no dimensions counts as one.
 fn shifted(dim: i64, ndim: usize) -> Result<i64> {
@@ -18,6 +19,12 @@ pub(super) fn run(call: &Call<'_>, sizes: Option<usize>, dims: &[usize]) -> Resu
         None => call.tensor(0)?.ndim(),
     };
     let flat = ndim == 0 && !dims.is_empty();
+    if flat && call.op == Op::TRANSPOSE_INT {
+        // There is nothing to swap: the samples are what they were.
+        dims.iter().try_for_each(|&k| shifted(call.int(k).unwrap_or(0), 1).map(drop))?;
+        let b = call.tensor(0)?;
+        return Ok(smallvec![Out { value: b.value.clone().into(), dim: b.dim }]);
+    }
     let mut values = call.values(|b| {
         let t = b.full(call.size)?;
         if flat && b.ndim() == 0 { ops::unsqueeze(&t, 1) } else { Ok(t) }

@@ -263,8 +263,9 @@ pub(crate) fn run(op: Op, args: &[Arg], batch: Option<Batch>) -> Result<Outs> {
 fn apply(call: &Call<'_>) -> Result<Outs> {
     let info = call.op.info();
     if info.kind == Kind::Out {
+        let random = if call.op.has(Tags::NONDETERMINISTIC_SEEDED) { " of random ops" } else { "" };
         return Err(ErrorKind::Vmap {
-            message: format!("{:?}: out= variants do not batch; use the functional variant", call.op),
+            message: format!("{:?}: out= variants{random} do not batch; use the functional variant", call.op),
         }
         .into());
     }
@@ -283,14 +284,17 @@ fn apply(call: &Call<'_>) -> Result<Outs> {
     }
 }
 
-/// The refusal of a result whose shape or value depends on data.
 fn dynamic(call: &Call<'_>) -> Result<Outs> {
+    Err(depends_on_values(call.op))
+}
+
+/// The refusal of a result whose shape or value depends on data.
+pub(crate) fn depends_on_values(op: Op) -> Error {
     let message = format!(
-        "{:?}: its result depends on the values of each sample, which vmap cannot read; use where_self, masks of fixed \
-         size, or loop over the samples",
-        call.op
+        "{op:?}: its result depends on the values of each sample, which vmap cannot read; use where_self, masks of fixed \
+         size, or loop over the samples"
     );
-    Err(ErrorKind::Vmap { message }.into())
+    ErrorKind::Vmap { message }.into()
 }
 
 /// An in-place op: the form without underscore, copied into the target. Pointwise ops write directly.

@@ -3,7 +3,7 @@
 use super::{Batched, Call, Out, Outs, all};
 use crate::dispatch::{self, MemoryFormat, Op, Value};
 use crate::sym::{SymInt, SymInts};
-use crate::{DType, Error, Result, Tensor, ops};
+use crate::{DType, Error, ErrorKind, Result, Tensor, ops};
 use smallvec::{SmallVec, smallvec};
 
 /// The tensor with the batch in front and ones behind it, up to `ndim` dimensions of a sample.
@@ -57,11 +57,23 @@ fn broadcast(call: &Call<'_>, promotes: bool) -> Result<SmallVec<[Value; 6]>> {
     })
 }
 
+/// Formats of channels are those of whole tensors; a sample has no place for them.
+pub(crate) fn need_plain_format(op: &str, format: MemoryFormat) -> Result<()> {
+    if matches!(format, MemoryFormat::Preserve | MemoryFormat::Contiguous) {
+        return Ok(());
+    }
+    let message = format!("{op}: the memory format of a batched tensor is preserved or contiguous, found {format:?}");
+    Err(ErrorKind::Vmap { message }.into())
+}
+
 pub(super) fn run(call: &Call<'_>) -> Result<Outs> {
     let list = tensors(call);
     if let (Op::CLONE, [x], Value::MemoryFormat(MemoryFormat::Contiguous)) = (call.op, &list[..], call.plain(1)) {
         // Every sample in row-major order: the batch must come first.
         return super::one(ops::clone(&x.front()?, Some(MemoryFormat::Contiguous))?, 0);
+    }
+    if let (Op::CLONE, Value::MemoryFormat(format)) = (call.op, call.plain(1)) {
+        need_plain_format("clone", format)?;
     }
     if let [one] = list[..] {
         // One tensor: its batch stays where it is.

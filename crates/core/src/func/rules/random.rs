@@ -63,13 +63,17 @@ fn same(call: &Call<'_>) -> Result<Outs> {
             message: "multinomial of batched weights cannot draw the same for all; use Randomness::Different".into(),
         }
         .into()),
-        _ => {
+        "aten::rand_like" | "aten::randn_like" | "aten::randint_like" => {
             // The numbers depend on the tensor's shape only.
             let x = b.front()?;
             let mut values = call.values(|b| Ok(b.value.clone()))?;
             values[0] = ops::new_empty(&x, &x.sym_sizes()[1..], None, None)?.into();
             Ok(all(dispatch::call(call.op, &values)?, None))
         }
+        name => Err(ErrorKind::Vmap {
+            message: format!("{name} of batched parameters cannot draw the same for all; use Randomness::Different"),
+        }
+        .into()),
     }
 }
 

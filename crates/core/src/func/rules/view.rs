@@ -20,7 +20,7 @@ pub(crate) fn view(call: &Call<'_>) -> Result<Outs> {
 
 /// The parts of each number are neighbors in every sample; with the batch between them they are copied first.
 pub(crate) fn view_as_complex(call: &Call<'_>) -> Result<Outs> {
-    one(ops::formulas::pairs_to_complex(&call.tensor(0)?.front()?)?, 0)
+    one(ops::view_as_complex(&call.tensor(0)?.front()?)?, 0)
 }
 
 pub(crate) fn t(call: &Call<'_>) -> Result<Outs> {
@@ -140,7 +140,8 @@ pub(crate) fn new_like(call: &Call<'_>) -> Result<Outs> {
 
 pub(crate) fn new_empty_strided(call: &Call<'_>) -> Result<Outs> {
     let (sizes, strides) = (call.ints(1).unwrap_or_default(), call.ints(2).unwrap_or_default());
-    let span = 1 + sizes.iter().zip(&strides).map(|(n, s)| (n - 1).max(0) * s).sum::<i64>();
+    let reach = sizes.iter().zip(&strides).map(|(n, s)| (n - 1).max(0) * s).sum::<i64>();
+    let span = if sizes.contains(&0) { 0 } else { 1 + reach };
     let mut values = call.values(|b| Ok(b.value.clone()))?;
     values[1] = Value::Ints(batch_sizes(call, 1));
     values[2] = Value::Ints(std::iter::once(span).chain(strides).map(SymInt::from).collect());

@@ -275,8 +275,8 @@ pub(crate) fn multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
     if column {
         factors[tensors.len() - 1] = ops::unsqueeze(last, -1)?;
     }
-    if let Some(t) = factors.iter().find(|t| t.ndim() != 2) {
-        return Err(Error::argument(OP, format!("expected matrices, found shape {:?}", t.shape())));
+    if let Some((k, t)) = factors.iter().enumerate().find(|(_, t)| t.ndim() != 2) {
+        return Err(Error::argument(OP, format!("tensor {k} must be 2D but got {}D", t.ndim())));
     }
     let n = factors.len();
     let size = |i: usize| if i == 0 { factors[0].shape()[0] } else { factors[i - 1].shape()[1] };

@@ -144,6 +144,9 @@ pub(crate) fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Ten
 
 /// Indices of nonzero elements, one vector per dimension.
 pub(crate) fn where_nonzero(condition: &Tensor) -> Result<Vec<Tensor>> {
+    if condition.is_batched() {
+        return Err(crate::func::rules::depends_on_values(crate::dispatch::Op::WHERE));
+    }
     ops::nonzero_numpy(condition)
 }
 

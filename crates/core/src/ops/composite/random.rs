@@ -102,9 +102,18 @@ pub(crate) fn feature_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Resu
     alpha(input, &per_feature(OP, input)?, p)
 }
 
+/// Standard normals; inside `vmap` those of the samples differ, or are the same for all that are not batched.
+fn normals(like: &Tensor, sizes: &[usize], batched: bool) -> Result<Tensor> {
+    if !state::is(state::LEVEL) {
+        return standard_normal(like, sizes);
+    }
+    crate::func::level::need_different("normal", batched)?;
+    ops::randn(&sym(sizes), Some(like.dtype()), Some(like.device()))
+}
+
 pub(crate) fn normal_tensor_float(mean: &Tensor, std: f64) -> Result<Tensor> {
     need_std("normal", std)?;
-    let z = ops::mul_scalar(&standard_normal(mean, mean.shape())?, Scalar::Float(std))?;
+    let z = ops::mul_scalar(&normals(mean, mean.shape(), mean.is_batched())?, Scalar::Float(std))?;
     ops::add(&z, &ops::detach(mean)?, Scalar::Int(1))
 }
 
@@ -118,14 +127,14 @@ fn need_stds(std: &Tensor) -> Result<()> {
 
 pub(crate) fn normal_float_tensor(mean: f64, std: &Tensor) -> Result<Tensor> {
     need_stds(std)?;
-    let z = ops::mul(&standard_normal(std, std.shape())?, &ops::detach(std)?)?;
+    let z = ops::mul(&normals(std, std.shape(), std.is_batched())?, &ops::detach(std)?)?;
     ops::add_scalar(&z, Scalar::Float(mean), Scalar::Int(1))
 }
 
 pub(crate) fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
     need_stds(std)?;
     let sizes = shape::broadcast("normal", mean.shape(), std.shape())?;
-    let z = ops::mul(&standard_normal(mean, &sizes)?, &ops::detach(std)?)?;
+    let z = ops::mul(&normals(mean, &sizes, mean.is_batched() || std.is_batched())?, &ops::detach(std)?)?;
     ops::add(&z, &ops::detach(mean)?, Scalar::Int(1))
 }
 

@@ -233,6 +233,9 @@ pub(crate) fn atleast_3d(self_: &Tensor) -> Result<Tensor> {
 
 /// The tensor itself if it has this memory order, else a copy.
 pub(crate) fn contiguous(self_: &Tensor, memory_format: MemoryFormat) -> Result<Tensor> {
+    if self_.is_batched() {
+        crate::func::rules::pointwise::need_plain_format("contiguous", memory_format)?;
+    }
     let wanted = shape::creation::memory(self_, Some(memory_format))?;
     if wanted.same_geometry(self_.layout()) {
         return Ok(self_.clone());

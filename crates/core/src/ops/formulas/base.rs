@@ -115,6 +115,11 @@ pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
     if t.is_sparse() {
         return crate::tensor::sparse::has_nan(t);
     }
+    if crate::state::is(crate::state::LEVEL) {
+        // Of any sample.
+        let below = crate::func::level::unwrap(t);
+        return crate::state::descend(|| has_nan(&below.value));
+    }
     let _plain = crate::autograd::NoGrad::new();
     ops::any(&ops::ne(t, t)?)?.try_item::<bool>()
 }

@@ -92,7 +92,7 @@ def grad(
         raise NotImplementedError("only_inputs=False: gradients are returned, never accumulated; use backward")
     outputs, inputs = _sequence(outputs), _sequence(inputs)
     if not inputs:
-        raise ValueError("grad requires non-empty inputs.")
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     seeds = _gradients(grad_outputs, outputs)
     return _C.run_grad(
         outputs, inputs, seeds, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads

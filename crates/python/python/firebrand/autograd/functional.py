@@ -42,7 +42,7 @@ def _fresh(tensors, create_graph, required=True):
     """Tensors to differentiate with respect to: in the graph of the given ones, or cut off from it."""
     fresh = []
     for t in tensors:
-        if create_graph:
+        if create_graph and t.requires_grad:
             fresh.append(t.view_as(t))
         else:
             fresh.append(t.detach().requires_grad_(required))

@@ -260,13 +260,15 @@ class SparseAdam(Optimizer):
                 state["exp_avg_sq"] = _C.op_function("zeros_like", False)(p.detach())
             state["step"] += 1
             grad = p.grad.coalesce()
-            rows, values = grad._indices()[0], grad._values()
+            # Where the entries are: rows if only the first dimension is sparse, single elements if all are.
+            at, values = tuple(grad._indices()), grad._values()
             if group["maximize"]:
                 values = -values
-            mean, square = state["exp_avg"][rows], state["exp_avg_sq"][rows]
+            mean, square = state["exp_avg"][at], state["exp_avg_sq"][at]
             mean_step, square_step = (values - mean) * (1 - beta1), (values * values - square) * (1 - beta2)
-            state["exp_avg"].index_add_(0, rows, mean_step)
-            state["exp_avg_sq"].index_add_(0, rows, square_step)
+            mean, square = mean + mean_step, square + square_step
+            state["exp_avg"][at] = mean
+            state["exp_avg_sq"][at] = square
             first, second = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
             size = _value(group["lr"]) * math.sqrt(second) / first
-            p.index_add_(0, rows, -size * (mean + mean_step) / ((square + square_step).sqrt() + group["eps"]))
+            p.index_put_(at, -size * mean / (square.sqrt() + group["eps"]), accumulate=True)

@@ -2,6 +2,7 @@
 kept, as attributes that can be set and patched."""
 
 import contextlib
+import sys
 import types
 
 from torch._absent import fallback
@@ -40,6 +41,7 @@ class _Patch(contextlib.ContextDecorator):
 
 
 config = Config(suppress_errors=False, compiled_autograd=False)
+sys.modules[__name__ + ".config"] = config  # helpers import it as a module
 
 
 def reset():
