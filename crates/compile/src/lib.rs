@@ -20,7 +20,7 @@ pub mod joint;
 mod times;
 pub mod tools;
 
-pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, HostCalls, Value, calls_host};
+pub use backend::{Backend, Call, Early, ExampleInput, ExampleValue, Executable, HostCalls, Value, calls_host};
 pub use backends::{backend, counter, list_backends};
 pub use breaks::{BreakKind, GraphBreak};
 pub use error::{Error, Result};

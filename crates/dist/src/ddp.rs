@@ -125,11 +125,15 @@ impl std::fmt::Debug for DistributedDataParallel {
 }
 
 /// A hook that goes with its owner.
-struct Hook(RemovableHandle);
+struct Hook {
+    handle: RemovableHandle,
+    parameter: Tensor,
+}
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        self.0.remove()
+        self.handle.remove();
+        self.parameter.set_takes_early_grad(false);
     }
 }
 
@@ -218,10 +222,13 @@ impl DistributedDataParallel {
             for (i, (_, p)) in replica.parameters.iter().enumerate() {
                 // Weak, because parameters outlive this: a hook that is left must not keep the world.
                 let weak = Arc::downgrade(&replica);
-                hooks.push(Hook(p.try_register_post_accumulate_grad_hook(move |p: &Tensor| match weak.upgrade() {
+                // What a compiled graph computes travels while the graph runs on: the hook reads nothing but the gradient.
+                p.set_takes_early_grad(true);
+                let handle = p.try_register_post_accumulate_grad_hook(move |p: &Tensor| match weak.upgrade() {
                     Some(replica) => replica.arrived(i, p).map_err(firebrand_core::Error::from),
                     None => Ok(()),
-                })?));
+                })?;
+                hooks.push(Hook { handle, parameter: p.clone() });
             }
         }
         Ok(DistributedDataParallel { replica, _hooks: hooks })

@@ -41,6 +41,27 @@ pub trait Executable: Send + Sync {
     fn run_owned(&self, inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
         self.run(&inputs, call)
     }
+
+    /// Like [`Executable::run_owned`]: results that `early` wants may be handed to it as soon as they are final, while the rest is
+    /// still to be computed. In the list that is returned they are [`Value::NONE`].
+    fn run_handing_over(&self, inputs: Vec<Value>, call: &Call, early: &mut Early<'_>) -> Result<Vec<Value>> {
+        let _ = early;
+        self.run_owned(inputs, call)
+    }
+}
+
+/// Who takes results before the end of a run.
+pub struct Early<'a> {
+    /// Per result, whether it is wanted early.
+    pub wanted: Vec<bool>,
+    /// Takes a result, by its place.
+    pub take: &'a mut dyn FnMut(usize, Value) -> Result<()>,
+}
+
+impl std::fmt::Debug for Early<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Early").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
 }
 
 /// Turns graphs into executables. Closures `Fn(&GraphModule, &[ExampleInput]) -> Result<Arc<dyn Executable>>` are backends.

@@ -19,7 +19,7 @@ mod rules;
 mod run;
 
 use crate::backend::Interpreted;
-use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
+use crate::backend::{Backend, Call, Early, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::Result;
 use crate::times::{Stage, timed};
 use firebrand_core::Scalar;
@@ -220,7 +220,7 @@ impl FusedGraph {
 impl Executable for FusedGraph {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         match &*self.planned(inputs) {
-            Planned::Plan(plan) => run::run(plan, &self.module, |k| inputs[k].clone(), call),
+            Planned::Plan(plan) => run::run(plan, &self.module, |k| inputs[k].clone(), call, None),
             Planned::Interpret(_) => self.interpret(inputs, call),
         }
     }
@@ -228,7 +228,17 @@ impl Executable for FusedGraph {
     fn run_owned(&self, mut inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
         match &*self.planned(&inputs) {
             Planned::Plan(plan) => {
-                run::run(plan, &self.module, |k| std::mem::replace(&mut inputs[k], Value::NONE), call)
+                run::run(plan, &self.module, |k| std::mem::replace(&mut inputs[k], Value::NONE), call, None)
+            }
+            Planned::Interpret(_) => self.interpret(&inputs, call),
+        }
+    }
+
+    fn run_handing_over(&self, mut inputs: Vec<Value>, call: &Call, early: &mut Early<'_>) -> Result<Vec<Value>> {
+        match &*self.planned(&inputs) {
+            Planned::Plan(plan) => {
+                let input = |k| std::mem::replace(&mut inputs[k], Value::NONE);
+                run::run(plan, &self.module, input, call, Some(early))
             }
             Planned::Interpret(_) => self.interpret(&inputs, call),
         }

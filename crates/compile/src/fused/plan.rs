@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<(Step, Vec<BufferId>)>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) outputs: Vec<Output>,
+    /// Results that are final before the last step: the step after which nothing reads or writes them, and their place.
+    pub(crate) early: Vec<(usize, usize)>,
     pub(crate) late: usize,
     pub(crate) late_inputs: Vec<(usize, usize)>,
     pub(crate) stats: PlanStats,
@@ -65,6 +67,8 @@ struct Planner<'a> {
     kernels: &'a [Kernel],
     /// For each buffer, the first and the last kernel that has to do with it; outputs live on.
     last: Vec<usize>,
+    /// Outputs that one result alone shows, made here: the last kernel that has to do with each, and its place.
+    early: Vec<(usize, usize)>,
     /// Whether a kernel other than the one that writes it reads it, or the caller.
     visible: Vec<bool>,
     /// Buffers that foreign code may hold.
@@ -95,6 +99,20 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        let mut shown = vec![0; n];
+        lowered.outputs.iter().for_each(|o| {
+            if let Output::Tensor(l) = o {
+                shown[l.buffer] += 1
+            }
+        });
+        let alone = |(place, output): (usize, &Output)| match output {
+            Output::Tensor(l) if shown[l.buffer] == 1 && matches!(lowered.buffers[l.buffer].origin, Origin::Made) => {
+                Some((last[l.buffer], place))
+            }
+            _ => None,
+        };
+        let mut early: Vec<(usize, usize)> = lowered.outputs.iter().enumerate().filter_map(alone).collect();
+        early.sort_unstable();
         for output in &lowered.outputs {
             if let Output::Tensor(l) = output {
                 last[l.buffer] = usize::MAX;
@@ -105,7 +123,7 @@ impl<'a> Planner<'a> {
             visible[b] |= !matches!(buffer.origin, Origin::Made);
             pinned[b] |= matches!(buffer.origin, Origin::Constant(_));
         }
-        Planner { lowered, kernels, last, visible, pinned }
+        Planner { lowered, kernels, last, early, visible, pinned }
     }
 
     fn plan(self, given: &[Given], options: &FusedOptions) -> Plan {
@@ -137,6 +155,7 @@ impl<'a> Planner<'a> {
             steps,
             buffers: l.buffers.clone(),
             outputs: l.outputs.clone(),
+            early: self.early,
             late: l.late,
             late_inputs: l.late_inputs.clone(),
             stats,

@@ -5,7 +5,7 @@
 
 use super::ir::*;
 use super::plan::{Made, Plan, Step};
-use crate::backend::{Call, Executable, Value};
+use crate::backend::{Call, Early, Executable, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::set_grad_enabled;
 use firebrand_core::dispatch;
@@ -24,12 +24,13 @@ struct Frame<'a> {
 }
 
 /// Runs the plan on inputs that fit it; `input` gives each of them, once. One that is given away is let go after its last
-/// reader, or written over.
+/// reader, or written over. Results that `early` wants are handed to it when they are final.
 pub(super) fn run(
     plan: &Plan,
     module: &GraphModule,
     mut input: impl FnMut(usize) -> Value,
     call: &Call,
+    mut early: Option<&mut Early<'_>>,
 ) -> Result<Vec<Value>> {
     let _plain = set_grad_enabled(false).scoped();
     let tensors = plan.buffers.iter().map(|b| match &b.origin {
@@ -44,7 +45,8 @@ pub(super) fn run(
     for &(k, late) in &plan.late_inputs {
         f.late[late] = Some(input(k));
     }
-    for (step, dead) in &plan.steps {
+    let mut handed = Handed { next: 0, places: Vec::new() };
+    for (k, (step, dead)) in plan.steps.iter().enumerate() {
         match step {
             Step::Kernel { emitted, made, .. } => {
                 made.iter().try_for_each(|m| f.make(m))?;
@@ -59,15 +61,45 @@ pub(super) fn run(
         for &b in dead {
             f.tensors[b] = None;
         }
+        if let Some(early) = &mut early {
+            handed.after(k, &mut f, early)?;
+        }
     }
     plan.outputs
         .iter()
-        .map(|o| match o {
+        .enumerate()
+        .map(|(place, o)| match o {
+            _ if handed.places.contains(&place) => Ok(Value::NONE),
             Output::Tensor(l) => Ok(Value::Tensor(f.tensor(l)?)),
             Output::Late(k) => f.late(*k),
             Output::Known(v) => Ok(v.clone()),
         })
         .collect()
+}
+
+/// Which results have been handed over.
+struct Handed {
+    /// The first of the plan's early results that is still to come.
+    next: usize,
+    places: Vec<usize>,
+}
+
+impl Handed {
+    /// Hands over what is final after step `k`. The run keeps nothing of it, so that whoever takes it owns it.
+    fn after(&mut self, k: usize, f: &mut Frame<'_>, early: &mut Early<'_>) -> Result<()> {
+        while let Some((_, place)) = f.plan.early.get(self.next).filter(|(step, _)| *step <= k) {
+            self.next += 1;
+            let Output::Tensor(l) = &f.plan.outputs[*place] else { continue };
+            if !early.wanted.get(*place).is_some_and(|w| *w) {
+                continue;
+            }
+            let result = Value::Tensor(f.tensor(l)?);
+            f.tensors[l.buffer] = None;
+            self.places.push(*place);
+            (early.take)(*place, result)?;
+        }
+        Ok(())
+    }
 }
 
 impl Frame<'_> {

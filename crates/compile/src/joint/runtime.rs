@@ -4,8 +4,8 @@
 //! for the graph of exactly the gradients that arrived. When the backward is itself recorded, the gradients are computed
 //! as a differentiable function of inputs and tangents, by a plan of its own: so on, to any order.
 
-use super::plan::{Kept, Plan, Source};
-use crate::backend::{Call, Executable, Interpreted, Value, register_hook};
+use super::plan::{BackwardPlan, Kept, Plan, Source};
+use crate::backend::{Call, Early, Executable, Interpreted, Value, register_hook};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::{Context, Function, is_grad_enabled, no_grad};
 use firebrand_core::random::{Generator, get_rng_state, with_generator};
@@ -162,11 +162,47 @@ impl CompiledFunction {
         }
         // On meta tensors a compiled backward pass writes down what happens here.
         let traced = values.iter().any(|v| matches!(v, Value::Tensor(t) if t.is_meta()));
+        let early = ctx.early_leaves();
         let results = match is_mapped() || traced {
+            false if !early.is_empty() => return self.handing_over(ctx, &early, &backward, values),
             false => backward.run.run_owned(values, &self.call)?,
             true => Interpreted { graph: Arc::new(backward.graph.clone()) }.run(&values, &self.call)?,
         };
         pick(&backward.grads, &results)
+    }
+
+    /// Runs the backward graph and hands each leaf that takes it early its gradient as soon as that is computed.
+    fn handing_over(
+        &self,
+        ctx: &Context,
+        early: &[bool],
+        backward: &BackwardPlan,
+        values: Vec<Value>,
+    ) -> Result<Vec<Option<Tensor>>> {
+        // Per result of the graph, the input of the node whose gradient it is.
+        let mut inputs: Vec<Option<usize>> = vec![None; backward.grads.len()];
+        for (input, &k) in self.plan.order.iter().enumerate().filter(|(input, _)| early[*input]) {
+            if let Some(place) = backward.grads[k] {
+                inputs[place] = Some(input);
+            }
+        }
+        let versions = || -> Vec<u32> { self.primals.iter().map(|(t, _)| t.try_version().unwrap_or(0)).collect() };
+        let before = versions();
+        let mut left = backward.grads.clone();
+        let mut take = |place: usize, value: Value| -> Result<()> {
+            let (Some(input), Value::Tensor(grad)) = (inputs[place], value) else {
+                return Err(Error::internal("a result that nobody wants was handed over"));
+            };
+            left[self.plan.order[input]] = None;
+            Ok(ctx.hand_over(input, grad)?)
+        };
+        let wanted = inputs.iter().map(Option::is_some).collect();
+        let results = backward.run.run_handing_over(values, &self.call, &mut Early { wanted, take: &mut take })?;
+        if versions() != before {
+            let text = "a hook on the gradient of a leaf wrote an input of a compiled function whose backward was still running, which may have read it; write it after the backward pass";
+            return Err(firebrand_core::Error::argument("backward", text).into());
+        }
+        pick(&left, &results)
     }
 
     /// Gradients that can be differentiated: recomputed from the inputs, with the random numbers of the forward.
@@ -230,6 +266,10 @@ impl Function for CompiledFunction {
     }
 
     fn takes_saved_tensors(&self) -> bool {
+        true
+    }
+
+    fn hands_over_gradients(&self) -> bool {
         true
     }
 

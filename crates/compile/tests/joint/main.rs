@@ -4,6 +4,7 @@
 mod attention;
 mod cond;
 mod donated;
+mod early;
 mod gradients;
 mod higher;
 mod hooks;

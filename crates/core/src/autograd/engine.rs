@@ -7,6 +7,7 @@
 //! stamped falls back to a map, so several threads may differentiate one graph at once. Nothing here recurses; a backward
 //! started inside a node or hook is a nested run, moved to another thread before the stack gets deep.
 
+use super::early::EarlyScope;
 use super::function::BufferScope;
 use super::hooks;
 use super::node::{Edge, Gradients, Needs, Node};
@@ -114,6 +115,26 @@ pub fn queue_callback(f: impl FnOnce() -> Result<()> + Send + 'static) -> Result
     let task = current().ok_or_else(|| Error::from(ErrorKind::CallbackOutsideBackward))?;
     task.callbacks.lock().unwrap_or_else(|e| e.into_inner()).push(Box::new(f));
     Ok(())
+}
+
+/// While it lives, another node of the current run is the one that executes.
+pub(super) struct Executing(Option<(StdArc<TaskInfo>, u32)>);
+
+impl Executing {
+    pub(super) fn enter(index: u32) -> Executing {
+        Executing(current().map(|task| {
+            let before = task.executing.swap(index, Relaxed);
+            (task, before)
+        }))
+    }
+}
+
+impl Drop for Executing {
+    fn drop(&mut self) {
+        if let Some((task, before)) = &self.0 {
+            task.executing.store(*before, Relaxed);
+        }
+    }
 }
 
 impl TaskInfo {
@@ -309,6 +330,18 @@ impl Table<'_> {
             own(held).then(|| held.clone())
         };
         places.into_iter().map(|p| p.and_then(&mut buffer)).collect()
+    }
+}
+
+impl Table<'_> {
+    /// The accumulate node behind an edge, with its index, if it takes its gradient early and waits for nothing else.
+    fn lone_leaf(&self, edge: &Edge, marks: &[u8]) -> Option<(Node, u32)> {
+        edge.node.variable().filter(|leaf| leaf.takes_early_grad())?;
+        let i = self.find(&edge.node)?;
+        let entry = &self.entries[i as usize];
+        let alone = entry.waiting == 1 && entry.grads.iter().all(Option::is_none);
+        let runs = marks.get(i as usize).is_none_or(|m| *m == EXECUTE);
+        (alone && runs).then(|| (edge.node.clone(), i))
     }
 }
 
@@ -621,8 +654,11 @@ fn evaluate(
     let take =
         !run.keep_graph && keep_incoming.is_none() && node.formula().takes_saved() && grads.iter().any(Option::is_some);
     let anomaly_on = state::is(state::ANOMALY);
-    let _buffers = node.formula().wants_input_buffers().then(|| {
-        let plain = !run.create_graph && !anomaly_on && keep_incoming.is_none();
+    let wishes = node.formula().wishes();
+    let plain = !run.create_graph && !anomaly_on && keep_incoming.is_none();
+    let early = (wishes.early_leaves && plain && observed.is_none())
+        .then(|| EarlyScope::new(node, node.edges().iter().map(|e| table.lone_leaf(e.as_ref()?, &info.state))));
+    let _buffers = wishes.input_buffers.then(|| {
         BufferScope::new(if plain {
             Ok(table.buffers(node))
         } else {
@@ -662,8 +698,11 @@ fn evaluate(
             return Err(e);
         }
     };
-    for (edge, g) in node.edges().iter().zip(outs) {
+    for (k, (edge, g)) in node.edges().iter().zip(outs).enumerate() {
         let Some(edge) = edge else { continue };
+        if early.as_ref().is_some_and(|e| e.has(k)) {
+            continue;
+        }
         let c = table.find(&edge.node).expect("the counting pass saw every edge");
         if info.state.get(c as usize) == Some(&0) {
             continue;
@@ -690,40 +729,44 @@ pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
         }
         .into());
     }
-    for (k, (edge, out)) in edges.iter().zip(outs.iter_mut()).enumerate() {
-        // What leads nowhere is not looked at, but post-hooks see it.
-        let (Some(edge), Some(g)) = (edge, out.as_ref()) else { continue };
-        let Some(meta) = edge.node.input_metadata().get(edge.slot as usize) else { continue };
-        if !same_sizes(g.shape(), &meta.shape) {
-            if !ops::shape::is_expandable_to(&meta.shape, g.shape()) {
-                return Err(ErrorKind::FnGradShape {
-                    function: node.name().to_string(),
-                    position: k,
-                    expected: meta.shape.to_vec(),
-                    found: g.shape().to_vec(),
-                }
-                .into());
+    edges.iter().zip(outs).enumerate().try_for_each(|(k, (edge, out))| fit(node, k, edge, out))
+}
+
+/// Makes result `k` match what the next node expects.
+#[inline]
+pub(super) fn fit(node: &Node, k: usize, edge: &Option<Edge>, out: &mut Option<Tensor>) -> Result<()> {
+    // What leads nowhere is not looked at, but post-hooks see it.
+    let (Some(edge), Some(g)) = (edge, out.as_ref()) else { return Ok(()) };
+    let Some(meta) = edge.node.input_metadata().get(edge.slot as usize) else { return Ok(()) };
+    if !same_sizes(g.shape(), &meta.shape) {
+        if !ops::shape::is_expandable_to(&meta.shape, g.shape()) {
+            return Err(ErrorKind::FnGradShape {
+                function: node.name().to_string(),
+                position: k,
+                expected: meta.shape.to_vec(),
+                found: g.shape().to_vec(),
             }
-            *out = Some(ops::formulas::sum_to_size(g, &meta.dims())?);
+            .into());
         }
-        if let Some(g) = out.as_ref()
-            && g.device() != meta.device
-        {
-            *out = Some(super::api::on_device(g, meta.device, Some(node), k)?);
+        *out = Some(ops::formulas::sum_to_size(g, &meta.dims())?);
+    }
+    if let Some(g) = out.as_ref()
+        && g.device() != meta.device
+    {
+        *out = Some(super::api::on_device(g, meta.device, Some(node), k)?);
+    }
+    if let Some(g) = out.as_ref()
+        && g.dtype() != meta.dtype
+        && !meta.any_dtype
+    {
+        // What a real number does to a real loss is the real part. Formulas of our own leave that to us; a custom
+        // function that hands out a complex gradient for a real input is mistaken.
+        let to_real = g.dtype().is_complex() && !meta.dtype.is_complex();
+        if to_real && node.formula().as_any().is_some() {
+            return Err(ErrorKind::FnGradComplex { function: node.name().to_string(), position: k }.into());
         }
-        if let Some(g) = out.as_ref()
-            && g.dtype() != meta.dtype
-            && !meta.any_dtype
-        {
-            // What a real number does to a real loss is the real part. Formulas of our own leave that to us; a custom
-            // function that hands out a complex gradient for a real input is mistaken.
-            let to_real = g.dtype().is_complex() && !meta.dtype.is_complex();
-            if to_real && node.formula().as_any().is_some() {
-                return Err(ErrorKind::FnGradComplex { function: node.name().to_string(), position: k }.into());
-            }
-            let g = if to_real { ops::real(g)? } else { g.clone() };
-            *out = Some(ops::formulas::cast(&g, meta.dtype)?);
-        }
+        let g = if to_real { ops::real(g)? } else { g.clone() };
+        *out = Some(ops::formulas::cast(&g, meta.dtype)?);
     }
     Ok(())
 }

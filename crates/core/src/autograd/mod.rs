@@ -6,6 +6,7 @@ pub(crate) mod api;
 mod arrivals;
 pub(crate) mod autocast;
 pub(crate) mod checkpoint;
+pub(crate) mod early;
 pub(crate) mod engine;
 pub(crate) mod formula;
 pub(crate) mod forward;
@@ -64,7 +65,7 @@ pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, regi
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{
     Backward, BoxedBackward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Metadata, Needs, Node, WeakNode,
-    get_gradient_edge,
+    Wishes, get_gradient_edge,
 };
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{Look, Packed, SavedAt, SavedHooks, SavedTensor, SavedValue};

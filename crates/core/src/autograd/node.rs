@@ -101,6 +101,15 @@ impl<'a> Needs<'a> {
     }
 }
 
+/// What a node asks of the engine while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// To add to the gradients already collected for its inputs ([`super::Context::input_grad_buffers`]).
+    pub input_buffers: bool,
+    /// To hand gradients to leaves before it has ended ([`super::Context::hand_over`]).
+    pub early_leaves: bool,
+}
+
 /// A derivative of any type, owned by its node.
 pub type BoxedBackward = Owned<dyn Backward>;
 
@@ -160,9 +169,9 @@ pub trait Backward: Send + Sync + 'static {
         None
     }
 
-    /// Whether it adds to the gradients already collected for its inputs ([`super::Context::input_grad_buffers`]).
-    fn wants_input_buffers(&self) -> bool {
-        false
+    /// What it asks of the engine while it runs.
+    fn wishes(&self) -> Wishes {
+        Wishes::default()
     }
 
     /// For custom functions: what they know about their call.

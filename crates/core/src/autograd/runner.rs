@@ -247,7 +247,7 @@ pub fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &Gradient
 /// has a bit for each of the first 64 gradients that are not needed.
 pub fn apply(node: &Node, formula: &dyn Backward, grads: Gradients, unwanted: u64) -> Result<Gradients> {
     let _buffers =
-        formula.wants_input_buffers().then(|| BufferScope::new(Err("not in a backward pass that is compiled")));
+        formula.wishes().input_buffers.then(|| BufferScope::new(Err("not in a backward pass that is compiled")));
     let mut outs = formula.apply(node, grads, &Needs::without(node.edges(), unwanted))?;
     engine::validate(node, &mut outs)?;
     Ok(outs)

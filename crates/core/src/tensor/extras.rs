@@ -11,6 +11,7 @@ use crate::autograd::node::{Edge, WeakNode};
 use crate::autograd::view::ViewInfo;
 use crate::tensor::sparse::Coo;
 use std::any::Any;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// State that few tensors need.
@@ -22,6 +23,8 @@ pub(crate) struct Extras {
     pub(crate) accumulator: Mutex<Option<WeakNode>>,
     /// Hooks of the leaf; those of a computed tensor live on its node.
     pub(crate) hooks: OnceLock<HookTable<TensorHook>>,
+    /// Whether its gradient may arrive while the node that computes it still runs.
+    pub(crate) takes_early_grad: AtomicBool,
     pub(crate) post_accumulate_hooks: OnceLock<HookTable<PostAccumulateHook>>,
     pub(crate) history: Mutex<Option<Edge>>,
     pub(crate) view: OnceLock<ViewInfo>,

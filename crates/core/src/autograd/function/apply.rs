@@ -5,7 +5,9 @@
 
 use super::mapped::Mapped;
 use super::{BatchedOutputs, Context, Function, VmapInfo};
-use crate::autograd::node::{Backward, BoxedBackward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
+use crate::autograd::node::{
+    Backward, BoxedBackward, Edge, Edges, Gradients, InputMetadata, Needs, Node, Wishes, boxed,
+};
 use crate::autograd::saved::{SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue, hook_slot};
 use crate::autograd::view::CreationKind;
 use crate::autograd::{SavedVisitor, forward, record};
@@ -183,8 +185,11 @@ impl Backward for FunctionNode {
         Ok(Some(boxed(FunctionNode { function: self.function.clone(), ctx, name: self.name.clone() })))
     }
 
-    fn wants_input_buffers(&self) -> bool {
-        self.function.uses_input_grad_buffers()
+    fn wishes(&self) -> Wishes {
+        Wishes {
+            input_buffers: self.function.uses_input_grad_buffers(),
+            early_leaves: self.function.hands_over_gradients(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The context of a custom function: information about its call, and what it saves for backward.
 
+use crate::autograd::early;
 use crate::autograd::node::{InputMetadata, Node, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
 use crate::capture::Bound;
@@ -202,6 +203,18 @@ impl Context {
             None => Err("only inside backward, and only if uses_input_grad_buffers says so"),
         };
         found.map_err(|message| ErrorKind::InputGradBuffers { function: self.name.clone(), message }.into())
+    }
+
+    /// For each input, whether its gradient may be handed over ([`Context::hand_over`]); empty if none may. Only inside `backward` of a
+    /// function that [`hands_over_gradients`](super::Function::hands_over_gradients).
+    pub fn early_leaves(&self) -> Vec<bool> {
+        early::places(self.node().as_ref())
+    }
+
+    /// Hands over the gradient of an input that is a leaf before `backward` has ended, with all that follows: hooks, `.grad`. For
+    /// this input `backward` must then return `None`. See [`Context::early_leaves`].
+    pub fn hand_over(&self, input: usize, grad: Tensor) -> Result<()> {
+        early::hand_over(self.node().as_ref(), input, grad)
     }
 
     /// Whether no gradient flows through this result.

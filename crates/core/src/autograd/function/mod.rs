@@ -125,6 +125,11 @@ pub trait Function: Any + Send + Sync {
         false
     }
 
+    /// Whether `backward` may call [`Context::hand_over`].
+    fn hands_over_gradients(&self) -> bool {
+        false
+    }
+
     /// Whether all that `backward` does is compute, by ops, with gradients, saved tensors and what this number stands for (its fields,
     /// say): then compiled backward passes take these ops into their graph, and do not call it. It is called if there is none.
     fn traceable(&self) -> Option<u64> {
