@@ -14,6 +14,7 @@ use crate::collectives::Collectives;
 use crate::comm_hook::{self, CommHook, GradBucket};
 use crate::reduce::{all_reduce, all_reduce_rounded, padded};
 use crate::shards::Partial;
+use crate::sync::{Mutex, MutexGuard};
 use crate::world::{Pending, World};
 use crate::{Error, Result};
 use firebrand_core::autograd::{RemovableHandle, get_gradient_edge, no_grad, queue_callback, will_engine_execute_node};
@@ -21,7 +22,7 @@ use firebrand_core::module::Module;
 use firebrand_core::{DType, Tensor};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// How gradients are communicated.
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ impl Drop for Hook {
     }
 }
 
-struct Replica {
+pub(crate) struct Replica {
     world: World,
     options: DdpOptions,
     parameters: Vec<(String, Tensor)>,
@@ -232,6 +233,11 @@ impl DistributedDataParallel {
             }
         }
         Ok(DistributedDataParallel { replica, _hooks: hooks })
+    }
+
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
     }
 
     /// The world it belongs to.
@@ -455,6 +461,11 @@ impl Replica {
             let replica = self.clone();
             queue_callback(move || Ok(replica.finish()?))?;
         }
+        self.hand_over(i, p)
+    }
+
+    /// Copies the gradient of parameter `i` into its bucket, and sends the bucket if that was the last.
+    pub(crate) fn hand_over(&self, i: usize, p: &Tensor) -> Result<()> {
         let view = {
             let mut state = self.state();
             let view = self.view(&state, i)?;
@@ -487,7 +498,7 @@ impl Replica {
     }
 
     /// Begins a pass that reaches these parameters.
-    fn begin(&self, used: Vec<bool>) -> Result<()> {
+    pub(crate) fn begin(&self, used: Vec<bool>) -> Result<()> {
         let absent: Vec<usize> = (0..used.len()).filter(|&i| !used[i]).collect();
         let (views, grown) = {
             let mut state = self.state();
@@ -564,7 +575,7 @@ impl Replica {
     }
 
     /// The pass has ended: waits for the sums and hands them out.
-    fn finish(&self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         let Some(pass) = self.state().pass.take() else { return Ok(()) };
         let late: Vec<&str> = (0..pass.arrived.len()).filter(|&i| !pass.arrived[i]).map(|i| self.name(i)).collect();
         if !late.is_empty() {

@@ -21,7 +21,10 @@ mod link;
 #[cfg(unix)]
 mod mpi;
 mod reduce;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod shards;
+mod sync;
 pub mod threads;
 pub mod tree;
 mod world;

@@ -1,11 +1,12 @@
 //! A world whose ranks are threads of this process: for tests and experiments. It is not faster than one rank.
 
 use crate::link::Link;
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 use crate::world::{Place, World};
 use crate::{Error, Result};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{HAVE_THREADS, Tensor};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs `f` once per rank, each on its own thread, and returns their results in order. A rank that returns an error or
@@ -29,7 +30,7 @@ pub fn run<R: Send>(ranks: usize, timeout: Duration, f: impl Fn(&World) -> Resul
         return (0..ranks).map(|_| Err(none())).collect();
     }
     let meeting = Arc::new(Meeting::new(ranks));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let rank = |rank| {
             let (meeting, f) = (meeting.clone(), &f);
             scope.spawn(move || {
@@ -48,7 +49,7 @@ pub fn run<R: Send>(ranks: usize, timeout: Duration, f: impl Fn(&World) -> Resul
 
 fn member(rank: usize, meeting: Arc<Meeting>, timeout: Duration) -> Result<World> {
     let size = meeting.size;
-    World::start(move || {
+    World::start(move |_| {
         let place = Place { rank, size, engine: format!("{size} threads"), host: "this process".into() };
         Ok((place, Box::new(Thread { rank, meeting, timeout }) as Box<dyn Link>))
     })

@@ -5,12 +5,13 @@
 
 use crate::collectives::Collectives;
 use crate::link::Link;
+use crate::sync::{Mutex, mpsc, thread};
 use crate::{Error, Result};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{DType, Tensor};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Options for joining a world.
@@ -70,9 +71,20 @@ struct Membership {
     worker: Option<Worker>,
 }
 
+/// How many threads of this process have nothing to do but wait for communication: then it may have the processor.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.load(Relaxed) > 0
+    }
+}
+
 struct Worker {
+    waiting: Waiting,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 /// Where a process stands, as its link found out.
@@ -113,11 +125,15 @@ impl World {
 
     /// Starts the thread that owns the link. The link is made there too: MPI wants to be called by one thread from beginning to
     /// end.
-    pub(crate) fn start(make: impl FnOnce() -> Result<(Place, Box<dyn Link>)> + Send + 'static) -> Result<World> {
+    pub(crate) fn start(
+        make: impl FnOnce(&Waiting) -> Result<(Place, Box<dyn Link>)> + Send + 'static,
+    ) -> Result<World> {
+        let waiting = Waiting::default();
+        let seen = waiting.clone();
         let (jobs, todo) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::channel();
         let body = move || {
-            let mut link = match make() {
+            let mut link = match make(&seen) {
                 Ok((place, link)) => {
                     let _ = tell.send(Ok(place));
                     link
@@ -132,10 +148,10 @@ impl World {
             }
             let _ = link.finish(); // the process ends anyway, and every collective has been answered
         };
-        let thread = std::thread::Builder::new().name("firebrand-dist".into()).spawn(body);
+        let thread = thread::Builder::new().name("firebrand-dist".into()).spawn(body);
         let thread = thread.map_err(|e| Error::Argument(format!("cannot start the communication thread: {e}")))?;
         let Place { rank, size, engine, host } = told.recv().map_err(|_| Error::Closed)??;
-        let worker = Worker { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) };
+        let worker = Worker { waiting, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) };
         Ok(World(Arc::new(Membership { rank, size, engine, host, worker: Some(worker) })))
     }
 
@@ -170,6 +186,7 @@ impl World {
         work: impl FnOnce(&mut dyn Link) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let (answer, receiver) = mpsc::channel();
+        let waiting = self.0.worker.as_ref().map_or(Waiting::default(), |w| w.waiting.clone());
         if let Some(worker) = &self.0.worker
             && let Some(jobs) = &*worker.jobs.lock().unwrap_or_else(|e| e.into_inner())
         {
@@ -178,7 +195,7 @@ impl World {
                 let _ = answer.send(work(link)); // the receiver may be gone
             }));
         }
-        Pending(receiver)
+        Pending { receiver, waiting }
     }
 
     fn is_alone(&self) -> bool {
@@ -280,10 +297,10 @@ impl Drop for Membership {
     fn drop(&mut self) {
         let Some(worker) = &self.worker else { return };
         drop(worker.jobs.lock().unwrap_or_else(|e| e.into_inner()).take());
-        if let Some(thread) = worker.thread.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        if let Some(worker) = worker.thread.lock().unwrap_or_else(|e| e.into_inner()).take() {
             // The last handle may have been part of a job, and then this is that thread.
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join(); // jobs answer for themselves
+            if worker.thread().id() != thread::current().id() {
+                let _ = worker.join(); // jobs answer for themselves
             }
         }
     }
@@ -292,11 +309,17 @@ impl Drop for Membership {
 /// A pending operation of the communication thread.
 #[derive(Debug)]
 #[must_use = "errors of the other ranks arrive here"]
-pub struct Pending<T>(mpsc::Receiver<Result<T>>);
+pub struct Pending<T> {
+    receiver: mpsc::Receiver<Result<T>>,
+    waiting: Waiting,
+}
 
 impl<T> Pending<T> {
     /// Waits until it is done.
     pub fn wait(self) -> Result<T> {
-        self.0.recv().unwrap_or(Err(Error::Closed))
+        self.waiting.0.fetch_add(1, Relaxed);
+        let done = self.receiver.recv().unwrap_or(Err(Error::Closed));
+        self.waiting.0.fetch_sub(1, Relaxed);
+        done
     }
 }

@@ -1,9 +1,9 @@
 //! One tensor in one `.npy` file (format versions 1 to 3; written as version 1, row-major, little-endian).
 
-use crate::elements::{self, descr, dtype_of};
+use crate::elements::{self as numbers, descr, dtype_of};
 use crate::header::Header;
 use crate::{Budget, Error, Result, open_regular, write_atomic};
-use firebrand_core::{Tensor, ops};
+use firebrand_core::{DType, Tensor, ops};
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
@@ -54,11 +54,28 @@ fn spend(left: &mut u64, n: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads a tensor from a source that holds `length` bytes.
-pub(crate) fn read_from(source: &mut dyn Read, length: u64, budget: &Budget) -> Result<Tensor> {
-    let mut left = length;
+/// Where the elements of a `.npy` file are, and what they are.
+pub(crate) struct Elements {
+    pub(crate) at: usize,
+    pub(crate) bytes: usize,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// Where the elements are, if they lie there as tensors have them: row-major and in the byte order of most machines.
+pub(crate) fn elements(content: &[u8], budget: &Budget) -> Result<Option<Elements>> {
+    let (mut rest, mut left) = (content, content.len() as u64);
+    let header = read_header(&mut rest, &mut left, budget)?;
+    let (dtype, big_endian) = dtype_of(&header.descr)?;
+    let bytes = bytes_of(&header.shape, dtype.size()).filter(|n| *n <= left);
+    let Some(bytes) = bytes.filter(|_| !big_endian && !header.fortran_order) else { return Ok(None) };
+    Ok(Some(Elements { at: content.len() - rest.len(), bytes: bytes as usize, dtype, shape: header.shape }))
+}
+
+/// Reads the header of a source that holds `left` bytes.
+fn read_header(source: &mut dyn Read, left: &mut u64, budget: &Budget) -> Result<Header> {
     let mut start = [0u8; 8];
-    spend(&mut left, 8)?;
+    spend(left, 8)?;
     source.read_exact(&mut start)?;
     if start[..6] != MAGIC {
         return Err(Error::Magic { found: start[..6].to_vec() });
@@ -66,37 +83,43 @@ pub(crate) fn read_from(source: &mut dyn Read, length: u64, budget: &Budget) -> 
     let header_length = match (start[6], start[7]) {
         (1, 0) => {
             let mut n = [0u8; 2];
-            spend(&mut left, 2)?;
+            spend(left, 2)?;
             source.read_exact(&mut n)?;
             u64::from(u16::from_le_bytes(n))
         }
         (2 | 3, 0) => {
             let mut n = [0u8; 4];
-            spend(&mut left, 4)?;
+            spend(left, 4)?;
             source.read_exact(&mut n)?;
             u64::from(u32::from_le_bytes(n))
         }
         (major, minor) => return Err(Error::Version { major, minor }),
     };
-    spend(&mut left, header_length)?;
+    spend(left, header_length)?;
     // The text, its sizes (a digit and a comma each), and what is made of them.
     budget.take(header_length.saturating_mul(16))?;
     let mut text = vec![0u8; header_length as usize];
     source.read_exact(&mut text)?;
     let text = String::from_utf8(text)
         .map_err(|e| Error::Header { reason: "text expected".into(), at: e.utf8_error().valid_up_to() })?;
-    let header = Header::parse(&text)?;
+    Header::parse(&text)
+}
+
+/// Reads a tensor from a source that holds `length` bytes.
+pub(crate) fn read_from(source: &mut dyn Read, length: u64, budget: &Budget) -> Result<Tensor> {
+    let mut left = length;
+    let header = read_header(source, &mut left, budget)?;
     let (dtype, big_endian) = dtype_of(&header.descr)?;
     let needed = bytes_of(&header.shape, dtype.size()).ok_or_else(|| Error::Shape { shape: header.shape.clone() })?;
     spend(&mut left, needed)?;
     budget.take(needed)?;
     if !header.fortran_order {
-        return elements::read(source, dtype, big_endian, &header.shape);
+        return numbers::read(source, dtype, big_endian, &header.shape);
     }
     // Column-major data is row-major data of the transpose.
     let reversed: Vec<usize> = header.shape.iter().rev().copied().collect();
     let dims: Vec<i64> = (0..reversed.len() as i64).rev().collect();
-    Ok(ops::permute(&elements::read(source, dtype, big_endian, &reversed)?, &dims)?)
+    Ok(ops::permute(&numbers::read(source, dtype, big_endian, &reversed)?, &dims)?)
 }
 
 /// Bytes of an array, if sizes and strides fit into memory at all.
@@ -121,5 +144,5 @@ pub(crate) fn write_to(out: &mut dyn Write, t: &Tensor) -> Result<()> {
     out.write_all(&[1, 0])?;
     out.write_all(&length.to_le_bytes())?;
     out.write_all(text.as_bytes())?;
-    elements::write(out, t)
+    numbers::write(out, t)
 }

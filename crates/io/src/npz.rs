@@ -1,10 +1,11 @@
 //! Named tensors in one `.npz` archive: a zip of `.npy` files, stored or deflated.
 
-use crate::{Budget, Error, Output, Result, npy, open_regular};
-use firebrand_core::Tensor;
+use crate::{Budget, Error, Output, Result, Rows, npy, open_regular};
+use firebrand_core::{MappedFile, PrivatePages, Tensor};
 use indexmap::IndexMap;
 use std::io::{BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
+use zip::read::ZipFile;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
@@ -30,6 +31,44 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
     let (file, length) = open_regular(path)?;
     read_from(&mut BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
+}
+
+/// The arrays of a `.npz` file, row by row: arrays that are stored without compression stay in the file, which is mapped, and their checksums
+/// are not compared; the others are read.
+pub fn read_npz_rows(path: impl AsRef<Path>) -> Result<IndexMap<String, Rows>> {
+    let path = path.as_ref();
+    let (file, length) = open_regular(path)?;
+    let read = || -> Result<IndexMap<String, Rows>> {
+        let file = MappedFile::new(file)?;
+        let pages = file.copy_on_write()?;
+        let mut arrays = IndexMap::new();
+        let budget = Budget::for_input(length);
+        each_entry(&mut Cursor::new(file.bytes()), length, &budget, &mut |name, entry, claimed| {
+            let rows = match entry.data_start().filter(|_| entry.compression() == CompressionMethod::Stored) {
+                Some(start) => in_place(&file, &pages, start, claimed, &budget)?,
+                None => None,
+            };
+            let rows = match rows {
+                Some(rows) => rows,
+                None => Rows::new(read_entry(entry, claimed, &budget)?),
+            };
+            match arrays.insert(name.to_string(), rows) {
+                Some(_) => Err(Error::DuplicateName { name: name.to_string() }),
+                None => Ok(()),
+            }
+        })?;
+        Ok(arrays)
+    };
+    read().map_err(|e| e.in_file(path))
+}
+
+/// The rows of a stored array, if they can be used where they are. What is wrong with its header is for the reader to say.
+fn in_place(file: &MappedFile, pages: &PrivatePages, start: u64, length: u64, budget: &Budget) -> Result<Option<Rows>> {
+    let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else { return Ok(None) };
+    let Some(content) = start.checked_add(length).and_then(|end| file.bytes().get(start..end)) else { return Ok(None) };
+    let Some(found) = npy::elements(content, budget)? else { return Ok(None) };
+    let range = start + found.at..start + found.at + found.bytes;
+    Ok(Rows::mapped(pages, range, found.dtype, &found.shape))
 }
 
 /// Writes a `.npz` file atomically. Equal tensors give equal bytes.
@@ -66,8 +105,33 @@ pub fn to_bytes<'a>(tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tens
 }
 
 fn read_from(source: &mut dyn Source, length: u64, budget: &Budget) -> Result<Tensors> {
-    let mut archive = ZipArchive::new(source)?;
     let mut tensors = Tensors::new();
+    each_entry(source, length, budget, &mut |name, entry, claimed| match tensors
+        .insert(name.to_string(), read_entry(entry, claimed, budget)?)
+    {
+        Some(_) => Err(Error::DuplicateName { name: name.to_string() }),
+        None => Ok(()),
+    })?;
+    Ok(tensors)
+}
+
+type Entry<'a, 'b> = ZipFile<'a, &'b mut dyn Source>;
+
+fn read_entry(entry: &mut Entry<'_, '_>, claimed: u64, budget: &Budget) -> Result<Tensor> {
+    let tensor = npy::read_from(entry, claimed, budget)?;
+    // The checksum is compared at the end of the entry.
+    std::io::copy(entry, &mut std::io::sink())?;
+    Ok(tensor)
+}
+
+/// Visits every array: its name, its content, and how long that is.
+fn each_entry(
+    source: &mut dyn Source,
+    length: u64,
+    budget: &Budget,
+    visit: &mut dyn FnMut(&str, &mut Entry<'_, '_>, u64) -> Result<()>,
+) -> Result<()> {
+    let mut archive = ZipArchive::new(source)?;
     let mut spent = 0u64;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
@@ -81,14 +145,12 @@ fn read_from(source: &mut dyn Source, length: u64, budget: &Budget) -> Result<Te
         budget.take(ENTRY)?;
         let name = entry.name()?.into_owned();
         let name = name.strip_suffix(".npy").map_or(name.clone(), str::to_string);
-        let tensor = npy::read_from(&mut entry, claimed, budget).map_err(|e| e.in_array(&name))?;
-        // The checksum is compared at the end of the entry.
-        std::io::copy(&mut entry, &mut std::io::sink()).map_err(|e| Error::from(e).in_array(&name))?;
-        if tensors.insert(name.clone(), tensor).is_some() {
-            return Err(Error::DuplicateName { name });
-        }
+        visit(&name, &mut entry, claimed).map_err(|e| match e {
+            Error::DuplicateName { .. } => e,
+            e => e.in_array(&name),
+        })?;
     }
-    Ok(tensors)
+    Ok(())
 }
 
 fn write_to<'a>(out: &mut dyn Sink, tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>) -> Result<()> {

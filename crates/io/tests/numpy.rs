@@ -168,3 +168,30 @@ fn a_failed_write_leaves_the_old_file() {
     let error = write_npy(folder.path().join("no/such/folder/t.npy"), &old).expect_err("no folder").to_string();
     assert!(error.contains("no/such/folder"), "{error}");
 }
+
+/// Rows of a mapped archive are those of the arrays: stored and deflated, aligned or not, of any dtype; nothing but the rows that are asked for is copied.
+#[test]
+fn rows_of_an_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.npz");
+    let f = Tensor::arange(0, 60, 1, DType::F32).reshape([10, 2, 3]);
+    let d = Tensor::arange(0, 10, 1, DType::F64);
+    let i = Tensor::arange(0, 30, 1, DType::I64).reshape([10, 3]);
+    let b = Tensor::new(&[true, false, true]);
+    // Names of different lengths, so that elements lie anywhere.
+    firebrand_io::write_npz(&path, [("x", &f), ("of_another_length", &d), ("abc", &i), ("flags", &b)]).unwrap();
+    let rows = firebrand_io::read_npz_rows(&path).unwrap();
+    for (name, whole) in [("x", &f), ("of_another_length", &d), ("abc", &i)] {
+        let rows = &rows[name];
+        assert_eq!((rows.shape(), rows.dtype(), rows.len()), (whole.shape(), whole.dtype(), 10));
+        let picked = rows.select(&[7, 0, 7]).unwrap();
+        let expected = firebrand_core::ops::index_select(whole, 0, &Tensor::new(&[7i64, 0, 7])).unwrap();
+        assert_eq!((picked.shape(), picked.dtype()), (expected.shape(), whole.dtype()));
+        assert_eq!(picked.to_dtype(DType::F64).to_vec::<f64>(), expected.to_dtype(DType::F64).to_vec::<f64>());
+        assert!(rows.select(&[10]).is_err());
+    }
+    assert_eq!(rows["flags"].select(&[2, 1]).unwrap().to_vec::<bool>(), [true, false]);
+    // What is copied is not written to the file.
+    rows["x"].select(&[0]).unwrap().mul_(2.0);
+    assert_eq!(rows["x"].select(&[0]).unwrap().to_vec::<f32>(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+}

@@ -266,3 +266,45 @@ fn failures_end_all_ranks() {
     assert!(messages[1].contains("the loss became NaN at step 1"), "{messages:?}");
     assert!(messages[0].contains("rank 1 failed") && messages[0].contains("NaN"), "{messages:?}");
 }
+
+/// Writes a weight of its rank alone.
+struct Spoil(Tensor, bool);
+
+impl Callback for Spoil {
+    fn step(&mut self, step: &Step) -> Result<()> {
+        if self.1 && step.step == 2 {
+            firebrand_core::autograd::no_grad(|| self.0.try_mul_(1.0 + 1e-6).map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+/// Replicas that agree pass the comparison after every step; one that was changed is named with its tensor.
+#[test]
+fn replicas_are_compared() {
+    for (ranks, zero, spoiled) in [(2, false, false), (3, true, false), (3, false, true)] {
+        let ends = threads::run(ranks, PATIENCE, |world| {
+            with_generator(Generator::new(5), || {
+                let run = Run::default();
+                let (model, loader) = (model(&run), DataLoader::new(data(DType::F32)?, LoaderOptions::new(BATCH)));
+                let ddp = DistributedDataParallel::new(&model, world, DdpOptions::default())?;
+                let options = TrainOptions { zero, compare_replicas: Some(1), ..Default::default() };
+                let weight = model.parameters()[0].tensor().clone();
+                let mut trainer = Trainer::new(&model, optimizer(&run, &model)?, options)
+                    .distributed(&ddp)
+                    .watch(Spoil(weight, spoiled && world.rank() == 2));
+                let loss = |[x, y, _]: &[Tensor; 3]| CrossEntropyLoss::new().loss(&model.try_call(x)?, y);
+                Ok(trainer.fit(&loader, loss, || Ok(Metrics::new()))?)
+            })
+        });
+        for end in ends {
+            match spoiled {
+                false => assert_eq!(end.expect("replicas agree"), Finish::Done),
+                true => {
+                    let message = end.expect_err("a weight was changed").to_string();
+                    assert!(message.contains("0.weight on rank 2 is not the 0.weight of rank 0"), "{message}");
+                }
+            }
+        }
+    }
+}

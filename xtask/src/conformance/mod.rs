@@ -35,7 +35,9 @@ checks:
   generate [--venv DIR]   `firebrand generate` produces the tokens of transformers
   lora [--venv DIR]       LoRA is initialized, trained, merged and stored as in PEFT
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
-  mpi                     replicas on Open MPI and MPICH are bitwise equal to threads; failures end the job
+  mpi [worlds|bytes|kills|failures|replicas...]
+                          replicas on Open MPI and MPICH are bitwise equal to threads, on any number of ranks and after every step;
+                          failures end the job; all of it by default
   opinfo [--venv DIR] [NAME...]
                           every sample of PyTorch's op database gives its values and gradients; writes docs/conformance/opinfo.md
   pt2 [--venv DIR]        programs that firebrand writes load in PyTorch and give the same outputs
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["lora", "--venv", folder] => adapters::run("conformance_lora.py", Some(folder)),
         ["models"] => models::run(None),
         ["models", "--venv", folder] => models::run(Some(folder)),
-        ["mpi"] => mpi::run(),
+        ["mpi", parts @ ..] => mpi::run(parts),
         ["opinfo", "--venv", folder, only @ ..] => opinfo::run(Some(folder), only),
         ["opinfo", only @ ..] => opinfo::run(None, only),
         ["pt2"] => pt2::run(None),

@@ -3,6 +3,7 @@
 mod clock;
 mod compiled;
 mod compiled_backward;
+mod ddp;
 mod linalg;
 mod models;
 mod program;
@@ -16,6 +17,7 @@ use crate::refusal::{Done, say};
 use clap::ValueEnum;
 use clock::{Clock, Times};
 use firebrand::Result;
+use firebrand::dist::World;
 use firebrand::profiler::profile;
 use roofline::Limits;
 use serde::Serialize;
@@ -82,9 +84,23 @@ enum Name {
     CompileMlp,
     /// Compiled backward: many small nodes, and training steps of an MLP
     CompileBackward,
+    /// Collectives between the ranks of `mpirun`: per message, per byte
+    DdpCollectives,
+    /// Data-parallel training steps of the MLP, on the ranks of `mpirun`
+    DdpMlp,
+    /// Data-parallel training steps of the transformer, on the ranks of `mpirun`
+    DdpGpt,
+    /// Data-parallel training steps of the ResNet, on the ranks of `mpirun`
+    DdpConvnet,
     /// An exported program, given by --program
     #[value(skip)]
     Program,
+}
+
+impl Name {
+    fn is_parallel(self) -> bool {
+        matches!(self, Name::DdpCollectives | Name::DdpMlp | Name::DdpGpt | Name::DdpConvnet)
+    }
 }
 
 #[derive(Serialize)]
@@ -160,15 +176,31 @@ impl Bench {
     }
 }
 
+/// The ranks of `mpirun`, joined when they are first needed and left when the command ends.
+fn joined(world: &OnceCell<World>) -> Done<&World> {
+    match world.get() {
+        Some(world) => Ok(world),
+        None => {
+            let joined = World::from_env().map_err(crate::refusal::Refusal::because)?;
+            Ok(world.get_or_init(|| joined))
+        }
+    }
+}
+
 /// Runs the named workloads, or all.
 pub(crate) fn run(options: &Options) -> Done {
     if let (Some(model), Some(inputs)) = (&options.program, &options.inputs) {
         let bench = Bench::new(Name::Program, options.json);
         return program::run(&bench, model, inputs, options.loss);
     }
-    let names = if options.names.is_empty() { Name::value_variants() } else { &options.names };
-    let limits = Rc::default();
-    for &name in names {
+    // Ranks would run the others each on their own, and one process has nobody to talk to.
+    let all = |name: &&Name| name.is_parallel() == firebrand::dist::launcher().is_some();
+    let names = match &options.names[..] {
+        [] => Name::value_variants().iter().filter(all).copied().collect(),
+        names => names.to_vec(),
+    };
+    let (limits, world) = (Rc::default(), OnceCell::new());
+    for name in names {
         firebrand::random::manual_seed(0);
         let bench = Bench { limits: Rc::clone(&limits), ..Bench::new(name, options.json) };
         match name {
@@ -189,6 +221,10 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::CompileSoftmaxLayernorm => compiled::softmax_layernorm(&bench)?,
             Name::CompileCold => compiled::cold(&bench)?,
             Name::CompileMlp => compiled::mlp(&bench)?,
+            Name::DdpCollectives => ddp::collectives(&bench, joined(&world)?)?,
+            Name::DdpMlp => ddp::mlp(&bench, joined(&world)?)?,
+            Name::DdpGpt => ddp::gpt(&bench, joined(&world)?)?,
+            Name::DdpConvnet => ddp::convnet(&bench, joined(&world)?)?,
             Name::CompileBackward => {
                 compiled_backward::nodes(&bench)?;
                 compiled_backward::step(&bench)?;

@@ -4,7 +4,7 @@ use super::models::{ConvNet, Gpt};
 use super::{Bench, Measured, workloads::normal};
 use crate::refusal::{Done, Refusal};
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
-use firebrand::graph::NamedTensor;
+use firebrand::graph::{NamedTensor, ProgramModule};
 use firebrand::nn::layers::{Linear, ReLU, Sequential};
 use firebrand::nn::losses::{CrossEntropyLoss, Loss};
 use firebrand::nn::sequential;
@@ -71,6 +71,23 @@ fn compiled_step<O: Optimizer>(
     optimizer: impl FnOnce(Vec<Parameter>) -> Result<O>,
     (x, y): &(Tensor, Tensor),
 ) -> Done<(Measured, f64)> {
+    let (module, inputs) = compiled_loss(model, (x, y))?;
+    let mut optimizer = optimizer(module.parameters())?;
+    let mut step = || {
+        let results = module.run(&inputs).map_err(Error::user)?;
+        results[0].tensor().map_err(Error::user)?.try_backward(&BackwardOptions::default())?;
+        optimizer.step()?;
+        optimizer.zero_grad();
+        Ok(())
+    };
+    Ok((bench.measure(SECONDS, &mut step)?, peak(step)?))
+}
+
+/// A model captured with its loss and compiled, with its inputs; its parameters are copies.
+pub(super) fn compiled_loss(
+    model: &dyn Forward<Tensor, Output = Tensor>,
+    (x, y): (&Tensor, &Tensor),
+) -> Done<(ProgramModule, [Tensor; 2])> {
     let mut state = Vec::new();
     for (name, p) in model.named_parameters() {
         state.push(NamedTensor { name, tensor: p.tensor().clone(), is_parameter: true });
@@ -86,15 +103,7 @@ fn compiled_step<O: Optimizer>(
     let program = firebrand::graph::export(loss, &inputs, &state).map_err(Refusal::because)?;
     let mut module = program.module().map_err(Refusal::because)?;
     module.set_evaluator(crate::program::compiled());
-    let mut optimizer = optimizer(module.parameters())?;
-    let mut step = || {
-        let results = module.run(&inputs).map_err(Error::user)?;
-        results[0].tensor().map_err(Error::user)?.try_backward(&BackwardOptions::default())?;
-        optimizer.step()?;
-        optimizer.zero_grad();
-        Ok(())
-    };
-    Ok((bench.measure(SECONDS, &mut step)?, peak(step)?))
+    Ok((module, inputs))
 }
 
 /// The perceptron and a batch.

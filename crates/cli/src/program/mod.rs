@@ -13,10 +13,11 @@ use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
 use firebrand::graph::{Evaluator, ExportedProgram, LoadOptions, Memory, ProgramModule};
 use firebrand::io::npz::Tensors;
-use firebrand::io::{Archive, open_regular, plain, read_npz};
+use firebrand::io::{Archive, Rows, open_regular, plain, read_npz, read_npz_rows};
 use firebrand_compile::fused::{Fused, FusedGraph, FusedOptions};
 use firebrand_compile::joint::AotExecutable;
 use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable};
+use indexmap::IndexMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -69,6 +70,17 @@ fn other_kind(path: &Path) -> Option<&'static str> {
 
 /// Reads arrays from a `.npz` file.
 pub(crate) fn read_arrays(path: &Path) -> Done<Tensors> {
+    check_npz(path)?;
+    Ok(read_npz(path)?)
+}
+
+/// Like [`read_arrays`], without reading what can stay in the file.
+pub(crate) fn read_rows(path: &Path) -> Done<IndexMap<String, Rows>> {
+    check_npz(path)?;
+    Ok(read_npz_rows(path)?)
+}
+
+fn check_npz(path: &Path) -> Done {
     let mut first = [0; 2];
     let (mut file, _) = open_regular(path)?;
     if std::io::Read::read_exact(&mut file, &mut first).is_err() || &first != b"PK" {
@@ -77,7 +89,7 @@ pub(crate) fn read_arrays(path: &Path) -> Done<Tensors> {
             "{path}: not an .npz file; in Python: np.savez(\"data.npz\", name=array, …)"
         )));
     }
-    Ok(read_npz(path)?)
+    Ok(())
 }
 
 /// Loads a program and gives it its own state.
@@ -111,7 +123,8 @@ pub(crate) fn compiled() -> Evaluator {
     let (compiled, forward): (OnceLock<AotExecutable>, Evaluator) = (OnceLock::new(), fused());
     Arc::new(move |graph, inputs| {
         let failed = |e: firebrand_compile::Error| firebrand::graph::Error::Value(e.to_string());
-        if !firebrand::autograd::is_grad_enabled() {
+        // Casts of autocast are made part of the graph by the joint backend alone.
+        if !firebrand::autograd::is_grad_enabled() && !firebrand::autograd::is_autocast_enabled() {
             return forward(graph, inputs);
         }
         if compiled.get().is_none() {

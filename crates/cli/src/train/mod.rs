@@ -150,6 +150,7 @@ impl Begun {
             watch: (watch.clone(), lower),
             shards: Some(prepared.shards),
             zero: options.ranks.zero == "1",
+            compare_replicas: options.ranks.check_replicas,
             stop: stop.clone(),
             ..Default::default()
         };
@@ -161,6 +162,10 @@ impl Begun {
         if options.ranks.wire.is_some() && !shared_out {
             let why = "--wire rounds gradients that are added up, and this run has one shard";
             return Err(Refusal::because(format!("{why}: start it with mpirun, or give --shards")));
+        }
+        if options.ranks.check_replicas.is_some() && !ranks.are_many() {
+            let why = "--check-replicas compares processes, and this run has one";
+            return Err(Refusal::because(format!("{why}: start it with mpirun, or leave it out")));
         }
         let ddp = shared_out
             .then(|| DistributedDataParallel::new(module, &ranks.world, options.ranks.ddp()))

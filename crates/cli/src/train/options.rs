@@ -177,9 +177,6 @@ impl Options {
         if self.best && program && self.out.is_none() {
             return usage("--best needs --out DIR, where the best weights are saved");
         }
-        if self.bf16 && self.compile {
-            return usage("--bf16 and --compile cannot be combined");
-        }
         self.objective.check()
     }
 }

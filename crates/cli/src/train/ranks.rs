@@ -23,6 +23,9 @@ pub(crate) struct RankOptions {
     /// Round gradients to this dtype before they are added up: half the bytes between processes
     #[arg(long, value_name = "DTYPE", value_parser = ["bf16", "f16"])]
     pub(super) wire: Option<String>,
+    /// Compare the state of all processes, bit for bit, every N steps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) check_replicas: Option<u64>,
     #[command(flatten)]
     pub(crate) world: JoinOptions,
 }

@@ -31,29 +31,33 @@ impl InputSpec {
         self.sizes.get(1..)?.iter().copied().collect()
     }
 
-    /// The array as the program expects it: floats are converted to the input's dtype, with a note; anything else must match.
-    pub(crate) fn fit(&self, t: &Tensor, notes: &mut Vec<String>) -> std::result::Result<Tensor, String> {
+    /// The dtype in which the program takes an array: floats are converted to the input's, with a note; anything else must match.
+    pub(crate) fn fit(
+        &self,
+        shape: &[usize],
+        found: DType,
+        notes: &mut Vec<String>,
+    ) -> std::result::Result<DType, String> {
         let name = plain(&self.name);
-        if t.shape().len() != self.sizes.len() {
+        if shape.len() != self.sizes.len() {
             let shown: Vec<String> = self.sizes.iter().map(|s| s.map_or("*".into(), |n| n.to_string())).collect();
-            return Err(format!("input `{name}`: expected shape [{}], found {:?}", shown.join(", "), t.shape()));
+            return Err(format!("input `{name}`: expected shape [{}], found {:?}", shown.join(", "), shape));
         }
-        for (k, (found, expected)) in t.shape().iter().zip(&self.sizes).enumerate().skip(1) {
+        for (k, (found, expected)) in shape.iter().zip(&self.sizes).enumerate().skip(1) {
             if let Some(expected) = expected
                 && expected != found
             {
-                let found = t.shape();
-                return Err(format!("input `{name}`: expected {expected} in dimension {k}, found shape {found:?}"));
+                return Err(format!("input `{name}`: expected {expected} in dimension {k}, found shape {shape:?}"));
             }
         }
-        if t.dtype() == self.dtype {
-            return Ok(t.clone());
+        let expected = self.dtype;
+        if found == expected {
+            return Ok(found);
         }
-        let (found, expected) = (t.dtype(), self.dtype);
         let integers = |d: DType| matches!(d, DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8);
-        if (t.is_floating_point() && expected.is_floating_point()) || (integers(found) && integers(expected)) {
+        if (found.is_floating_point() && expected.is_floating_point()) || (integers(found) && integers(expected)) {
             notes.push(format!("input `{name}`: {found} is converted to {expected}"));
-            return t.try_to_dtype(expected).map_err(|e| e.to_string());
+            return Ok(expected);
         }
         Err(format!("input `{name}`: expected {expected}, found {found}; convert it with .astype(\"{expected}\")"))
     }

@@ -22,12 +22,12 @@ use crate::backend::same_list;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
 use crate::error::Result;
 use crate::joint::partition::PartitionOptions;
-use firebrand_core::Layout;
-use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::autograd::{AutocastGuard, AutocastOptions, autocast_dtype, is_autocast_enabled, is_grad_enabled};
 use firebrand_core::layout::Dims;
 use firebrand_core::state::ThreadState;
+use firebrand_core::{DType, Layout};
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
-use plan::Plan;
+use plan::{Modes, Plan};
 use stages::{Cut, Piece, Staged};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -184,6 +184,12 @@ struct Key {
     /// The layouts of tensors, to compare at every call.
     layouts: Vec<Option<Layout>>,
     recording: bool,
+    /// What autocast lowers to, if it is on: its casts become part of the plan.
+    autocast: Option<DType>,
+}
+
+fn ambient_autocast() -> Option<DType> {
+    is_autocast_enabled().then(autocast_dtype)
 }
 
 impl Key {
@@ -195,7 +201,12 @@ impl Key {
             Input::Tensor(meta) => Layout::strided(&sizes(&meta.sizes)?, &sizes(&meta.strides)?, 0).ok(),
             Input::Number(_) => None,
         };
-        Key { layouts: inputs.iter().map(layout).collect(), inputs, recording: is_grad_enabled() }
+        Key {
+            layouts: inputs.iter().map(layout).collect(),
+            inputs,
+            recording: is_grad_enabled(),
+            autocast: ambient_autocast(),
+        }
     }
 
     fn of(inputs: &[Value]) -> Key {
@@ -209,6 +220,7 @@ impl Key {
     /// Whether a call with these inputs may use a plan of this key.
     fn fits(&self, inputs: &[Value]) -> bool {
         self.recording == is_grad_enabled()
+            && self.autocast == ambient_autocast()
             && self.inputs.len() == inputs.len()
             && self.inputs.iter().zip(&self.layouts).zip(inputs).all(|((k, layout), v)| match (k, v) {
                 (Input::Tensor(meta), Value::Tensor(t)) => {
@@ -251,7 +263,8 @@ impl AotExecutable {
         let plan = match g.nodes().any(|n| g[n].target().is_some_and(custom)) {
             true => None,
             false => {
-                let new = || Plan::new(&self.graph, key.inputs.clone(), &self.is_static, key.recording, &self.options);
+                let modes = Modes { recording: key.recording, autocast: key.autocast };
+                let new = || Plan::new(&self.graph, key.inputs.clone(), &self.is_static, modes, &self.options);
                 // Nothing that the caller has switched on takes part.
                 let made = ThreadState::isolated(new);
                 made.inspect_err(|e| {
@@ -303,7 +316,11 @@ fn overlaps(plan: &Plan, inputs: &[Value]) -> bool {
 impl Executable for AotExecutable {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         match self.plan(inputs) {
-            Some(plan) if !overlaps(&plan, inputs) => runtime::run(&plan, inputs, call),
+            Some(plan) if !overlaps(&plan, inputs) => {
+                let off = || AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() });
+                let _cast_already = ambient_autocast().map(|_| off());
+                runtime::run(&plan, inputs, call)
+            }
             _ => Interpreted { graph: self.graph.clone() }.run(inputs, call),
         }
     }

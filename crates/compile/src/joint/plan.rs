@@ -11,8 +11,8 @@ use crate::backend::{ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint, extract};
 use crate::times::{Stage, timed};
-use firebrand_core::Layout;
 use firebrand_core::state::ThreadState;
+use firebrand_core::{DType, Layout};
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use firebrand_graph::schema::Schema;
@@ -72,6 +72,14 @@ pub(crate) struct OuterHook {
     pub(crate) body: Value,
     /// The inputs that its body reads, by position among all.
     pub(crate) free: Vec<usize>,
+}
+
+/// The modes of the call that a plan is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Modes {
+    pub(crate) recording: bool,
+    /// What autocast lowers to, if it is on.
+    pub(crate) autocast: Option<DType>,
 }
 
 /// A backward graph for one set of gradients.
@@ -305,7 +313,7 @@ impl Plan {
         graph: &GraphModule,
         inputs: Vec<Input>,
         is_static: &[bool],
-        recording: bool,
+        Modes { recording, autocast }: Modes,
         options: &AotOptions,
     ) -> Result<Plan> {
         if recording && goes_on_from_loose_view(graph, &inputs) {
@@ -357,7 +365,7 @@ impl Plan {
             create_graph: false,
             through_results: Vec::new(),
             recording,
-            autocast: None,
+            autocast,
         };
         let mut traced = timed(Stage::Joint, || trace(&request))?;
         // No gradient arrives for memory of which every result is detached, nor for what is written into an input that keeps its

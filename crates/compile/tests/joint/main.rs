@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 mod attention;
+mod autocast;
 mod cond;
 mod donated;
 mod early;

@@ -10,7 +10,7 @@ mod launcher;
 mod library;
 
 use crate::link::Link;
-use crate::world::{Place, WorldOptions};
+use crate::world::{Place, Waiting, WorldOptions};
 use crate::{Error, Result};
 use firebrand_core::Tensor;
 use launcher::Launcher;
@@ -18,7 +18,7 @@ use library::{Library, Request};
 use std::time::{Duration, Instant};
 
 /// What makes the link, on the thread that will own it.
-type Make = Box<dyn FnOnce() -> Result<(Place, Box<dyn Link>)> + Send>;
+type Make = Box<dyn FnOnce(&Waiting) -> Result<(Place, Box<dyn Link>)> + Send>;
 
 /// The launcher that started this process.
 pub(crate) fn launcher_name() -> Option<String> {
@@ -30,17 +30,17 @@ pub(crate) fn open(options: &WorldOptions) -> Option<Result<Make>> {
     let launcher = Launcher::from_env(|name| std::env::var(name).ok())?;
     let named = options.library.clone().or_else(|| std::env::var_os("FIREBRAND_MPI").map(Into::into));
     let timeout = options.timeout;
-    let make = move || {
+    let make = move |waiting: &Waiting| {
         let library = match named {
             Some(path) => Library::open(&path)?,
             None => launcher.open()?,
         };
-        join(&launcher, library, timeout)
+        join(&launcher, library, timeout, waiting)
     };
     Some(Ok(Box::new(make)))
 }
 
-fn join(launcher: &Launcher, library: Library, timeout: Duration) -> Result<(Place, Box<dyn Link>)> {
+fn join(launcher: &Launcher, library: Library, timeout: Duration, waiting: &Waiting) -> Result<(Place, Box<dyn Link>)> {
     library.init()?;
     let (rank, size) = (library.rank()?, library.size()?);
     let engine = library.version()?;
@@ -50,8 +50,15 @@ fn join(launcher: &Launcher, library: Library, timeout: Duration) -> Result<(Pla
         return Err(Error::WrongLauncher { launcher, launched, library, found: size });
     }
     let place = Place { rank, size, engine, host: library.host()? };
-    Ok((place, Box::new(Mpi { library, rank, size, timeout, broken: false })))
+    Ok((place, Box::new(Mpi { library, rank, size, timeout, waiting: waiting.clone(), broken: false })))
 }
+
+/// How long polling is worth more than sleeping, whoever else wants the processor.
+const BRIEF: Duration = Duration::from_micros(20);
+/// How long communication takes if all ranks take part.
+const LATE: Duration = Duration::from_millis(50);
+/// The time between two polls otherwise; the system adds about as much.
+const NAP: Duration = Duration::from_micros(50);
 
 /// One rank's end.
 struct Mpi {
@@ -59,12 +66,14 @@ struct Mpi {
     rank: usize,
     size: usize,
     timeout: Duration,
+    waiting: Waiting,
     /// A collective failed: ranks no longer agree on what comes next.
     broken: bool,
 }
 
 impl Mpi {
-    /// Waits for a request. Polling starts busy and calms down: the cores are the backward pass's.
+    /// Waits for a request. Libraries move bytes only while they are polled, a piece at a time. While the backward pass runs, the cores
+    /// are its own, and polling is rare; when all wait for communication, it is eager, and calms down only if another rank is late.
     fn complete(&mut self, what: &'static str, start: impl FnOnce(&Library) -> Result<Request>) -> Result<()> {
         if self.broken {
             return Err(Error::Closed);
@@ -76,10 +85,12 @@ impl Mpi {
                 if waited > self.timeout {
                     return Err(Error::Timeout { rank: self.rank, what, waited });
                 }
-                match waited.as_micros() {
-                    0..50 => std::hint::spin_loop(),
-                    50..1000 => std::thread::yield_now(),
-                    _ => std::thread::sleep(Duration::from_micros(50)),
+                if waited < BRIEF {
+                    std::hint::spin_loop();
+                } else if waited < LATE && self.waiting.is_any() {
+                    std::thread::yield_now();
+                } else {
+                    std::thread::sleep(NAP);
                 }
             }
             Ok(())

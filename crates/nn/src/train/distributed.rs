@@ -133,6 +133,26 @@ impl<'a> Team<'a> {
         Ok(())
     }
 
+    /// Returns an error that names the first tensor of the state that is not the same on all ranks.
+    pub(super) fn compare(&self, model: &dyn Module, optimizer: &dyn Optimizer) -> Result<()> {
+        let parameters = model.named_parameters().into_iter().map(|(name, p)| (name, p.tensor().clone()));
+        let mut state: Vec<(String, Tensor)> = parameters.chain(model.named_buffers()).collect();
+        if !self.zero {
+            state.extend(optimizer.state_dict().tensors());
+        }
+        let hashes = state.iter().map(|(_, t)| checksum(t)).collect::<Result<Vec<i64>>>()?;
+        let all = self.world().all_gather(&Tensor::new(&hashes))?;
+        let all = all.iter().map(Tensor::try_to_vec::<i64>).collect::<Result<Vec<_>>>()?;
+        for (k, (name, _)) in state.iter().enumerate() {
+            if let Some(rank) = all.iter().position(|of_rank| of_rank[k] != all[0][k]) {
+                return Err(Error::user(format!(
+                    "{name} on rank {rank} is not the {name} of rank 0: replicas no longer agree; do all ranks run on the same kind of processor?"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The whole state of the optimizer, of which every rank may have a part.
     pub(super) fn whole_state(&self, optimizer: &dyn Optimizer) -> Result<StateDict> {
         let own = optimizer.state_dict();
@@ -173,6 +193,13 @@ impl Drop for Team<'_> {
 /// Copies values.
 fn copy(from: &[Tensor], to: &[Tensor]) -> Result<()> {
     no_grad(|| to.iter().zip(from).try_for_each(|(t, f)| t.try_copy_(f, false).map(drop)))
+}
+
+/// A number that differs if bits do.
+fn checksum(t: &Tensor) -> Result<i64> {
+    let bytes = no_grad(|| t.detach().try_contiguous()?.try_flatten(0, -1)?.try_view_dtype(DType::U8))?;
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    Ok(bytes.try_to_vec::<u8>()?.iter().fold(0xcbf2_9ce4_8422_2325, mix) as i64)
 }
 
 /// The rank that steps each parameter: the one with the least so far, largest parameters first.

@@ -43,6 +43,9 @@ pub struct TrainOptions {
     /// Of a run on several ranks: whether each keeps only its part of the optimizer's state (ZeRO, stage 1). The bits stay.
     /// Only for optimizers that treat every parameter on its own, which all but [`LBFGS`](crate::optim::LBFGS) do.
     pub zero: bool,
+    /// Of a run on several ranks: compare the state of all ranks, bit for bit, every this many steps. A difference is an error that names the
+    /// first tensor: ranks on unlike processors, say.
+    pub compare_replicas: Option<u64>,
     /// A flag that stops the run after the current step when set (by Ctrl-C, for instance).
     pub stop: Arc<AtomicBool>,
 }
@@ -65,6 +68,7 @@ impl Default for TrainOptions {
             watch: ("loss".to_string(), true),
             shards: None,
             zero: false,
+            compare_replicas: None,
             stop: Arc::default(),
         }
     }

@@ -484,6 +484,10 @@ impl<'a> Trainer<'a> {
                 average.update()?;
             }
         }
+        let every = |n: u64| (self.progress.step + 1).is_multiple_of(n.max(1));
+        if let (Some(team), true) = (&self.team, self.options.compare_replicas.is_some_and(every)) {
+            team.compare(self.model, &*self.optimizer)?;
+        }
         self.optimizer.zero_grad();
         self.progress.loss_sum += gathered.sum;
         self.progress.loss_count += gathered.count;

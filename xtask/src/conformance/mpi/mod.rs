@@ -2,8 +2,9 @@
 //!
 //! The example `data_parallel` is run by the launcher of each, on 2, 3 and 4 ranks, and must end with the weights that as many
 //! threads end with, bit for bit. A rank that is killed must end the job, and a launcher that does not belong to the library must
-//! be refused. `train` has the same for `firebrand train`. A machine without MPI has proven nothing, and this says so.
+//! be refused. `train` has the same for `firebrand train`, `replicas` trains many models on it. A machine without MPI has proven nothing, and this says so.
 
+mod replicas;
 mod train;
 
 use super::environment::must;
@@ -22,7 +23,17 @@ type Launcher = (&'static str, &'static str, &'static [&'static str]);
 /// How long a job may take to end after one of its ranks was killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) fn run() -> Outcome {
+/// How long ranks may live on when the launcher has ended. MPICH's ends first and lets its helper kill them a few milliseconds later.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// What can be checked on its own.
+const PARTS: [&str; 5] = ["worlds", "bytes", "kills", "failures", "replicas"];
+
+pub(super) fn run(parts: &[&str]) -> Outcome {
+    if let Some(unknown) = parts.iter().find(|p| !PARTS.contains(p)) {
+        return Err(format!("{unknown}: expected some of {}", PARTS.join(", ")));
+    }
+    let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     must(
         Command::new(cargo)
@@ -40,16 +51,34 @@ pub(super) fn run() -> Outcome {
             ])
             .current_dir(root()),
     )?;
-    let example = root().join("target/release/examples/data_parallel");
     let found: Vec<_> =
         LAUNCHERS.iter().filter(|(_, program, _)| launcher(program, &[]).arg("--version").output().is_ok()).collect();
     if found.is_empty() {
         return Err("not run: no MPI is installed; `apt-get install openmpi-bin mpich` has both".into());
     }
     let mut report = Vec::new();
+    if wanted("worlds") {
+        worlds(&found, &mut report)?;
+    }
+    for launcher in &found {
+        report.extend(train::run(launcher, &wanted)?);
+        if wanted("replicas") {
+            report.push(replicas::run(launcher)?);
+        }
+    }
+    let missing: Vec<_> = LAUNCHERS.iter().filter(|l| !found.contains(l)).map(|(name, ..)| *name).collect();
+    if !missing.is_empty() {
+        report.push(format!("not run: {}", missing.join(", ")));
+    }
+    Ok(report.join("\n"))
+}
+
+/// The example on every library, a rank of it that is killed, and a launcher with the library of another.
+fn worlds(found: &[&Launcher], report: &mut Vec<String>) -> Result<(), String> {
+    let example = root().join("target/release/examples/data_parallel");
     for ranks in [2, 3, 4] {
         let expected = weights(&output(Command::new(&example).args(["--threads", &ranks.to_string()]))?)?;
-        for (name, program, more) in &found {
+        for (name, program, more) in found {
             let said = output(launcher(program, more).args(["-n", &ranks.to_string()]).arg(&example))?;
             let weights = weights(&said)?;
             if weights != expected {
@@ -58,11 +87,11 @@ pub(super) fn run() -> Outcome {
             report.push(said.trim().to_string());
         }
     }
-    for (name, program, more) in &found {
+    for (name, program, more) in found {
         let took = kill_one(launcher(program, more).args(["-n", "2"]).arg(&example), &example)?;
         report.push(format!("{name}: a killed rank ends the job after {:.1} s", took.as_secs_f64()));
     }
-    if let [_, (name, program, more)] = found[..] {
+    if let [_, (name, program, more)] = found {
         // The library of the other launcher.
         let wrong = launcher(program, more)
             .args(["-n", "2"])
@@ -77,14 +106,7 @@ pub(super) fn run() -> Outcome {
         }
         report.push(format!("{name} with the library of Open MPI is refused"));
     }
-    for launcher in &found {
-        report.extend(train::run(launcher)?);
-    }
-    let missing: Vec<_> = LAUNCHERS.iter().filter(|l| !found.contains(l)).map(|(name, ..)| *name).collect();
-    if !missing.is_empty() {
-        report.push(format!("not run: {}", missing.join(", ")));
-    }
-    Ok(report.join("\n"))
+    Ok(())
 }
 
 fn launcher(program: &str, more: &[&str]) -> Command {
@@ -139,9 +161,21 @@ fn kill_one(command: &mut Command, example: &Path) -> Result<Duration, String> {
         std::thread::sleep(Duration::from_millis(10));
     }
     let took = killed.elapsed();
-    match processes(example)?.len() {
-        0 => Ok(took),
-        n => Err(format!("{command:?}: {n} ranks are left after the job has ended")),
+    gone(example).map_err(|e| format!("{command:?}: {e}"))?;
+    Ok(took)
+}
+
+/// Waits until no rank of a program is left.
+fn gone(program: &Path) -> Result<(), String> {
+    let ended = Instant::now();
+    loop {
+        match processes(program)?.len() {
+            0 => return Ok(()),
+            n if ended.elapsed() > GONE_WITHIN => {
+                return Err(format!("{n} ranks are left {GONE_WITHIN:?} after the job has ended"));
+            }
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
     }
 }
 

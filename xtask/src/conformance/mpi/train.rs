@@ -23,18 +23,22 @@ struct Proof<'a> {
     folder: PathBuf,
 }
 
-pub(super) fn run(found: &Launcher) -> Result<Vec<String>, String> {
+pub(super) fn run(found: &Launcher, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let folder = std::env::temp_dir().join(format!("firebrand-mpi-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let proof = Proof { launcher: found, program: root().join("target/release/firebrand"), folder };
-    let report = proof.all();
+    let report = proof.all(wanted);
     // What is left is small, and the next run makes its own.
     let _ = std::fs::remove_dir_all(&proof.folder);
     report
 }
 
 impl Proof<'_> {
-    fn all(&self) -> Result<Vec<String>, String> {
+    fn all(&self, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<String>, String> {
+        let mut report = Vec::new();
+        if !["bytes", "kills", "failures"].into_iter().any(wanted) {
+            return Ok(report);
+        }
         let name = self.launcher.0;
         let whole = self.folder.join("whole");
         self.done(
@@ -43,16 +47,22 @@ impl Proof<'_> {
                 .arg(&whole)
                 .args(SETTINGS),
         )?;
-        for (ranks, zero) in [(1, "0"), (2, "0"), (4, "0"), (2, "1"), (4, "1")] {
-            let out = self.folder.join(format!("{ranks}-{zero}"));
-            self.done(self.train(ranks, &out, EPOCHS).args(["--zero", zero]))?;
-            self.same(&out, &whole, &format!("{ranks} ranks, --zero {zero}"))?;
+        if wanted("bytes") {
+            for (ranks, zero) in [(1, "0"), (2, "0"), (4, "0"), (2, "1"), (4, "1")] {
+                let out = self.folder.join(format!("{ranks}-{zero}"));
+                self.done(self.train(ranks, &out, EPOCHS).args(["--zero", zero]))?;
+                self.same(&out, &whole, &format!("{ranks} ranks, --zero {zero}"))?;
+            }
+            report.push(format!("{name}: --shards 4 on 1, 2 and 4 ranks, --zero 0 and 1, ends with the same bytes"));
         }
-        let mut report =
-            vec![format!("{name}: --shards 4 on 1, 2 and 4 ranks, --zero 0 and 1, ends with the same bytes")];
-        report.push(self.killed(&whole)?);
-        report.push(self.stopped()?);
-        report.push(self.not_finite()?);
+        if wanted("kills") {
+            report.push(self.killed(&whole)?);
+        }
+        if wanted("failures") {
+            report.push(self.stopped()?);
+            report.push(self.not_finite()?);
+            report.push(self.full_disk(&whole)?);
+        }
         Ok(report)
     }
 
@@ -89,7 +99,13 @@ impl Proof<'_> {
     }
 
     /// Waits for the end of a job whose rank was hurt; how long that took, and what it said.
-    fn ends(&self, mut job: Child, within: Duration, what: &str) -> Result<(Duration, String), String> {
+    fn ends(
+        &self,
+        mut job: Child,
+        within: Duration,
+        code: Option<i32>,
+        what: &str,
+    ) -> Result<(Duration, String), String> {
         let began = Instant::now();
         let name = self.launcher.0;
         let status = loop {
@@ -109,17 +125,13 @@ impl Proof<'_> {
         if status.success() {
             return Err(format!("{name}: {what}, and the job ended well: {said}"));
         }
-        // A rank that was told to end may still be on its way out.
-        let ended = Instant::now();
-        loop {
-            match processes(&self.program)?.len() {
-                0 => return Ok((took, said)),
-                n if ended.elapsed() > within => {
-                    return Err(format!("{name}: {what}, the job has ended and {n} ranks are left"));
-                }
-                _ => std::thread::sleep(Duration::from_millis(10)),
-            }
+        super::gone(&self.program).map_err(|e| format!("{name}: {what}: {e}"))?;
+        if let Some(code) = code
+            && status.code() != Some(code)
+        {
+            return Err(format!("{name}: {what}: expected exit code {code}, found {status}: {said}"));
         }
+        Ok((took, said))
     }
 
     /// The ranks of a job, once they are all there.
@@ -166,7 +178,7 @@ impl Proof<'_> {
                 continue;
             }
             kills += 1;
-            worst = worst.max(self.ends(job, ENDS_WITHIN, "a rank was killed")?.0);
+            worst = worst.max(self.ends(job, ENDS_WITHIN, None, "a rank was killed")?.0);
         }
         let mut command = self.train(2, &out, EPOCHS);
         if out.join("run.toml").exists() {
@@ -194,7 +206,7 @@ impl Proof<'_> {
             std::thread::sleep(Duration::from_millis(1));
         }
         super::must(Command::new("kill").args(["-STOP", &found[1].to_string()]))?;
-        let (took, said) = self.ends(job, Duration::from_secs(6), "a rank stood still")?;
+        let (took, said) = self.ends(job, Duration::from_secs(6), Some(3), "a rank stood still")?;
         if !said.contains("waited") || !said.contains("step ") {
             return Err(format!("{}: the reason is missing: {said}", self.launcher.0));
         }
@@ -215,10 +227,50 @@ impl Proof<'_> {
         command.arg("train").arg(root().join("golden/train/classes.pt2")).arg("--data").arg(&data);
         command.args(["--target", "label", "--loss", "cross_entropy", "--batch-size", "16", "--quiet", "-o"]);
         let job = self.spawn(command.arg(self.folder.join("nan.pt2")))?;
-        let (_, said) = self.ends(job, Duration::from_secs(20), "a loss was not finite")?;
+        let (_, said) = self.ends(job, Duration::from_secs(20), Some(3), "a loss was not finite")?;
         if !said.contains("error: rank ") || !said.contains(", step 1: ") || !said.contains("NaN") {
             return Err(format!("{}: the reason is missing: {said}", self.launcher.0));
         }
         Ok(format!("{}: a loss that is not finite is named with rank and step", self.launcher.0))
+    }
+
+    /// A disk that is full ends the job and leaves the checkpoint that was there; with room again, the run goes on from it.
+    fn full_disk(&self, whole: &Path) -> Result<String, String> {
+        let (name, disk) = (self.launcher.0, self.folder.join("disk"));
+        std::fs::create_dir_all(&disk).map_err(|e| format!("{}: {e}", disk.display()))?;
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(&disk).output();
+        if !mount.is_ok_and(|m| m.status.success()) {
+            return Ok(format!("{name}: a full disk: not run, mounting a small file system needs root"));
+        }
+        let told = self.on_full_disk(&disk, whole);
+        // Nothing runs there any more; if it fails, the next line says that something is left.
+        let _ = Command::new("umount").arg(&disk).status();
+        told
+    }
+
+    fn on_full_disk(&self, disk: &Path, whole: &Path) -> Result<String, String> {
+        let (name, out, filler) = (self.launcher.0, disk.join("run"), disk.join("filler"));
+        let checkpoint = out.join("checkpoint.safetensors");
+        let mut job = self.spawn(&mut self.train(2, &out, EPOCHS))?;
+        while !checkpoint.exists() {
+            if job.try_wait().map_err(|e| e.to_string())?.is_some() {
+                return Err(format!("{name}: the run ended before its first checkpoint"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // As much as there is room for, which is less than was asked for.
+        let _ = std::fs::write(&filler, vec![0; 17 << 20]);
+        let before = std::fs::read(&checkpoint).map_err(|e| e.to_string())?;
+        let (_, said) = self.ends(job, Duration::from_secs(20), Some(3), "the disk was full")?;
+        if !said.contains("error: rank 0 on ") || !said.contains(", step ") {
+            return Err(format!("{name}: the reason is missing: {said}"));
+        }
+        if std::fs::read(&checkpoint).map_err(|e| e.to_string())? != before {
+            return Err(format!("{name}: the checkpoint changed on a full disk"));
+        }
+        std::fs::remove_file(&filler).map_err(|e| e.to_string())?;
+        self.done(self.train(2, &out, EPOCHS).arg("--resume"))?;
+        self.same(&out, whole, "resumed after a full disk")?;
+        Ok(format!("{name}: a full disk ends the job, the checkpoint stays, and the run resumes to the same bytes"))
     }
 }

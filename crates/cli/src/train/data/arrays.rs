@@ -1,34 +1,61 @@
-//! Arrays with samples along their first dimension, one for each input of the program.
+//! Arrays with samples along their first dimension, one for each input of the program. What a file holds uncompressed stays there, and
+//! only the rows of a batch are read.
 
 use super::{Batch, DataOptions, Fnv, Hashed, Samples, Source, list, named};
 use crate::refusal::Done;
 use crate::train::config::nearest;
 use crate::train::subject::InputSpec;
-use firebrand::io::npz::Tensors;
-use firebrand::io::plain;
-use firebrand::ops;
+use firebrand::io::{Rows, plain};
 use firebrand::prelude::*;
+use indexmap::IndexMap;
 use std::path::Path;
 
-/// Rows of tensors.
+/// The arrays of a file, by name.
+pub(super) type Columns = IndexMap<String, Rows>;
+
+/// How many rows are looked at together where all of them are.
+const BLOCK: usize = 1024;
+
+/// Rows of arrays.
 pub(super) struct Arrays {
-    pub(super) inputs: Vec<Tensor>,
-    pub(super) target: Option<Tensor>,
+    inputs: Vec<Column>,
+    target: Option<Column>,
 }
 
-fn rows(t: &Tensor) -> usize {
-    t.shape().first().copied().unwrap_or(0)
+/// An array, and the dtype in which the program takes it.
+struct Column {
+    rows: Rows,
+    dtype: DType,
 }
 
-fn index(rows: &[usize]) -> Tensor {
-    Tensor::new(&rows.iter().map(|&i| i as i64).collect::<Vec<i64>>())
+impl Column {
+    fn new(rows: Rows) -> Column {
+        Column { dtype: rows.dtype(), rows }
+    }
+
+    fn select(&self, rows: &[usize]) -> Result<Tensor> {
+        let t = self.rows.select(rows).map_err(Error::user)?;
+        if t.dtype() == self.dtype { Ok(t) } else { t.try_to_dtype(self.dtype) }
+    }
+
+    /// All rows, a block at a time.
+    fn blocks(&self) -> impl Iterator<Item = Result<Tensor>> + '_ {
+        let n = self.rows.len();
+        (0..n).step_by(BLOCK).map(move |first| self.select(&(first..n.min(first + BLOCK)).collect::<Vec<_>>()))
+    }
 }
 
 impl Arrays {
+    /// Tensors in memory.
+    pub(super) fn new(inputs: Vec<Tensor>, target: Option<Tensor>) -> Arrays {
+        let column = |t: Tensor| Column::new(Rows::new(t));
+        Arrays { inputs: inputs.into_iter().map(column).collect(), target: target.map(column) }
+    }
+
     /// The arrays of a file as the program takes them.
     pub(super) fn fitted(
         path: &Path,
-        mut arrays: Tensors,
+        mut arrays: Columns,
         options: &DataOptions,
         inputs: &[InputSpec],
         labels: bool,
@@ -47,7 +74,7 @@ impl Arrays {
         let mut notes = Vec::new();
         let mut columns = Vec::new();
         for input in inputs {
-            let Some(t) = arrays.shift_remove(&input.name) else {
+            let Some(rows) = arrays.shift_remove(&input.name) else {
                 let near =
                     nearest(&input.name, &found).map_or(String::new(), |n| format!("; did you mean `{}`?", plain(n)));
                 let message = format!(
@@ -57,23 +84,25 @@ impl Arrays {
                 );
                 return Err(named(path, message));
             };
-            columns.push(input.fit(&t, &mut notes).map_err(|e| named(path, e))?);
+            let dtype = input.fit(rows.shape(), rows.dtype(), &mut notes).map_err(|e| named(path, e))?;
+            columns.push(Column { rows, dtype });
         }
         if let Some(extra) = arrays.keys().next() {
             let names: Vec<&str> = inputs.iter().map(|i| i.name.as_str()).collect();
             let message = format!("the program has no input `{}`; it has {}", plain(extra), list(&names));
             return Err(named(path, message));
         }
-        let samples = columns.first().or(target.as_ref()).map_or(0, rows);
+        let target = target.map(Column::new);
+        let samples = columns.first().or(target.as_ref()).map_or(0, |c| c.rows.len());
         let all = inputs
             .iter()
             .map(|i| i.name.as_str())
             .zip(&columns)
             .chain(target.as_ref().map(|t| (options.target.as_str(), t)));
-        for (name, t) in all {
-            if rows(t) != samples {
+        for (name, Column { rows, .. }) in all {
+            if rows.len() != samples {
                 let first = inputs.first().map_or("", |i| i.name.as_str());
-                let message = format!("`{}` has {} samples, `{}` has {samples}", plain(name), rows(t), plain(first));
+                let message = format!("`{}` has {} samples, `{}` has {samples}", plain(name), rows.len(), plain(first));
                 return Err(named(path, message));
             }
         }
@@ -86,21 +115,19 @@ impl Arrays {
 
 impl Source for Arrays {
     fn len(&self) -> usize {
-        self.inputs.first().map_or(0, rows)
+        self.inputs.first().map_or(0, |c| c.rows.len())
     }
 
     fn batch(&self, rows: &[usize]) -> Result<Batch> {
-        let at = index(rows);
-        let select = |t: &Tensor| ops::index_select(t, 0, &at);
         Ok(Batch {
-            inputs: self.inputs.iter().map(select).collect::<Result<_>>()?,
-            target: self.target.as_ref().map(select).transpose()?,
+            inputs: self.inputs.iter().map(|c| c.select(rows)).collect::<Result<_>>()?,
+            target: self.target.as_ref().map(|c| c.select(rows)).transpose()?,
             index: rows.to_vec(),
         })
     }
 
     fn labels(&self, rows: &[usize]) -> Done<Option<Tensor>> {
-        Ok(self.target.as_ref().map(|t| ops::index_select(t, 0, &index(rows))).transpose()?)
+        Ok(self.target.as_ref().map(|c| c.select(rows)).transpose()?)
     }
 
     fn name(&self, row: usize) -> String {
@@ -108,19 +135,20 @@ impl Source for Arrays {
     }
 
     fn fingerprint(&self, hash: &mut Fnv) -> Done {
-        for t in self.inputs.iter().chain(&self.target) {
-            firebrand::io::npy::write(&mut Hashed(hash), t)?;
+        for block in self.inputs.iter().chain(&self.target).flat_map(Column::blocks) {
+            firebrand::io::npy::write(&mut Hashed(hash), &block?)?;
         }
         Ok(())
     }
 
     fn first_not_finite(&self, rows: &[usize]) -> Done<Option<(usize, f64)>> {
-        for t in self.inputs.iter().filter(|t| t.is_floating_point()) {
-            let values = t.try_to_dtype(DType::F64)?.try_to_vec::<f64>()?;
-            let width = (values.len() / t.shape()[0].max(1)).max(1);
-            let bad = |row: usize| values[row * width..][..width].iter().copied().find(|v| !v.is_finite());
-            if let Some(found) = rows.iter().find_map(|&row| Some((row, bad(row)?))) {
-                return Ok(Some(found));
+        for column in self.inputs.iter().filter(|c| c.dtype.is_floating_point()) {
+            for block in rows.chunks(BLOCK) {
+                let values = column.select(block)?.try_to_dtype(DType::F64)?.try_to_vec::<f64>()?;
+                let width = (values.len() / block.len()).max(1);
+                if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+                    return Ok(Some((block[at / width], values[at])));
+                }
             }
         }
         Ok(None)

@@ -9,11 +9,12 @@ mod table;
 mod texts;
 
 use super::subject::InputSpec;
-use crate::program::{TARGET, read_arrays};
+use crate::program::{TARGET, read_rows};
 use crate::refusal::{Done, Refusal};
 use arrays::Arrays;
 use firebrand::data::{Collate, Dataset, Transform, Transforms};
-use firebrand::io::{Memory, plain, read_safetensors_with};
+use firebrand::io::npz::Tensors;
+use firebrand::io::{Memory, Rows, plain, read_safetensors_with};
 use firebrand::prelude::*;
 use firebrand::random::{Generator, with_generator};
 use firebrand::{ops, random};
@@ -142,7 +143,7 @@ impl Samples {
 
     /// Arrays that are in memory.
     pub(crate) fn of_arrays(inputs: Vec<Tensor>, target: Option<Tensor>, classes: Option<Vec<String>>) -> Samples {
-        Samples::new(Arrays { inputs, target }, classes, Vec::new())
+        Samples::new(Arrays::new(inputs, target), classes, Vec::new())
     }
 
     /// Reads samples for a program with these inputs. `labels` says whether the loss needs any.
@@ -159,16 +160,17 @@ impl Samples {
         if options.text.tokenizer.is_some() {
             return texts::Texts::read(path, options, inputs);
         }
+        let in_memory = |tensors: Tensors| tensors.into_iter().map(|(name, t)| (name, Rows::new(t))).collect();
         let arrays = match ending.as_str() {
-            "csv" | "parquet" => table::read(path, &ending, options, inputs, labels)?,
-            "safetensors" => read_safetensors_with(path, Memory::Mapped)?,
+            "csv" | "parquet" => in_memory(table::read(path, &ending, options, inputs, labels)?),
+            "safetensors" => in_memory(read_safetensors_with(path, Memory::Mapped)?),
             "jsonl" | "txt" if cfg!(feature = "text") => {
                 return Err(named(path, "texts need the tokenizer of the model: add --tokenizer tokenizer.json"));
             }
             "jsonl" | "txt" => {
                 return Err(named(path, "this build reads no texts; build it with --features text"));
             }
-            _ => read_arrays(path)?,
+            _ => read_rows(path)?,
         };
         Arrays::fitted(path, arrays, options, inputs, labels)
     }
