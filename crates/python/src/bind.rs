@@ -155,8 +155,7 @@ fn fit(s: &Signature, call: &Call<'_, '_>) -> PyResult<Fit> {
         };
         named += usize::from(keyword.is_some());
         // `with device(...)` says where, unless a call does.
-        let device_here =
-            || convert::making_on().filter(|_| p.option && p.arg.ty == Type::Device && !takes_tensor(s));
+        let device_here = || convert::making_on().filter(|_| p.option && p.arg.ty == Type::Device && !takes_tensor(s));
         let Some(object) = by_position.or(keyword.as_ref()) else {
             if p.arg.default.is_none() && !(p.option || p.arg.ty == Type::Other) {
                 missing.push(p.name);

@@ -63,7 +63,11 @@ fn same(call: &Call<'_>) -> Result<Outs> {
             message: "multinomial of batched weights cannot draw the same for all; use Randomness::Different".into(),
         }
         .into()),
-        "aten::rand_like" | "aten::randn_like" | "aten::randint_like" | "aten::randint_like.low_dtype" | "aten::bernoulli.p" => {
+        "aten::rand_like"
+        | "aten::randn_like"
+        | "aten::randint_like"
+        | "aten::randint_like.low_dtype"
+        | "aten::bernoulli.p" => {
             // The numbers depend on the tensor's shape only.
             let x = b.front()?;
             let mut values = call.values(|b| Ok(b.value.clone()))?;
