@@ -138,6 +138,8 @@ pub trait StandIns: Send + Sync {
     fn bind(&self, t: &Tensor, real: Tensor);
     /// The handle that the one with this key stands for, if it stands for one.
     fn handle(&self, key: u64) -> Option<RemovableHandle>;
+    /// The value of the size at this place in the table of a capture (`sym::SymRecord`), if it is known here.
+    fn size(&self, table: u32, place: usize) -> Option<i64>;
     /// Whether there are any; otherwise ops need not look them up.
     fn is_empty(&self) -> bool;
     /// The map itself, for the code that started the scope and knows its type.

@@ -32,12 +32,23 @@ impl Number {
         {
             tracer.observe_number(&self.tensor);
         }
-        self.value
+        self.peek()
     }
 
     /// The value; nothing is recorded.
     pub fn peek(&self) -> Scalar {
-        self.value
+        match self.tensor.here() {
+            Some(real) => real.try_scalar_value().expect("a number stands for a number"),
+            None => self.value,
+        }
+    }
+
+    /// The number as it is here: in user code that a captured function left behind, that of the call it runs for.
+    pub fn here(&self) -> Number {
+        match self.tensor.here() {
+            Some(_) => Number::new(self.peek()),
+            None => self.clone(),
+        }
     }
 
     /// The scalar as an operand.

@@ -4,7 +4,8 @@
 //! thread, if it is one. So every `i64` is an integer and no integer can be mistaken for an expression, and sizes flow through
 //! arithmetic without a different type. Arithmetic extends the expression; comparing it or reading the integer returns
 //! the current value and records that as a fact the captured graph depends on. Outside [`record`] there are only
-//! integers: an expression that was kept beyond its capture is its value.
+//! integers: an expression that a closure kept beyond its capture is its value in the call that the closure runs for
+//! ([`SymInt::here`]).
 //! Size arguments take anything that implements [`IntoSizes`]: arrays, slices and tuples of integers and `SymInt`s.
 
 use crate::layout::Dims;
@@ -12,6 +13,7 @@ use crate::slot::Slot;
 use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// A size argument: an integer (or, under capture, an expression).
@@ -20,6 +22,8 @@ pub struct SymInt {
     value: i64,
     /// One more than the expression's place in the table; 0 is an integer.
     place: u32,
+    /// Which table.
+    table: u32,
 }
 
 /// A list of sizes.
@@ -95,6 +99,8 @@ pub struct SymFact {
 /// The expressions and facts of one capture.
 #[derive(Debug, Default)]
 pub struct SymRecord {
+    /// The number of the table: no two captures have the same.
+    pub table: u32,
     /// Expressions, each with its value now; they refer to earlier ones.
     pub nodes: Vec<(SymNode, i64)>,
     /// In the order they were found.
@@ -109,9 +115,10 @@ fn recording<R>(f: impl FnOnce(&mut SymRecord) -> R) -> Option<R> {
     RECORD.get().map(|r| f(&mut r.lock().unwrap_or_else(|e| e.into_inner())))
 }
 
-/// Runs `f` with an empty table and returns what was recorded. Expressions must not be kept beyond it.
+/// Runs `f` with an empty table and returns what was recorded.
 pub fn record<R>(f: impl FnOnce() -> R) -> (R, SymRecord) {
-    let table = Arc::new(Mutex::new(SymRecord::default()));
+    static TABLES: AtomicU32 = AtomicU32::new(1);
+    let table = Arc::new(Mutex::new(SymRecord { table: TABLES.fetch_add(1, Relaxed), ..SymRecord::default() }));
     let result = {
         let _scope = RECORD.enter(Some(table.clone()));
         f()
@@ -123,9 +130,10 @@ pub fn record<R>(f: impl FnOnce() -> R) -> (R, SymRecord) {
 fn push(node: SymNode, value: i64) -> SymInt {
     let place = recording(|r| {
         r.nodes.push((node, value));
-        u32::try_from(r.nodes.len()).expect("a capture has fewer than 2^32 expressions")
+        (u32::try_from(r.nodes.len()).expect("a capture has fewer than 2^32 expressions"), r.table)
     });
-    SymInt { value, place: place.unwrap_or(0) }
+    let (place, table) = place.unwrap_or((0, 0));
+    SymInt { value, place, table }
 }
 
 impl SymInt {
@@ -135,7 +143,23 @@ impl SymInt {
     /// The integer `value`.
     #[inline]
     const fn new(value: i64) -> SymInt {
-        SymInt { value, place: 0 }
+        SymInt { value, place: 0, table: 0 }
+    }
+
+    /// The size as it is here: an expression of the capture that runs, or an integer. In user code that a captured function
+    /// left behind (hooks), an expression of that capture is its value in the call that the code runs for.
+    #[inline]
+    pub fn here(self) -> SymInt {
+        if self.place == 0 { self } else { self.kept() }
+    }
+
+    #[cold]
+    fn kept(self) -> SymInt {
+        if recording(|r| r.table) == Some(self.table) {
+            return self;
+        }
+        let value = crate::capture::stand_ins().and_then(|s| s.size(self.table, self.place as usize - 1));
+        SymInt::new(value.unwrap_or(self.value))
     }
 
     /// A value that varies, under the name `symbol`; only inside [`record`].
@@ -146,7 +170,12 @@ impl SymInt {
     /// Its index in the table, if it is an expression.
     #[inline]
     pub fn expression(self) -> Option<usize> {
-        (self.place as usize).checked_sub(1)
+        (self.here().place as usize).checked_sub(1)
+    }
+
+    /// Its index in the table of a capture that has ended, if it is an expression of that.
+    pub fn place_in(self, record: &SymRecord) -> Option<usize> {
+        if self.table == record.table { (self.place as usize).checked_sub(1) } else { None }
     }
 
     /// What it is made of, if it is an expression of the capture that runs.
@@ -158,16 +187,17 @@ impl SymInt {
     /// The current value; nothing is recorded.
     #[inline]
     pub fn hint(self) -> i64 {
-        self.value
+        self.here().value
     }
 
     /// The integer. Under capture this is what a guard is recorded on.
     #[inline]
     pub fn int(self) -> i64 {
-        if self.place != 0 {
-            fact(self, SymRelation::Equal, SymInt::new(self.value));
+        let here = self.here();
+        if here.place != 0 {
+            fact(here, SymRelation::Equal, SymInt::new(here.value));
         }
-        self.value
+        here.value
     }
 
     /// As an index or length; the caller must reject negative values.
@@ -181,7 +211,8 @@ impl SymInt {
     /// # Panics
     /// If it divides by zero.
     fn combine(self, op: SymOp, o: SymInt) -> SymInt {
-        let (a, b) = (self.value, o.value);
+        let (left, right) = (self.here(), o.here());
+        let (a, b) = (left.value, right.value);
         let value = op.apply(a, b).unwrap_or_else(|| match op {
             // What is beyond every size stays there, so that it is refused where a tensor would have it.
             SymOp::Add => a.saturating_add(b),
@@ -190,11 +221,15 @@ impl SymInt {
             SymOp::Div => a.saturating_div(b),
             SymOp::Rem => a.wrapping_rem(b),
         });
-        if self.are_plain(o) { SymInt::new(value) } else { push(SymNode::Binary(op, self, o), value) }
+        if left.are_plain(right) { SymInt::new(value) } else { push(SymNode::Binary(op, left, right), value) }
     }
 }
 
+/// Takes note of a fact, unless both sides are integers.
 fn fact(left: SymInt, relation: SymRelation, right: SymInt) {
+    if left.are_plain(right) {
+        return;
+    }
     let _ = recording(|r| r.facts.push(SymFact { left, relation, right }));
 }
 
@@ -210,10 +245,11 @@ impl SymInt {
         if self.are_plain(o) {
             return self.value < o.value;
         }
-        let less = self.hint() < o.hint();
+        let (left, right) = (self.here(), o.here());
+        let less = left.value < right.value;
         match less {
-            true => fact(self, SymRelation::Less, o),
-            false => fact(o, SymRelation::LessOrEqual, self),
+            true => fact(left, SymRelation::Less, right),
+            false => fact(right, SymRelation::LessOrEqual, left),
         }
         less
     }
@@ -253,8 +289,9 @@ impl PartialEq for SymInt {
         if self.are_plain(*o) {
             return self.value == o.value;
         }
-        let equal = self.hint() == o.hint();
-        fact(*self, if equal { SymRelation::Equal } else { SymRelation::NotEqual }, *o);
+        let (left, right) = (self.here(), o.here());
+        let equal = left.value == right.value;
+        fact(left, if equal { SymRelation::Equal } else { SymRelation::NotEqual }, right);
         equal
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn exception_of(e: &Error) -> PyErr {
         ErrorKind::Gradcheck { .. } => GradcheckError::new_err(text),
         // Arguments of vmap itself are looked at in Python; what is left are ops that it cannot map.
         ErrorKind::Vmap { .. } if !text.contains("out_dim is None") => PyRuntimeError::new_err(text),
+        ErrorKind::IndexOutOfRange { op: "embedding_bag", .. } => PyRuntimeError::new_err(text),
         kind => match kind.class() {
             Class::Runtime => PyRuntimeError::new_err(text),
             Class::Value => PyValueError::new_err(text),
@@ -169,6 +170,9 @@ fn text(kind: &ErrorKind) -> Option<String> {
         DimOutOfRange { dim, ndim, .. } => {
             let n = *(ndim.max(&1)) as i64;
             format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -n, n - 1)
+        }
+        IndexOutOfRange { op: "embedding_bag", index, .. } => {
+            format!("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {index}")
         }
         IndexOutOfRange { index, dim, size, .. } => {
             format!("index {index} is out of bounds for dimension {dim} with size {size}")
@@ -301,6 +305,30 @@ fn text(kind: &ErrorKind) -> Option<String> {
         }
         Vmap { message } if message.contains("cannot draw the same for all") => {
             format!("Vmap does not currently support same randomness with a batched tensor input: {message}")
+        }
+        Argument { op: "convolution", message } if message.starts_with("Calculated padded input size") => message.clone(),
+        Argument { op: "convolution", message } if message.starts_with("expected stride to be") => {
+            format!("non-positive stride is not supported: {message}")
+        }
+        Argument { op, message } if message.contains("none of them 0") => {
+            let n = if message.contains("1 sizes") { 1 } else if message.contains("2 sizes") { 2 } else { 3 };
+            let found = message.split("found ").last().unwrap_or_default();
+            format!(
+                "{op}: Expected {}D or {}D (batch mode) tensor with optional 0 dim batch size for input, but got:{found}",
+                n + 1,
+                n + 2
+            )
+        }
+        Argument { op, message } if op.contains("pool") && message.starts_with("expected stride to be") => {
+            format!("{op}: stride should not be zero: {message}")
+        }
+        Argument { op, message } if message.contains("does not fit the padded input") => {
+            format!("{op}: Output size is too small: {message}")
+        }
+        DTypeUnsupported { op, found, expected } => {
+            let name = tensor_name(*found);
+            let name = name.trim_start_matches("firebrand.").trim_end_matches("Tensor");
+            format!("\"{op}\" not implemented for '{name}': expected {expected}")
         }
         Argument { op: "view_as_complex", message } if message.contains("adjacent in memory") => {
             format!("Tensor must have a last dimension with stride 1: {message}")

@@ -392,7 +392,12 @@ impl PyNode {
             let all = (0..count).map(|k| raw(format!("tensors[{k}]"), false)).collect::<PyResult<Vec<_>>>()?;
             return Ok(Some(PyTuple::new(py, all)?.into_any()));
         }
-        Ok(match py.detach(|| node.saved(name)).raise()? {
+        let found = py.detach(|| node.saved(name));
+        if found.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::GraphFreed { .. })) {
+            // The object can still be had; what is asked of it says that the tensor is gone.
+            return Ok(Some(raw(name.to_string(), false)?.into_any()));
+        }
+        Ok(match found.raise()? {
             Some(SavedValue::Tensors(list)) => {
                 let one = |(k, t): (usize, &Option<firebrand::Tensor>)| raw(format!("{name}[{k}]"), t.is_none());
                 let all = list.iter().enumerate().map(one).collect::<PyResult<Vec<_>>>()?;

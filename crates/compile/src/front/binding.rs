@@ -3,10 +3,12 @@
 //! A hook or effect that a captured function made holds what it captured then: meta tensors, cells of that
 //! call. When it runs later it runs inside the binding of its call, where ops and methods are about the real ones.
 
+use crate::front::guard::Symbols;
 use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::capture::{self as core_capture, StandInScope, StandIns};
 use firebrand_core::tree::SharedRef;
 use firebrand_core::{Tensor, WeakTensor};
+use firebrand_graph::dynamic::SizeExpr;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,6 +22,15 @@ pub(crate) struct Binding {
     cells: Vec<(usize, Arc<dyn Any + Send + Sync>)>,
     /// By the number of the handle it was captured with.
     handles: Mutex<HashMap<u64, RemovableHandle>>,
+    /// The sizes of the capture, and those of the call that they depend on.
+    sizes: Option<(Arc<KeptSizes>, Symbols)>,
+}
+
+/// The sizes of a capture that closures may have kept: the number of their table, and what they are in terms of the inputs.
+#[derive(Default)]
+pub(crate) struct KeptSizes {
+    pub(crate) table: u32,
+    pub(crate) sizes: Vec<SizeExpr>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -37,6 +48,11 @@ impl Binding {
     pub(crate) fn new(captured: &[SharedRef], given: &[SharedRef]) -> Binding {
         let cells = captured.iter().zip(given).map(|(c, g)| (c.address, g.cell.clone())).collect();
         Binding { cells, ..Binding::default() }
+    }
+
+    /// With the sizes of a call too.
+    pub(crate) fn with_sizes(self, kept: &Arc<KeptSizes>, symbols: &Symbols) -> Binding {
+        Binding { sizes: (!kept.sizes.is_empty()).then(|| (kept.clone(), symbols.clone())), ..self }
     }
 
     /// Lets go of tensors whose stand-ins nothing holds any more.
@@ -87,7 +103,13 @@ impl StandIns for Binding {
     }
 
     fn bind(&self, captured: &Tensor, real: Tensor) {
+        captured.mark_stand_in();
         lock(&self.tensors).insert(captured.id(), (captured.downgrade(), real));
+    }
+
+    fn size(&self, table: u32, place: usize) -> Option<i64> {
+        let (kept, symbols) = self.sizes.as_ref().filter(|(kept, _)| kept.table == table)?;
+        kept.sizes.get(place)?.value(symbols)
     }
 
     fn handle(&self, key: u64) -> Option<RemovableHandle> {

@@ -19,7 +19,7 @@ use firebrand_core::Number;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::capture as core_capture;
 use firebrand_core::module::ModuleWatch;
-use firebrand_core::tree::{Outcome, Rebuild, TensorTree};
+use firebrand_core::tree::{Leaf, Outcome, Rebuild, TensorTree};
 use firebrand_core::{Scalar, SymInt, Tensor};
 use firebrand_core::{func, sym};
 use firebrand_graph::ir::GraphModule;
@@ -301,7 +301,9 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         }
         let (tensors, blank) = Blank::split(&template)?;
         drop(template);
-        let mut recording = session.finish(tensors, &record, after)?;
+        let mut sizes = false;
+        blank.visit(&mut |leaf| sizes |= matches!(leaf, Leaf::Size(_)));
+        let mut recording = session.finish(tensors, sizes, &record, after)?;
         let guards = guards(&session.plan, &mut recording, leaves, ambient, global_hooks);
         let executable = match recording.graph.take() {
             None => None,
@@ -411,6 +413,12 @@ struct Here;
 impl Rebuild for Here {
     fn tensor(&mut self, t: &Tensor) -> Tensor {
         core_capture::real(t)
+    }
+    fn number(&mut self, n: &Number) -> Number {
+        n.here()
+    }
+    fn size(&mut self, n: SymInt) -> SymInt {
+        n.here()
     }
 }
 

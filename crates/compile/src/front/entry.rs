@@ -3,7 +3,7 @@
 use crate::backend::HookSlot;
 use crate::backend::{Call, Executable, Value};
 use crate::error::{Error, Result};
-use crate::front::binding::Binding;
+use crate::front::binding::{Binding, KeptSizes};
 use crate::front::capture::{Effect, HookTemplate, Recording, Slot, bound_hook};
 use crate::front::guard::{Guards, Symbols};
 use crate::front::leaves::Leaves;
@@ -12,7 +12,7 @@ use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Function, Removab
 use firebrand_core::capture::StandIns;
 use firebrand_core::tree::SharedRef;
 use firebrand_core::tree::{Rebuild, TensorTree};
-use firebrand_core::{SymInt, Tensor};
+use firebrand_core::{Number, SymInt, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,6 +41,9 @@ pub(crate) struct Whole<O> {
     template: O,
     effects: Vec<Effect<Slot>>,
     held: Vec<(Tensor, Slot)>,
+    /// Numbers that vary and that closures or the result hold.
+    numbers: Vec<(Tensor, Source)>,
+    sizes: Arc<KeptSizes>,
     locals: Vec<Tensor>,
     hooks: Vec<HookTemplate>,
     functions: Arc<[Arc<dyn Function>]>,
@@ -57,7 +60,8 @@ impl<O: TensorTree> Whole<O> {
         cells: Vec<SharedRef>,
         autocast: bool,
     ) -> Whole<O> {
-        let Recording { inputs, results, effects, held, locals, hooks, functions, grad_after, .. } = recording;
+        let Recording { inputs, results, effects, held, numbers, sizes, locals, hooks, functions, grad_after, .. } =
+            recording;
         Whole {
             executable,
             inputs,
@@ -65,6 +69,8 @@ impl<O: TensorTree> Whole<O> {
             template,
             effects,
             held,
+            numbers,
+            sizes: Arc::new(sizes),
             locals,
             hooks,
             functions,
@@ -77,8 +83,11 @@ impl<O: TensorTree> Whole<O> {
     /// Runs one call. `first` says that this is the call that was captured, whose module hooks are in place already.
     pub(crate) fn run(&self, leaves: &Leaves<'_>, symbols: &Symbols, replay: bool, first: bool) -> Result<O> {
         let closures = !self.hooks.is_empty() || !self.effects.is_empty() || !self.functions.is_empty();
-        let bound = closures || !self.cells.is_empty();
-        let kept = bound.then(|| Arc::new(Binding::new(&self.cells, &leaves.cells)));
+        let bound = closures || !self.cells.is_empty() || !self.numbers.is_empty() || !self.sizes.sizes.is_empty();
+        let kept = match bound {
+            true => Some(self.binding(leaves, symbols)?),
+            false => None,
+        };
         let locals = self.locals.iter().map(own_copy).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
         let outputs = match &self.executable {
             None => Vec::new(),
@@ -123,7 +132,7 @@ impl<O: TensorTree> Whole<O> {
         };
         let mut binding = None;
         if let Some(kept) = kept {
-            let full = Arc::new(Binding::new(&self.cells, &leaves.cells));
+            let full = self.binding(leaves, symbols)?;
             for (captured, slot) in &self.held {
                 let real = tensor(slot)?;
                 kept.bind(captured, real.clone());
@@ -142,8 +151,12 @@ impl<O: TensorTree> Whole<O> {
             }
             binding = Some(full);
         }
-        let mut make = Results { next: self.results.iter(), tensor: &tensor, binding, failed: None };
-        let result = self.template.rebuild(&mut make);
+        let mut make = Results { next: self.results.iter(), tensor: &tensor, binding: binding.clone(), failed: None };
+        let mut rebuild = || self.template.rebuild(&mut make);
+        let result = match &binding {
+            Some(binding) => binding.enter(rebuild),
+            None => rebuild(),
+        };
         if let Some(e) = make.failed {
             return Err(e);
         }
@@ -151,6 +164,17 @@ impl<O: TensorTree> Whole<O> {
             let _ = set_grad_enabled(on);
         }
         Ok(result)
+    }
+
+    /// What stands for what in a call, as far as that is known before the graph runs and no closure asks for more.
+    fn binding(&self, leaves: &Leaves<'_>, symbols: &Symbols) -> Result<Arc<Binding>> {
+        let binding = Binding::new(&self.cells, &leaves.cells).with_sizes(&self.sizes, symbols);
+        for (captured, source) in &self.numbers {
+            let value = value(source, leaves, symbols, &[])?;
+            let number = value.scalar()?;
+            binding.bind(captured, Number::new(number).tensor().clone());
+        }
+        Ok(Arc::new(binding))
     }
 
     fn call(&self, kept: Option<&Arc<Binding>>) -> Call {
@@ -229,8 +253,12 @@ impl Rebuild for Results<'_> {
         self.binding.as_ref().map_or_else(|| h.clone(), |b| b.handle(h))
     }
 
+    fn number(&mut self, n: &Number) -> Number {
+        n.here()
+    }
+
     fn size(&mut self, n: SymInt) -> SymInt {
-        n
+        n.here()
     }
 }
 

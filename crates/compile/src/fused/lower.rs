@@ -344,7 +344,7 @@ impl Lowering<'_> {
                     return Ok(self.push_loop(node.name(), l, &result, &results));
                 }
             }
-        } else if results.is_empty() && tensors.is_empty() && !late && !matches!(node.target(), Some(Target::Hop(_))) {
+        } else if results.is_empty() && tensors.is_empty() && !late && is_arithmetic(node.target()) {
             return Ok(Known::Plain(result)); // arithmetic on sizes
         }
         self.opaque(n, args, kwargs, result, &alias)
@@ -591,6 +591,23 @@ pub(super) fn rounded(number: Number, dtype: DType) -> Number {
         DType::C128 => Number::Complex(number.to_complex()),
         _ => Number::Int(number.to_i64()),
     }
+}
+
+/// Whether a call only computes with numbers. What calls user code has effects, also with no tensor at all (an accumulation of
+/// nothing runs hooks).
+fn is_arithmetic(target: Option<&Target>) -> bool {
+    let Some(Target::Function(f)) = target else { return !matches!(target, Some(Target::Hop(_))) };
+    !matches!(
+        f,
+        Function::CallHost
+            | Function::CallHook
+            | Function::RegisterHook
+            | Function::ApplyFunction
+            | Function::SetGradEnabled
+            | Function::EnterAutocast
+            | Function::ExitAutocast
+            | Function::Other(_)
+    )
 }
 
 fn scalar_of(t: &Tensor) -> Option<Scalar> {

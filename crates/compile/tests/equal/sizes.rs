@@ -3,9 +3,9 @@
 use crate::functions::Double;
 use crate::{Case, How, check, leaf, ramp};
 use firebrand_compile::hooks::register_pure_hook;
-use firebrand_compile::{Options, backends, compile_with};
+use firebrand_compile::{Options, Shared, backends, compile_with};
 use firebrand_core::autograd::Function;
-use firebrand_core::{DType, Device, Result, Tensor, TensorOptions};
+use firebrand_core::{DType, Device, Number, Result, SymInt, Tensor, TensorOptions};
 
 fn meta(sizes: [i64; 1]) -> Tensor {
     Tensor::full(
@@ -135,6 +135,10 @@ fn meta_tensors_and_sizes() {
         ("X-8", pure_hook_reads_the_size_of_a_value),
         ("X-9", tensor_plus_size),
         ("X-12", pure_hook_with_a_captured_size),
+        ("X-13", hook_asks_held_tensors),
+        ("X-14", hook_holds_sizes),
+        ("X-15", hook_holds_a_number),
+        ("X-16", sizes_and_numbers_as_results),
     ];
     check(CASES);
 }
@@ -150,6 +154,86 @@ fn pure_hook_with_a_captured_size(how: &How) {
         let x = ramp(n).requires_grad_();
         f(&x).unwrap().sum().backward();
         how.log.grad("x", &x);
+    }
+}
+
+/// A hook asks an argument and a value that it holds for everything but values.
+fn hook_asks_held_tensors(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| {
+        let y = Tensor::try_cat(&[x.clone(), x.clone()], 0).unwrap();
+        let (log, held) = (log.clone(), [x.clone(), y.clone()]);
+        y.register_hook(move |g: &Tensor| {
+            for t in &held {
+                let flags = (t.requires_grad(), t.is_leaf(), t.is_meta(), t.is_view(), t.retains_grad());
+                let (n, m) = (t.size(0).int(), t.numel());
+                log.push(format!("{:?} {:?} {n} {m} {} {flags:?}", t.shape(), t.strides(), t.dtype()));
+            }
+            log.push(format!("{}", held[0].is_same(&held[0].clone())));
+            g * held[1].shape()[0] as f64
+        });
+        y.sin()
+    });
+    for n in [3, 4, 5, 6, 1] {
+        let x = ramp(n);
+        let y = f(&x).unwrap();
+        y.sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// A hook and a post-accumulate hook compute with sizes that the function has read, of an argument and of a value.
+fn hook_holds_sizes(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| {
+        let y = Tensor::try_cat(&[x.clone(), x.clone()], 0).unwrap();
+        let (n, m) = (x.size(0), y.size(0) + 1);
+        y.register_hook(move |g: &Tensor| g * n);
+        let log = log.clone();
+        x.register_post_accumulate_grad_hook(move |_: &Tensor| {
+            log.push(format!("{} {} {} {}", n.int(), m.int(), n + m, n > 4));
+        });
+        y.sin().reshape([n, 2.into()])
+    });
+    for n in [3, 4, 5, 6, 1] {
+        let x = ramp(n);
+        f(&x).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// A hook computes with a number argument, and reads it.
+fn hook_holds_a_number(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |(x, n): &(Tensor, Number)| {
+        let y = x * n;
+        let (log, n) = (log.clone(), n.clone());
+        y.register_hook(move |g: &Tensor| {
+            log.push(format!("{:?}", n.value()));
+            g * &n
+        });
+        y.sin()
+    });
+    for k in 0..4 {
+        let x = ramp(3);
+        f(&(x.clone(), Number::from(1.5 + k as f64))).unwrap().sum().backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// Sizes and numbers that a function returns, and puts into a cell, are those of the call.
+fn sizes_and_numbers_as_results(how: &How) {
+    let cell = Shared::new((SymInt::ONE, Number::from(0.0)));
+    let inside = cell.clone();
+    let f = how.compile(move |(x, n): &(Tensor, Number)| {
+        inside.set((x.size(0) * 2, n.clone()));
+        (x * n, x.size(0) + 1, n.clone())
+    });
+    for k in 0..4 {
+        let (y, n, number) = f(&(ramp(3 + k), Number::from(1.5 + k as f64))).unwrap();
+        how.log.see("y", &y);
+        let (m, kept) = cell.get();
+        how.log.push(format!("{n} {:?} {m} {:?}", number.value(), kept.value()));
     }
 }
 

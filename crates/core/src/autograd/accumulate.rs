@@ -271,7 +271,8 @@ impl Tensor {
 
     /// Whether a non-leaf tensor retains its gradient.
     pub fn retains_grad(&self) -> bool {
-        self.flags() & RETAINS_GRAD != 0
+        let real = self.here();
+        real.as_ref().unwrap_or(self).flags() & RETAINS_GRAD != 0
     }
 }
 

@@ -28,6 +28,9 @@ use std::sync::{Arc as StdArc, Mutex};
 /// Maximum number of nested runs on one stack before the next one moves to another thread.
 const MAX_DEPTH: u32 = 60;
 
+/// The stack of such a thread. Compiled passes and formulas in other languages need more than the default; it is reserved, not used.
+const STACK: usize = 16 << 20;
+
 /// What a run is for.
 pub(crate) enum Wanted {
     /// Every leaf that the roots reach.
@@ -368,7 +371,7 @@ pub(crate) fn run(run: Run) -> Result<Vec<Option<Tensor>>> {
     // Too deep for this stack: continue on a fresh one, in the same state.
     let here = state::ThreadState::capture();
     let name = "firebrand-backward".into();
-    let worker = std::thread::Builder::new().name(name).spawn(move || here.run(|| self::run(run)));
+    let worker = std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || here.run(|| self::run(run)));
     let failed = |message: String| Error::from(ErrorKind::EngineThread { message });
     worker.map_err(|e| failed(e.to_string()))?.join().unwrap_or_else(|_| Err(failed("a node or hook panicked".into())))
 }

@@ -155,6 +155,10 @@ pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
 
 /// The part of a base's tangent that belongs to a view of it.
 fn region(whole: &Tensor, base: &Tensor, view: &Tensor) -> Result<Tensor> {
+    let (all, part) = (base.layout(), view.layout());
+    if base.dtype() == view.dtype() && all.offset() == part.offset() && all.same_geometry(part) {
+        return Ok(whole.clone()); // all of it
+    }
     let strange = || ErrorKind::OtherDtypeViewInplace { indirect: true, of: None };
     let lens = Lens::of(base.dtype(), view.dtype()).ok_or_else(strange)?;
     let (from, part) = lens.layouts(base.layout(), view.layout())?;

@@ -9,7 +9,7 @@ use super::saved::SavedTensor;
 use super::saved_visit::{SavedVisitor, Visit};
 use crate::layout::Layout;
 use crate::ops::shape::view::as_parts;
-use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
+use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, STAND_IN, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
@@ -147,7 +147,13 @@ impl Tensor {
 
     /// Whether it is a tracked view.
     pub fn is_view(&self) -> bool {
-        self.flags() & VIEW != 0
+        let f = self.flags();
+        if f & STAND_IN != 0
+            && let Some(real) = self.here()
+        {
+            return real.is_view();
+        }
+        f & VIEW != 0
     }
 
     #[inline]
@@ -304,6 +310,11 @@ impl Tensor {
     #[inline]
     pub fn requires_grad(&self) -> bool {
         let f = self.flags();
+        if f & STAND_IN != 0
+            && let Some(real) = self.here()
+        {
+            return real.requires_grad();
+        }
         if f & REQUIRES_GRAD != 0 {
             return true;
         }
@@ -316,7 +327,8 @@ impl Tensor {
 
     /// Whether it is a leaf: not the result of a recorded operation.
     pub fn is_leaf(&self) -> bool {
-        match self.try_grad_fn_edge() {
+        let real = self.here();
+        match real.as_ref().unwrap_or(self).try_grad_fn_edge() {
             Ok(e) => e.is_none(),
             Err(_) => false,
         }

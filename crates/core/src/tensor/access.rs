@@ -2,7 +2,7 @@
 
 use super::replaced::Replaced;
 use super::versions::VersionCounter;
-use super::{DEVICES, Inner, OWN_VERSION, REPLACED, Spec, Tensor, WRAPPED, device_bit};
+use super::{DEVICES, Inner, OWN_VERSION, REPLACED, STAND_IN, Spec, Tensor, WRAPPED, device_bit};
 use crate::layout::Layout;
 use crate::races::{self, Hold, Role};
 use crate::{DType, Device, ErrorKind, Result};
@@ -88,11 +88,22 @@ impl<'a> std::ops::Deref for AccessMut<'a> {
 impl Tensor {
     #[inline]
     pub(crate) fn storage(&self) -> StorageRef<'_> {
-        if self.flags() & REPLACED == 0 {
+        if self.flags() & (REPLACED | STAND_IN) == 0 {
             StorageRef::Borrowed(&self.0.storage)
         } else {
-            StorageRef::Owned(self.replaced().both().0)
+            self.other_storage()
         }
+    }
+
+    #[cold]
+    fn other_storage(&self) -> StorageRef<'_> {
+        if let Some(real) = self.here() {
+            return StorageRef::Owned(real.storage().clone());
+        }
+        if self.flags() & REPLACED == 0 {
+            return StorageRef::Borrowed(&self.0.storage);
+        }
+        StorageRef::Owned(self.replaced().both().0)
     }
 
     /// The elements, if they are of `dtype` in row-major order and the data was never replaced.

@@ -1,7 +1,7 @@
 //! Properties of a tensor other than its values: sizes, dtype, device, identity.
 
 use super::replaced::Replaced;
-use super::{DEVICES, INFERENCE, REPLACED, SYMBOLIC, Spec, Tensor, WRAPPED_NUMBER, WeakTensor, device_bit};
+use super::{DEVICES, INFERENCE, REPLACED, STAND_IN, SYMBOLIC, Spec, Tensor, WRAPPED_NUMBER, WeakTensor, device_bit};
 use crate::layout::Layout;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device};
@@ -11,7 +11,27 @@ impl Tensor {
     /// Layout, dtype and device.
     #[inline]
     pub fn spec(&self) -> &Spec {
+        if self.flags() & (REPLACED | STAND_IN) == 0 { &self.0.spec } else { self.other_spec() }
+    }
+
+    /// The description of replaced data, or of the tensor that this one stands for.
+    #[cold]
+    fn other_spec(&self) -> &Spec {
+        if let Some(real) = self.here() {
+            return self.extras().stood_for.get_or_init(Default::default).kept(real.spec());
+        }
         if self.flags() & REPLACED == 0 { &self.0.spec } else { self.replaced().spec() }
+    }
+
+    /// The tensor that this one stands for here, if it stands for one: what methods ask first.
+    #[inline]
+    pub(crate) fn here(&self) -> Option<Tensor> {
+        if self.flags() & STAND_IN == 0 { None } else { crate::capture::stands_for(self) }
+    }
+
+    /// From now on, methods ask in every `StandInScope` whether this tensor stands for another.
+    pub fn mark_stand_in(&self) {
+        self.set_flag(STAND_IN)
     }
 
     #[cold]
@@ -116,7 +136,9 @@ impl Tensor {
     /// Whether it is a meta tensor, which has no data.
     #[inline]
     pub fn is_meta(&self) -> bool {
-        self.flags() & DEVICES == device_bit(Device::Meta)
+        let flags = self.flags();
+        flags & DEVICES == device_bit(Device::Meta)
+            && (flags & STAND_IN == 0 || self.here().is_none_or(|real| real.is_meta()))
     }
 
     /// Whether the elements are contiguous in row-major order.
@@ -162,7 +184,14 @@ impl Tensor {
     /// Whether both handles refer to the same tensor.
     #[inline]
     pub fn is_same(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0) || ((self.flags() | other.flags()) & STAND_IN != 0 && self.is_same_here(other))
+    }
+
+    /// Whether both are, or stand for, the same tensor here.
+    #[cold]
+    fn is_same_here(&self, other: &Tensor) -> bool {
+        let (a, b) = (self.here(), other.here());
+        Arc::ptr_eq(&a.as_ref().unwrap_or(self).0, &b.as_ref().unwrap_or(other).0)
     }
 
     /// An id that is unique among living tensors.

@@ -1,7 +1,7 @@
 //! State that few tensors need, stored outside the tensor itself.
 
 use super::Tensor;
-use super::replaced::Replaced;
+use super::replaced::{Replaced, StoodFor};
 use super::versions::VersionCounter;
 use crate::DType;
 use crate::autograd::grad_slot::GradSlot;
@@ -30,6 +30,8 @@ pub(crate) struct Extras {
     pub(crate) view: OnceLock<ViewInfo>,
     pub(crate) own_version: OnceLock<VersionCounter>,
     pub(crate) replaced: OnceLock<Box<Replaced>>,
+    /// What it has stood for, if methods were asked for a description then.
+    pub(crate) stood_for: OnceLock<Box<StoodFor>>,
     pub(crate) tangent: Mutex<Option<Tensor>>,
     /// What a node saved of this output before the output got its tangent.
     pub(crate) saved_alias: Mutex<Option<Tensor>>,

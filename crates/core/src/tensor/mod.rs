@@ -59,6 +59,8 @@ pub(crate) const DEVICES: u32 = 3 << 12;
 const fn device_bit(device: Device) -> u32 {
     1 << (12 + device as u32)
 }
+/// A captured function has held it in place of another tensor: in a `StandInScope`, methods are about that one.
+pub(crate) const STAND_IN: u32 = 1 << 14;
 /// The transforms a tensor was born under, at the bits of the mode word (`state::DEPTH`, `state::LEVEL`).
 const BIRTH: u32 = state::DEPTH | state::LEVEL;
 

@@ -4,7 +4,7 @@ use super::Spec;
 use firebrand_kernels::Storage;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{OnceLock, RwLock};
+use std::sync::{Mutex, OnceLock, RwLock};
 
 /// What `set_data`, `t_` and their kind put in the place of the first data.
 ///
@@ -32,11 +32,8 @@ impl Replaced {
 
     pub(super) fn set(&self, storage: Storage, spec: Spec) {
         let mut now = self.now.write().unwrap_or_else(|e| e.into_inner());
-        let l = &spec.layout;
-        let head = [spec.dtype as usize, spec.device as usize, l.offset()];
-        let key: Box<[usize]> = head.iter().chain(l.sizes()).chain(l.strides()).copied().collect();
         let next = now.numbers.len();
-        let at = *now.numbers.entry(key).or_insert(next);
+        let at = *now.numbers.entry(key(&spec)).or_insert(next);
         if at == next {
             self.specs.put(at, spec);
         }
@@ -55,6 +52,32 @@ impl Replaced {
     pub(super) fn both(&self) -> (Storage, &Spec) {
         let now = self.now.read().unwrap_or_else(|e| e.into_inner());
         (now.storage.clone(), self.specs.get(now.at))
+    }
+}
+
+/// What tells a description from others.
+fn key(spec: &Spec) -> Box<[usize]> {
+    let l = &spec.layout;
+    let head = [spec.dtype as usize, spec.device as usize, l.offset()];
+    head.iter().chain(l.sizes()).chain(l.strides()).copied().collect()
+}
+
+/// Descriptions of the tensors that a stand-in has stood for: borrowed like its own, so kept as long as it lives, each once.
+#[derive(Default)]
+pub(crate) struct StoodFor {
+    numbers: Mutex<HashMap<Box<[usize]>, usize>>,
+    specs: Descriptions,
+}
+
+impl StoodFor {
+    pub(super) fn kept(&self, spec: &Spec) -> &Spec {
+        let mut numbers = self.numbers.lock().unwrap_or_else(|e| e.into_inner());
+        let next = numbers.len();
+        let at = *numbers.entry(key(spec)).or_insert(next);
+        if at == next {
+            self.specs.put(at, spec.clone());
+        }
+        self.specs.get(at)
     }
 }
 

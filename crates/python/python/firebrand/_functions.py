@@ -19,6 +19,7 @@ __all__ = [
     "meshgrid",
     "norm",
     "numel",
+    "sparse_coo_tensor",
     "split",
     "tensordot",
     "unique",
@@ -32,6 +33,19 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 
 def is_tensor(obj):
     return isinstance(obj, _C.Tensor)
+
+
+def sparse_coo_tensor(indices, values, size=None, *, dtype=None, device=None, requires_grad=False):
+    """A tensor of few entries: positions `[sparse dimensions, entries]`, values `[entries, dense sizes...]`. For gradients."""
+    if requires_grad:
+        raise NotImplementedError("sparse_coo_tensor: sparse tensors are gradients here and record nothing")
+    indices = (indices if is_tensor(indices) else _C.tensor(indices)).to(dtype=_C.int64, device=device)
+    values = (values if is_tensor(values) else _C.tensor(values)).to(dtype=dtype, device=device)
+    if size is None:
+        if indices.size(1) == 0:
+            raise RuntimeError("sparse_coo_tensor: without entries the size has to be given")
+        size = (*(n + 1 for n in indices.amax(1).tolist()), *values.shape[1:])
+    return _C.make_sparse_coo(indices, values, tuple(size))
 
 
 def is_floating_point(input):

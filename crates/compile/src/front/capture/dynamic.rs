@@ -8,6 +8,7 @@
 use super::{Body, SeenNumber, Session, State};
 use crate::backend::EagerRunner;
 use crate::error::{Error, Result};
+use crate::front::binding::KeptSizes;
 use crate::front::guard::{Dim, SizeGuard, SymbolSource};
 use crate::front::leaves::Leaves;
 use crate::front::marks::{self, Mark};
@@ -261,8 +262,8 @@ pub(super) struct Varying<'a> {
 }
 
 impl Varying<'_> {
-    /// The relations between sizes that the graph depends on.
-    pub(super) fn relations(&self, record: &SymRecord) -> Result<Vec<SizeGuard>> {
+    /// The relations between sizes that the graph depends on, and the sizes that were read, if something may have kept them.
+    pub(super) fn relations(&self, record: &SymRecord, kept: bool) -> Result<(Vec<SizeGuard>, KeptSizes)> {
         let base: Vec<i64> = self.plan.symbols.iter().map(|s| s.hint).collect();
         let mut relations = Vec::new();
         let mut trials: Vec<Trial> = Vec::new();
@@ -303,8 +304,19 @@ impl Varying<'_> {
                 _ => relations.extend(base.iter().enumerate().map(|(k, &hint)| fixed(k as u32, hint, None))),
             }
         }
+        let mut sizes = KeptSizes { table: record.table, sizes: Vec::new() };
+        for index in (0..record.nodes.len()).filter(|_| kept) {
+            match self.node_expr(index, record, &base, &here, &trials) {
+                Some(size) => sizes.sizes.push(size),
+                // No expression fits: what it may depend on stays as it is, and so does it.
+                None => {
+                    relations.extend(base.iter().enumerate().map(|(k, &hint)| fixed(k as u32, hint, None)));
+                    sizes.sizes.push(SizeExpr::Int(record.nodes[index].1));
+                }
+            }
+        }
         self.check_marks(&relations, &tied)?;
-        Ok(relations)
+        Ok((relations, sizes))
     }
 
     /// Runs the graph at two other values of symbol `k`, with which those of `group` go.
@@ -383,7 +395,20 @@ impl Varying<'_> {
         here: &Sizes,
         trials: &'a [Trial],
     ) -> Option<SizeExpr> {
-        let Some(index) = value.expression() else { return Some(SizeExpr::Int(value.hint())) };
+        match value.place_in(record) {
+            None => Some(SizeExpr::Int(value.hint())),
+            Some(index) => self.node_expr(index, record, base, here, trials),
+        }
+    }
+
+    fn node_expr<'a>(
+        &self,
+        index: usize,
+        record: &SymRecord,
+        base: &[i64],
+        here: &Sizes,
+        trials: &'a [Trial],
+    ) -> Option<SizeExpr> {
         match record.nodes[index].0 {
             SymNode::Symbol(s) if (s as usize) < base.len() => Some(SizeExpr::Symbol(s)),
             SymNode::Symbol(s) => {

@@ -5,7 +5,7 @@ use firebrand_core::Number;
 use firebrand_core::autograd::{Removable, RemovableHandle};
 use firebrand_core::capture::{PostAccumulateFn, TensorCell, TensorHookFn};
 use firebrand_core::tree::{Leaf, Rebuild, TensorTree};
-use firebrand_core::{DType, Device, Result, Spec, Tensor};
+use firebrand_core::{DType, Device, Result, Spec, SymInt, Tensor};
 use std::sync::Arc;
 
 /// Host code that gets the values of a call.
@@ -90,6 +90,12 @@ struct InOrder<'a> {
 impl Rebuild for InOrder<'_> {
     fn tensor(&mut self, t: &Tensor) -> Tensor {
         self.tensors.next().unwrap_or_else(|| t.clone())
+    }
+    fn number(&mut self, n: &Number) -> Number {
+        n.here()
+    }
+    fn size(&mut self, n: SymInt) -> SymInt {
+        n.here()
     }
     fn handle(&mut self, h: &RemovableHandle) -> RemovableHandle {
         self.binding.handle(h)

@@ -11,6 +11,7 @@ use super::segment::{has_calls, used_placeholders};
 use super::{Session, State};
 use crate::backend::{Call, ExampleInput, ExampleValue};
 use crate::error::Result;
+use crate::front::binding::KeptSizes;
 use crate::front::guard::{EnvironmentGuard, ModuleGuard, SizeGuard, TensorGuard};
 use crate::front::source::Source;
 use firebrand_core::autograd::Function;
@@ -50,6 +51,10 @@ pub(crate) struct Recording {
     pub(crate) effects: Vec<Effect<Slot>>,
     /// Tensors that closures hold, and where those that they stand for come from.
     pub(crate) held: Vec<(Tensor, Slot)>,
+    /// Numbers that vary and that closures or the result hold.
+    pub(crate) numbers: Vec<(Tensor, Source)>,
+    /// The sizes that closures or the result may hold.
+    pub(crate) sizes: KeptSizes,
     /// What every call makes a copy of.
     pub(crate) locals: Vec<Tensor>,
     pub(crate) hooks: Vec<HookTemplate>,
@@ -80,8 +85,14 @@ type Input = (Source, Option<Tensor>);
 
 impl Session {
     /// Ends the capture. `results` are the tensors of the function's result, and the last handles to them but for those
-    /// of closures.
-    pub(crate) fn finish(&self, results: Vec<Tensor>, record: &SymRecord, grad_after: bool) -> Result<Recording> {
+    /// of closures; `keeps_sizes` is whether it has sizes too.
+    pub(crate) fn finish(
+        &self,
+        results: Vec<Tensor>,
+        keeps_sizes: bool,
+        record: &SymRecord,
+        grad_after: bool,
+    ) -> Result<Recording> {
         let mut state = self.lock();
         let mut places = Places::new(&mut state)?;
         let result_slots = results.iter().map(|t| places.slot(t)).collect::<Result<Vec<_>>>()?;
@@ -101,13 +112,16 @@ impl Session {
         let mut graph = state.trace.finish(places.outputs());
         let (inputs, examples) = self.inputs(&mut state, &mut graph, &mut places)?;
         let functions: Arc<[Arc<dyn Function>]> = std::mem::take(&mut state.functions).into();
-        let relations = if self.plan.varies() {
+        let (relations, sizes) = if self.plan.varies() {
             let call = Call::new([], functions.clone());
             Varying { plan: &self.plan, graph: &graph, inputs: &inputs, derived: &state.derived, call: &call }
-                .relations(record)?
+                .relations(record, runs_closures || keeps_sizes)?
         } else {
-            Vec::new()
+            Default::default()
         };
+        let fixed_numbers = fixed_numbers(&state);
+        let known: Vec<_> = state.numbers.drain(..).map(|(t, _, source)| (t.downgrade(), source)).collect();
+        let numbers = known.into_iter().filter_map(|(t, source)| Some((t.upgrade()?, source))).collect();
         let graph = if has_calls(&graph) { Some(with_regions(graph, ambient)?) } else { None };
         Ok(Recording {
             graph,
@@ -116,6 +130,8 @@ impl Session {
             results: result_slots,
             effects,
             held,
+            numbers,
+            sizes,
             hooks,
             functions,
             captured: places.guarded(),
@@ -123,7 +139,7 @@ impl Session {
             environment: std::mem::take(&mut state.environment),
             modules: std::mem::take(&mut state.modules),
             relations,
-            fixed_numbers: fixed_numbers(&state),
+            fixed_numbers,
             grad_after: (grad_after != self.ambient_grad).then_some(grad_after),
         })
     }

@@ -65,6 +65,24 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
     Ok(())
 }
 
+/// Whether a leaf is behind a value. One that requires grad in vain need not do so in a compiled function (`crate::Need`).
+fn reaches_a_leaf(t: &Tensor) -> bool {
+    let mut nodes: Vec<_> = t.grad_fn().into_iter().collect();
+    let mut at = 0;
+    while let Some(node) = nodes.get(at).cloned() {
+        if node.variable().is_some() {
+            return true;
+        }
+        for edge in node.next_functions().iter().flatten() {
+            if !nodes.iter().any(|n| n.is_same(&edge.node)) {
+                nodes.push(edge.node.clone());
+            }
+        }
+        at += 1;
+    }
+    false
+}
+
 /// A call whose results the engine differentiates.
 fn engine(
     program: &Program,
@@ -78,7 +96,7 @@ fn engine(
     for t in results.iter().chain([&arguments.0, &arguments.1, &arguments.2, &arguments.3.get()]) {
         log.see("value", Some(t));
     }
-    let Some(total) = total(program, &results).filter(Tensor::requires_grad) else { return Ok(()) };
+    let Some(total) = total(program, &results).filter(reaches_a_leaf) else { return Ok(()) };
     let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
     let create = GradOptions { create_graph: true, ..unused.clone() };
     if program.outside.accumulates() {

@@ -43,6 +43,16 @@ impl Frame<'_> {
                     g * &held.detach().cos()
                 })?
             }
+            HookWithSizes(a, b) if wanted(a) => {
+                let (held, log, number) = (v(b), self.log.clone(), self.number.clone());
+                let n = held.size(0) * 2 + 1;
+                v(a).try_register_hook(move |g: &Tensor| {
+                    let sizes = (held.shape().to_vec(), held.numel(), held.size(0).int(), n.int());
+                    let flags = (held.requires_grad(), held.is_leaf(), held.is_meta(), held.is_contiguous());
+                    log.say(format!("{k} sizes {sizes:?} flags {flags:?} number {:?}", number.value()));
+                    &(g * n) * &number * 0.1
+                })?
+            }
             HookOnArgument(kind, a, b) if wanted(a) && self.program.outside.accumulates() => {
                 let (held, see) = (self.arguments[b % 3].clone(), self.logged(k, "on an argument"));
                 v(a).try_register_hook(move |g: &Tensor| -> Result<()> {

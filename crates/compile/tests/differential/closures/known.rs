@@ -46,5 +46,25 @@ pub(super) fn known() -> Vec<(&'static str, Program)> {
         ("X-78", program(&[Unary(0, 0), Hook(3), HookRemoving(3, 0), Unary(0, 3)], [true, true], &[4], Outside::Twice)),
         ("X-79", program(&[CustomTwo(0, 1)], [false, true], &[3, 4], Outside::Backward)),
         ("X-79", program(&[CustomTwo(1, 2), NodeHook(3)], [false, true], &[3], Outside::Backward)),
+        (
+            "X-86",
+            program(
+                &[Binary(1, 1, 0), Binary(2, 3, 1), Write(2, 3), Unary(0, 4)],
+                [false, false],
+                &[5],
+                Outside::Inputs,
+            ),
+        ),
+        ("X-85", program(&[CustomTwo(0, 1)], [false, false], &[4], Outside::Backward)),
+        (
+            "X-84",
+            program(
+                &[NewLeaf(0), CheckpointHolding(3, 2), HookWithArgument(3, 2), Unary(0, 3), Hook(5)],
+                [true, true],
+                &[4, 5],
+                Outside::Backward,
+            ),
+        ),
+        ("X-84", program(&[Break, WriteValue(2, 0), Look(2), Hook(2)], [true, true], &[2], Outside::Backward)),
     ]
 }

@@ -43,6 +43,8 @@ pub(super) enum Statement {
     HookWithArgument(usize, usize),
     /// A hook that holds a value of the function.
     HookWithValue(usize, usize),
+    /// A hook that asks a value for its sizes and flags, and holds a size and the number of the call.
+    HookWithSizes(usize, usize),
     /// A hook that changes the gradient of an argument, or puts a hook on it.
     HookOnArgument(usize, usize, usize),
     /// A hook that asks for something at the end of the pass.
@@ -134,7 +136,7 @@ fn statement(r: &mut Random) -> Statement {
         54 => WriteValue(a, b),
         55 => ByNumber(r.below(2), a),
         56 => [NewLeaf(a), Made(a)][r.below(2)],
-        57 => HookWithValue(a, b),
+        57 => [HookWithValue(a, b), HookWithSizes(a, b)][r.below(2)],
         58 => HookOnArgument(r.below(3), a, b),
         59 => [HookWithCallback(a), FailingHook(a)][r.below(2)],
         60 => [HookRemoving(a, b), Remove(a)][r.below(2)],

@@ -79,7 +79,7 @@ pub(super) struct Frame<'a> {
     pub(super) log: &'a Log,
     pub(super) arguments: [Tensor; 3],
     cell: &'a Shared<Tensor>,
-    number: &'a Number,
+    pub(super) number: &'a Number,
     pub(super) values: Vec<Tensor>,
     pub(super) handles: Vec<RemovableHandle>,
 }

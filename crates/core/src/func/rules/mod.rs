@@ -263,7 +263,8 @@ pub(crate) fn run(op: Op, args: &[Arg], batch: Option<Batch>) -> Result<Outs> {
 fn apply(call: &Call<'_>) -> Result<Outs> {
     let info = call.op.info();
     if info.kind == Kind::Out {
-        let draws = info.functional.is_some_and(|f| matches!(f.info().vmap, Rule::Random));
+        let plain = call.op.name().split('.').next().and_then(Op::from_name);
+        let draws = plain.is_some_and(|op| matches!(op.info().vmap, Rule::Random));
         let random = if draws || call.op.has(Tags::NONDETERMINISTIC_SEEDED) { " of random ops" } else { "" };
         return Err(ErrorKind::Vmap {
             message: format!("{:?}: out= variants{random} do not batch; use the functional variant", call.op),

@@ -20,7 +20,11 @@ pub(crate) fn view(call: &Call<'_>) -> Result<Outs> {
 
 /// The parts of each number are neighbors in every sample; with the batch between them they are copied first.
 pub(crate) fn view_as_complex(call: &Call<'_>) -> Result<Outs> {
-    one(ops::view_as_complex(&call.tensor(0)?.front()?)?, 0)
+    let b = call.tensor(0)?;
+    if b.ndim() == 0 {
+        return Err(crate::Error::argument("view_as_complex", "expected at least one dimension, found shape []"));
+    }
+    one(ops::view_as_complex(&b.front()?)?, 0)
 }
 
 pub(crate) fn t(call: &Call<'_>) -> Result<Outs> {

@@ -90,12 +90,12 @@ pub(crate) fn embedding_bag_padding(
     let picked = ops::embedding(weight, indices, padding.unwrap_or(-1).into(), scale_grad_by_freq, sparse)?;
     let kept = ops::unsqueeze(&counted, 1)?;
     let shape = [count.into(), width.into()];
-    let out = if mode == 2 {
-        let lowest = ops::masked_fill(&picked, &ops::logical_not(&kept)?, Scalar::Float(f64::NEG_INFINITY))?;
-        let zeros = ops::new_zeros(&picked, &shape, None, None)?;
-        let most = ops::index_reduce(&zeros, 0, &bag, &lowest, "amax", false)?;
+    let out = if mode == 2 && n == 0 {
+        ops::new_zeros(&picked, &shape, None, None)?
+    } else if mode == 2 {
         let empty = ops::unsqueeze(&ops::eq_scalar(&sizes, Scalar::Int(0))?, 1)?;
-        ops::masked_fill(&most, &empty, Scalar::Int(0))?
+        let first = ops::masked_fill(&first_maxima(&picked, &kept, &bag, &shape)?, &empty, Scalar::Int(0))?;
+        ops::masked_fill(&ops::gather(&picked, 0, &first, false)?, &empty, Scalar::Int(0))?
     } else {
         let mut rows = ops::masked_fill(&picked, &ops::logical_not(&kept)?, Scalar::Int(0))?;
         if let Some(w) = per_sample_weights {
@@ -112,6 +112,20 @@ pub(crate) fn embedding_bag_padding(
     };
     let cast = |t: &Tensor| ops::to_dtype(t, int, false, false, None);
     Ok((out, cast(&bag)?, cast(&sizes)?, no_maxima))
+}
+
+/// Where the maxima of bags are among the rows that indices name; the first of equal ones, which alone gets the gradient.
+fn first_maxima(picked: &Tensor, kept: &Tensor, bag: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
+    let lowest = ops::detach(&ops::masked_fill(picked, &ops::logical_not(kept)?, Scalar::Float(f64::NEG_INFINITY))?)?;
+    let zeros = ops::new_zeros(&lowest, shape, None, None)?;
+    let most = ops::index_reduce(&zeros, 0, bag, &lowest, "amax", false)?;
+    let equal = ops::eq(&lowest, &ops::index_select(&most, 0, bag)?)?;
+    let is_most = ops::logical_and(&ops::logical_or(&equal, &ops::isnan(&lowest)?)?, kept)?;
+    let n = picked.shape()[0];
+    let rows = Tensor::try_from_vec((0..n as i64).collect(), [n, 1])?;
+    let places = ops::where_scalar_other(&is_most, &rows, Scalar::Int(n as i64))?;
+    let start = ops::new_zeros(&places, shape, None, None)?;
+    ops::index_reduce(&start, 0, bag, &places, "amin", false)
 }
 
 #[allow(clippy::too_many_arguments)] // those of the op

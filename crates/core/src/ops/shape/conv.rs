@@ -101,7 +101,13 @@ impl ConvArgs<'_> {
             }
             let padded = size + 2 * padding[d];
             if padded < reach {
-                return Err(refuse(format!("the kernel reaches over {reach} pixels, the padded input has {padded}")));
+                let whole = |f: &dyn Fn(usize) -> usize| (0..n).map(|d| f(d).to_string()).collect::<Vec<_>>().join(" x ");
+                return Err(refuse(format!(
+                    "Calculated padded input size per channel: ({}). Kernel size: ({}). Kernel size can't be greater than \
+                     actual input size",
+                    whole(&|d| space[d] + 2 * padding[d]),
+                    whole(&|d| dilation[d].saturating_mul(kernel[d] - 1).saturating_add(1))
+                )));
             }
             Ok((padded - reach) / stride[d] + 1)
         });

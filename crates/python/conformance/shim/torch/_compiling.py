@@ -22,7 +22,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
 
     @functools.wraps(compiled)
     def with_backward(*args, **kwargs):
-        with compiled_autograd._enable(lambda graph: graph.compiled(name)):
+        with compiled_autograd._enable(lambda graph: graph.compiled(name), dynamic):
             return compiled(*args, **kwargs)
 
     return with_backward

@@ -452,7 +452,7 @@ def embedding(
 
         input = input.contiguous()
         with no_grad():
-            _op("embedding_renorm_")(weight, input, max_norm, norm_type)
+            _op("embedding_renorm_")(weight.detach(), input, max_norm, norm_type)
     return _op("embedding")(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
@@ -517,7 +517,7 @@ def embedding_bag(
         from ..autograd.grad_mode import no_grad
 
         with no_grad():
-            _op("embedding_renorm_")(weight, input, max_norm, norm_type)
+            _op("embedding_renorm_")(weight.detach(), input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode="

@@ -221,6 +221,9 @@ class Optimizer:
             for p in params:
                 grad = -p.grad if group.get("maximize") else p.grad
                 self._formula(group, p, grad, self.state[p], _count(self.state[p]))
+        for p in params:
+            if not self.state[p]:
+                del self.state[p]  # nothing is kept of it
 
     def _start(self, group, p):
         """The state of a parameter before its first step."""

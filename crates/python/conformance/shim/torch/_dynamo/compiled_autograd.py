@@ -21,9 +21,10 @@ def reset():
 def _enable(compiler_fn, dynamic=False):
     """Inside, `compiler_fn` gets each backward pass as a graph and gives back what runs it."""
     global compiled_autograd_enabled
-    if "backward" not in _known:
-        _known["backward"] = firebrand.compiled_backward(lambda graph, inputs: _known["compiler"](graph), dynamic=bool(dynamic))
-    scope, before, compiler = _known["backward"], compiled_autograd_enabled, _known.get("compiler")
+    kind = "dynamic" if dynamic else "static"
+    if kind not in _known:
+        _known[kind] = firebrand.compiled_backward(lambda graph, inputs: _known["compiler"](graph), dynamic=bool(dynamic))
+    scope, before, compiler = _known[kind], compiled_autograd_enabled, _known.get("compiler")
     seen, compiled_autograd_enabled, _known["compiler"] = scope.captures, True, compiler_fn
     try:
         with scope:

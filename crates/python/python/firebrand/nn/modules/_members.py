@@ -170,6 +170,9 @@ class ModuleMembers:
                     swap_tensors(p, converted)
             elif __future__.get_overwrite_module_params_on_conversion():
                 p = self._parameters[name] = Parameter(converted, p.requires_grad)
+            elif converted.device != p.device:
+                # Memory of another device is another tensor.
+                p = self._parameters[name] = Parameter(converted, p.requires_grad)
             else:
                 p.grad = None
                 p.data = converted

@@ -242,6 +242,7 @@ class ModuleState:
                     )
 
         load(self, state_dict)
+        del load  # it refers to itself
         if strict:
             if unexpected:
                 errors.insert(0, "Unexpected key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in unexpected)))
