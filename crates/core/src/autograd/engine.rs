@@ -714,11 +714,10 @@ fn evaluate(
             return Err(e);
         }
     };
+    let early = offers.as_ref().and_then(|(early, _)| early.as_ref());
     for (k, (edge, g)) in node.edges().iter().zip(outs).enumerate() {
         let Some(edge) = edge else { continue };
-        if let Some((Some(early), _)) = &offers
-            && early.has(k)
-        {
+        if early.is_some_and(|early| early.has(k)) {
             continue;
         }
         let c = table.find(&edge.node).expect("the counting pass saw every edge");
@@ -747,7 +746,10 @@ pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
         }
         .into());
     }
-    edges.iter().zip(outs).enumerate().try_for_each(|(k, (edge, out))| fit(node, k, edge, out))
+    for (k, (edge, out)) in edges.iter().zip(outs.iter_mut()).enumerate() {
+        fit(node, k, edge, out)?;
+    }
+    Ok(())
 }
 
 /// Makes result `k` match what the next node expects.
