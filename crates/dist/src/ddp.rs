@@ -362,7 +362,11 @@ fn fill_buckets(
         let p = &parameters[i].1;
         let limit = |k: usize| if k == 0 { options.first_bucket_bytes } else { options.bucket_bytes };
         let open = groups.iter().rposition(|(dtype, ..)| *dtype == p.dtype());
-        let fits = |k: &usize| groups[*k].1 * p.dtype().size() < limit(*k);
+        // One that would make it too large goes into the next, unless this one is still small: what is full can travel.
+        let fits = |k: &usize| {
+            let (held, more) = (groups[*k].1 * p.dtype().size(), p.numel() * p.dtype().size());
+            held + more <= limit(*k) || 2 * held < limit(*k)
+        };
         let k = open.filter(fits).unwrap_or_else(|| {
             groups.push((p.dtype(), 0, Vec::new()));
             groups.len() - 1

@@ -7,13 +7,15 @@
 use crate::link::Link;
 use crate::{Result, tree};
 use firebrand_core::autograd::no_grad;
-use firebrand_core::{DType, Tensor};
+use firebrand_core::{DType, Spec, Tensor};
 
 /// `flat` becomes the sum over all ranks. Its length is a multiple of the number of ranks.
 pub(crate) fn all_reduce(link: &mut dyn Link, size: usize, flat: &Tensor) -> Result<()> {
     let part = flat.shape()[0] / size;
     debug_assert_eq!(part * size, flat.shape()[0], "padded by the caller");
-    let terms = Tensor::zeros([flat.shape()[0] as i64], flat.dtype());
+    // Every byte of it is received.
+    let spec = Spec { layout: flat.layout().to_contiguous(), dtype: flat.dtype(), device: flat.device() };
+    let terms = Tensor::try_empty(spec)?;
     link.all_to_all(flat, &terms)?;
     let terms: Vec<Tensor> = (0..size).map(|k| part_of(&terms, k, part)).collect::<Result<_>>()?;
     tree::sum_into_first(&terms)?;

@@ -32,6 +32,8 @@ struct Run {
     checkpoint: Option<PathBuf>,
     stop_at: Option<u64>,
     epochs: usize,
+    samples: usize,
+    batch: usize,
 }
 
 impl Default for Run {
@@ -47,18 +49,18 @@ impl Default for Run {
             checkpoint: None,
             stop_at: None,
             epochs: 3,
+            samples: 107,
+            batch: 16,
         }
     }
 }
 
-const SAMPLES: usize = 107;
-const BATCH: usize = 16;
-
-fn data(dtype: DType) -> Result<TensorDataset<3>> {
-    let x = Tensor::randn([SAMPLES as i64, 5], dtype);
+fn data(run: &Run) -> Result<TensorDataset<3>> {
+    let (n, dtype) = (run.samples as i64, run.dtype);
+    let x = Tensor::randn([n, 5], dtype);
     // Every seventh label does not count.
-    let labels: Vec<i64> = (0..SAMPLES as i64).map(|i| if i % 7 == 3 { IGNORED } else { i * i % 4 }).collect();
-    TensorDataset::new([x, Tensor::new(&labels), Tensor::arange(0, SAMPLES as i64, 1, DType::I64)])
+    let labels: Vec<i64> = (0..n).map(|i| if i % 7 == 3 { IGNORED } else { i * i % 4 }).collect();
+    TensorDataset::new([x, Tensor::new(&labels), Tensor::arange(0, n, 1, DType::I64)])
 }
 
 fn model(run: &Run) -> Sequential {
@@ -102,8 +104,8 @@ struct End {
 
 fn train(world: Option<&World>, run: &Run) -> Result<End> {
     with_generator(Generator::new(7), || {
-        let (model, set) = (model(run), data(run.dtype)?);
-        let options = LoaderOptions { shuffle: true, num_workers: run.workers, ..LoaderOptions::new(BATCH) };
+        let (model, set) = (model(run), data(run)?);
+        let options = LoaderOptions { shuffle: true, num_workers: run.workers, ..LoaderOptions::new(run.batch) };
         let loader = DataLoader::new(set, options);
         let ddp = world.map(|w| DistributedDataParallel::new(&model, w, DdpOptions::default())).transpose()?;
         // Rank 1 alone is told to stop, and all do.
@@ -190,8 +192,16 @@ fn shards_decide_about_the_bits() {
 fn shards_are_the_whole_batch() {
     for optimizer in ["sgd", "adam", "adamw"] {
         let run = Run { optimizer, dtype: DType::F64, noisy: false, accumulate: 2, ..Run::default() };
-        let expected = train(None, &run).expect("one process");
-        for (ranks, shards) in [(1, 4), (2, 2), (3, 6), (4, 4)] {
+        // Batches of 64 of 1,003 samples, the last of which has 43: shares of eleven and ten.
+        let long = Run { accumulate: 1, samples: 1003, batch: 64, epochs: 2, ..run.clone() };
+        let [short_end, long_end] = [&run, &long].map(|run| train(None, run).expect("one process"));
+        for (ranks, shards, run, expected) in [
+            (1, 4, &run, &short_end),
+            (2, 2, &run, &short_end),
+            (3, 6, &run, &short_end),
+            (4, 4, &run, &short_end),
+            (4, 4, &long, &long_end),
+        ] {
             let end = on_ranks(ranks, &Run { shards: Some(shards), ..run.clone() }).swap_remove(0);
             for (a, b) in end.state.iter().zip(&expected.state) {
                 assert!((a - b).abs() < 1e-12, "{optimizer}, {ranks} ranks, {shards} shards: {a} {b}");
@@ -206,11 +216,13 @@ fn shards_are_the_whole_batch() {
 /// Every sample once an epoch, on whichever rank; the last batch has fewer samples than there are shards.
 #[test]
 fn no_sample_is_seen_twice() {
-    for (ranks, shards) in [(1, 16), (4, 4), (4, 16), (3, 12)] {
-        let run = Run { shards: Some(shards), noisy: false, ..Run::default() };
+    for (ranks, shards, samples, batch) in
+        [(1, 16, 107, 16), (4, 4, 107, 16), (4, 16, 107, 16), (3, 12, 107, 16), (4, 4, 1003, 64)]
+    {
+        let run = Run { shards: Some(shards), noisy: false, samples, batch, ..Run::default() };
         let mut seen: Vec<i64> = on_ranks(ranks, &run).into_iter().flat_map(|e| e.seen).collect();
         seen.sort_unstable();
-        let expected: Vec<i64> = (0..SAMPLES as i64).flat_map(|i| vec![i; run.epochs]).collect();
+        let expected: Vec<i64> = (0..samples as i64).flat_map(|i| vec![i; run.epochs]).collect();
         assert_eq!(seen, expected, "{ranks} ranks, {shards} shards");
     }
 }
@@ -286,7 +298,7 @@ fn replicas_are_compared() {
         let ends = threads::run(ranks, PATIENCE, |world| {
             with_generator(Generator::new(5), || {
                 let run = Run::default();
-                let (model, loader) = (model(&run), DataLoader::new(data(DType::F32)?, LoaderOptions::new(BATCH)));
+                let (model, loader) = (model(&run), DataLoader::new(data(&run)?, LoaderOptions::new(run.batch)));
                 let ddp = DistributedDataParallel::new(&model, world, DdpOptions::default())?;
                 let options = TrainOptions { zero, compare_replicas: Some(1), ..Default::default() };
                 let weight = model.parameters()[0].tensor().clone();

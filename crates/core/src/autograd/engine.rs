@@ -10,7 +10,7 @@
 use super::early::EarlyScope;
 use super::function::BufferScope;
 use super::hooks;
-use super::node::{Edge, Gradients, Needs, Node};
+use super::node::{Edge, Gradients, Needs, Node, Wishes};
 use super::runner::{self, Defined, GraphTask, Outcome, Place};
 use super::stamp::Claims;
 use super::{anomaly, logging, mode};
@@ -610,6 +610,28 @@ fn add_into(mut old: Tensor, g: Tensor) -> Result<Tensor> {
     ops::formulas::add_tensors(&old, &g)
 }
 
+/// What few nodes ask for while they run: to hand over gradients early, and the gradients collected so far.
+#[cold]
+fn offers(
+    table: &mut Table<'_>,
+    node: &Node,
+    wishes: Wishes,
+    plain: bool,
+    early: bool,
+    info: &TaskInfo,
+) -> (Option<EarlyScope>, Option<BufferScope>) {
+    let early = (wishes.early_leaves && early)
+        .then(|| EarlyScope::new(node, node.edges().iter().map(|e| table.lone_leaf(e.as_ref()?, &info.state))));
+    let buffers = wishes.input_buffers.then(|| {
+        BufferScope::new(if plain {
+            Ok(table.buffers(node))
+        } else {
+            Err("not in a run that is recorded, in anomaly mode, or with post-hooks on the node")
+        })
+    });
+    (early, buffers)
+}
+
 #[inline]
 fn evaluate(
     table: &mut Table<'_>,
@@ -658,15 +680,9 @@ fn evaluate(
         !run.keep_graph && keep_incoming.is_none() && node.formula().takes_saved() && grads.iter().any(Option::is_some);
     let anomaly_on = state::is(state::ANOMALY);
     let wishes = node.formula().wishes();
-    let plain = !run.create_graph && !anomaly_on && keep_incoming.is_none();
-    let early = (wishes.early_leaves && plain && observed.is_none())
-        .then(|| EarlyScope::new(node, node.edges().iter().map(|e| table.lone_leaf(e.as_ref()?, &info.state))));
-    let _buffers = wishes.input_buffers.then(|| {
-        BufferScope::new(if plain {
-            Ok(table.buffers(node))
-        } else {
-            Err("not in a run that is recorded, in anomaly mode, or with post-hooks on the node")
-        })
+    let offers = (wishes.input_buffers || wishes.early_leaves).then(|| {
+        let plain = !run.create_graph && !anomaly_on && keep_incoming.is_none();
+        offers(table, node, wishes, plain, plain && observed.is_none(), info)
     });
     let outs = {
         let _executing = anomaly_on.then(|| anomaly::executing(node));
@@ -701,9 +717,10 @@ fn evaluate(
             return Err(e);
         }
     };
+    let early = offers.as_ref().and_then(|(early, _)| early.as_ref());
     for (k, (edge, g)) in node.edges().iter().zip(outs).enumerate() {
         let Some(edge) = edge else { continue };
-        if early.as_ref().is_some_and(|e| e.has(k)) {
+        if early.is_some_and(|early| early.has(k)) {
             continue;
         }
         let c = table.find(&edge.node).expect("the counting pass saw every edge");
@@ -732,11 +749,14 @@ pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
         }
         .into());
     }
-    edges.iter().zip(outs).enumerate().try_for_each(|(k, (edge, out))| fit(node, k, edge, out))
+    for (k, (edge, out)) in edges.iter().zip(outs.iter_mut()).enumerate() {
+        fit(node, k, edge, out)?;
+    }
+    Ok(())
 }
 
 /// Makes result `k` match what the next node expects.
-#[inline]
+#[inline(always)]
 pub(super) fn fit(node: &Node, k: usize, edge: &Option<Edge>, out: &mut Option<Tensor>) -> Result<()> {
     // What leads nowhere is not looked at, but post-hooks see it.
     let (Some(edge), Some(g)) = (edge, out.as_ref()) else { return Ok(()) };

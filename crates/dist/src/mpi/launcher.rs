@@ -9,6 +9,8 @@ pub(super) struct Launcher {
     pub(super) name: &'static str,
     /// How many processes it says it started, if it says so.
     pub(super) size: Option<usize>,
+    /// How many of them on this machine, if it says so.
+    pub(super) local: Option<usize>,
     /// Names of its libraries, the best first.
     libraries: &'static [&'static str],
 }
@@ -23,18 +25,21 @@ impl Launcher {
     pub(super) fn from_env(get: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
         let number = |name: &str| get(name).and_then(|v| v.trim().parse().ok());
         if let Some(size) = number("OMPI_COMM_WORLD_SIZE") {
-            return Some(Launcher { name: "mpirun of Open MPI", size: Some(size), libraries: OPEN_MPI });
+            let local = number("OMPI_COMM_WORLD_LOCAL_SIZE");
+            return Some(Launcher { name: "mpirun of Open MPI", size: Some(size), local, libraries: OPEN_MPI });
         }
         if let Some(size) = number("PMI_SIZE") {
             return Some(Launcher {
                 name: "a launcher with PMI (mpiexec of MPICH, srun)",
                 size: Some(size),
+                local: number("MPI_LOCALNRANKS").or_else(|| number("SLURM_NTASKS_PER_NODE")),
                 libraries: MPICH,
             });
         }
         if get("PMIX_RANK").is_some() {
             let size = number("SLURM_NTASKS");
-            return Some(Launcher { name: "a launcher with PMIx", size, libraries: ANY });
+            let local = number("SLURM_NTASKS_PER_NODE");
+            return Some(Launcher { name: "a launcher with PMIx", size, local, libraries: ANY });
         }
         None
     }
@@ -63,8 +68,9 @@ mod tests {
         };
         assert_eq!(of(&[]), None, "started plainly");
         assert_eq!(of(&[("SLURM_NTASKS", "4")]), None, "inside an allocation, but not by its launcher");
-        let open_mpi = of(&[("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")]).expect("Open MPI");
-        assert_eq!((open_mpi.size, open_mpi.libraries), (Some(4), OPEN_MPI));
+        let open_mpi = of(&[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"), ("PMIX_RANK", "0")])
+            .expect("Open MPI");
+        assert_eq!((open_mpi.size, open_mpi.local, open_mpi.libraries), (Some(4), Some(2), OPEN_MPI));
         let mpich = of(&[("PMI_SIZE", "2"), ("PMI_RANK", "1")]).expect("MPICH");
         assert_eq!((mpich.size, mpich.libraries), (Some(2), MPICH));
         let slurm = of(&[("PMIX_RANK", "0"), ("SLURM_NTASKS", "8")]).expect("srun --mpi=pmix");

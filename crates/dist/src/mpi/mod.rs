@@ -49,12 +49,17 @@ fn join(launcher: &Launcher, library: Library, timeout: Duration, waiting: &Wait
         let (launcher, library) = (launcher.name.to_string(), engine);
         return Err(Error::WrongLauncher { launcher, launched, library, found: size });
     }
+    // Ranks that share a core would poll in each other's time.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let spins = if launcher.local.is_some_and(|ranks| ranks <= cores) { USUAL } else { Duration::ZERO };
     let place = Place { rank, size, engine, host: library.host()? };
-    Ok((place, Box::new(Mpi { library, rank, size, timeout, waiting: waiting.clone(), broken: false })))
+    Ok((place, Box::new(Mpi { library, rank, size, timeout, waiting: waiting.clone(), spins, broken: false })))
 }
 
 /// How long polling is worth more than sleeping, whoever else wants the processor.
 const BRIEF: Duration = Duration::from_micros(20);
+/// How long the sum of a bucket takes in memory, on a machine that has a core for each rank.
+const USUAL: Duration = Duration::from_millis(4);
 /// How long communication takes if all ranks take part.
 const LATE: Duration = Duration::from_millis(50);
 /// The time between two polls otherwise; the system adds about as much.
@@ -67,6 +72,8 @@ struct Mpi {
     size: usize,
     timeout: Duration,
     waiting: Waiting,
+    /// How long to poll without giving the processor away, when nobody else of this process wants it.
+    spins: Duration,
     /// A collective failed: ranks no longer agree on what comes next.
     broken: bool,
 }
@@ -85,9 +92,10 @@ impl Mpi {
                 if waited > self.timeout {
                     return Err(Error::Timeout { rank: self.rank, what, waited });
                 }
-                if waited < BRIEF {
+                let waiting = self.waiting.is_any();
+                if waited < BRIEF || (waiting && waited < self.spins) {
                     std::hint::spin_loop();
-                } else if waited < LATE && self.waiting.is_any() {
+                } else if waiting && waited < LATE {
                     std::thread::yield_now();
                 } else {
                     std::thread::sleep(NAP);
