@@ -23,6 +23,8 @@ pub(crate) struct Frame {
     template: Template,
     /// The numbers it was traced at.
     pub(crate) numbers: Vec<u64>,
+    /// What they are.
+    classes: Vec<Class>,
     /// Whether other sizes than those may come.
     any_size: bool,
     /// The places of numbers that are inputs.
@@ -36,9 +38,9 @@ impl Frame {
     pub(crate) fn run(&self, task: &GraphTask<'_>, mut key: Key) -> firebrand_core::Result<Vec<Option<Tensor>>> {
         let host = RunHost::new(task, &self.ops, &key);
         let tensors = std::mem::take(&mut key.tensors).into_iter().map(Value::Tensor);
-        let numbers = key.view();
+        let numbers = Numbers { words: &key.numbers, classes: &self.classes };
         let inputs: Vec<Value> = tensors.chain(self.inputs.iter().map(|&i| numbers.scalar(i).into())).collect();
-        let results = self.run.run(&inputs, &Call::with_host(host.clone()));
+        let results = self.run.run_owned(inputs, &Call::with_host(host.clone()));
         if let Some(e) = host.failure() {
             return Err(e);
         }
@@ -117,7 +119,8 @@ pub(crate) fn compile(
     };
     let inputs = template.lift(&mut graph, numbers);
     let run = build(&graph, key, &inputs, backend)?;
-    Ok(Frame { run, ops: ops.into(), template, numbers: key.numbers.clone(), any_size, inputs, _hooks: hooks })
+    let (numbers, classes) = (key.numbers.clone(), key.classes.clone());
+    Ok(Frame { run, ops: ops.into(), template, numbers, classes, any_size, inputs, _hooks: hooks })
 }
 
 fn build(graph: &GraphModule, key: &Key, inputs: &[usize], backend: &dyn Backend) -> Result<Arc<dyn Executable>> {

@@ -29,7 +29,11 @@ pub(crate) enum Class {
 pub(crate) struct Key {
     pub(crate) structure: Vec<u64>,
     pub(crate) numbers: Vec<u64>,
+    /// What the numbers are, if that was asked for: the structure decides it, so a run that was seen need not say it.
     pub(crate) classes: Vec<Class>,
+    with_classes: bool,
+    /// Whether there are pure hooks among the steps.
+    pub(crate) has_pure_hooks: bool,
     /// Seeds, then what nodes keep, without history. One that is kept again soon is listed once.
     pub(crate) tensors: Vec<Tensor>,
     /// For each of them, the last step that reads it.
@@ -43,12 +47,22 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// The key of a run, without classes.
     pub(crate) fn of(task: &GraphTask<'_>) -> Result<Key> {
+        Key::read(task, false)
+    }
+
+    /// The key of a run with everything.
+    pub(crate) fn classified(task: &GraphTask<'_>) -> Result<Key> {
+        Key::read(task, true)
+    }
+
+    fn read(task: &GraphTask<'_>, with_classes: bool) -> Result<Key> {
         let steps = task.len();
         let mut key = Key {
+            with_classes,
             structure: Vec::with_capacity(steps * 16),
             numbers: Vec::with_capacity(steps * 8),
-            classes: Vec::with_capacity(steps * 8),
             tensors: Vec::with_capacity(steps),
             read_by: Vec::with_capacity(steps),
             places: Vec::with_capacity(steps),
@@ -75,8 +89,8 @@ impl Key {
             meta.shape.iter().for_each(|n| self.number(*n as u64, Class::Size));
         }
         let counts = hook_counts(node, |id| {
-            self.numbers.push(id);
-            self.classes.push(Class::Identity);
+            self.number(id, Class::Identity);
+            self.has_pure_hooks = true;
         });
         let hooked = counts != HookCounts::default();
         self.word(u64::from(task.executes(step)) << 1 | u64::from(hooked));
@@ -112,7 +126,9 @@ impl Key {
     #[inline]
     fn number(&mut self, value: u64, class: Class) {
         self.numbers.push(value);
-        self.classes.push(class);
+        if self.with_classes {
+            self.classes.push(class);
+        }
     }
 
     fn add_tensor(&mut self, t: &Tensor, step: usize) {

@@ -23,7 +23,7 @@ use firebrand_core::Result;
 use firebrand_core::autograd::runner::{self, BackwardRunner, Defined, GraphTask, Outcome, RunnerScope};
 use fit::Flat;
 use frame::{Frame, Structure};
-use key::{Class, Key};
+use key::Key;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -113,7 +113,9 @@ const HOOKS: usize = 4;
 struct Cache {
     captures: Vec<Structure>,
     /// By a hash of structure and numbers.
-    seen: HashMap<u64, Vec<Seen>>,
+    seen: HashMap<u64, Vec<Arc<Seen>>>,
+    /// The one that was found last: a loop of steps needs no hash.
+    last: Option<Arc<Seen>>,
     count: usize,
     /// Hashes of what cannot be recorded. A collision costs time only.
     plain: HashSet<u64>,
@@ -123,6 +125,12 @@ struct Seen {
     structure: Vec<u64>,
     numbers: Vec<u64>,
     frame: Arc<Frame>,
+}
+
+impl Seen {
+    fn is_for(&self, key: &Key) -> bool {
+        self.structure == key.structure && self.numbers == key.numbers
+    }
 }
 
 struct Compiler {
@@ -137,15 +145,23 @@ impl Compiler {
     }
 
     fn seen(&self, key: &Key, hash: u64) -> Option<Arc<Frame>> {
-        let cache = self.cache();
-        let here = cache.seen.get(&hash)?.iter();
-        here.into_iter().find(|s| s.structure == key.structure && s.numbers == key.numbers).map(|s| s.frame.clone())
+        let mut cache = self.cache();
+        let found = cache.seen.get(&hash)?.iter().find(|s| s.is_for(key))?.clone();
+        let frame = found.frame.clone();
+        let before = cache.last.replace(found);
+        drop(cache);
+        drop(before);
+        Some(frame)
+    }
+
+    /// The frame of the last run that was found, if this one is like it.
+    fn last(&self, key: &Key) -> Option<Arc<Frame>> {
+        self.cache().last.as_ref().filter(|s| s.is_for(key)).map(|s| s.frame.clone())
     }
 
     /// Whether pure hooks of runs like this are called.
     fn calls_hooks(&self, key: &Key) -> bool {
-        let has_hooks = key.classes.contains(&Class::Identity);
-        has_hooks && self.cache().captures.iter().any(|c| c.calls_hooks && c.is_for(key))
+        key.has_pure_hooks && self.cache().captures.iter().any(|c| c.calls_hooks && c.is_for(key))
     }
 
     /// What was seen of the gradients of runs like this, if formulas are called in them.
@@ -194,12 +210,13 @@ impl Compiler {
         let mut cache = self.cache();
         if cache.count >= SEEN {
             cache.seen.clear();
+            cache.last = None;
             cache.plain.clear();
             cache.count = 0;
         }
         cache.count += 1;
         let seen = Seen { structure: key.structure.clone(), numbers: key.numbers.clone(), frame: frame.clone() };
-        cache.seen.entry(key.hash()).or_default().push(seen);
+        cache.seen.entry(key.hash()).or_default().push(Arc::new(seen));
         Ok(Some(frame))
     }
 
@@ -237,6 +254,12 @@ impl BackwardRunner for CompiledBackward {
         let compiler = &self.0;
         // What a node keeps may have been written or freed: whether this run reads it, only the engine can tell.
         let Ok(mut key) = Key::of(task) else { return Ok(Outcome::Plain) };
+        if let Some(frame) = compiler.last(&key) {
+            return execute(&frame, task, key);
+        }
+        if key.has_pure_hooks || compiler.seen(&key, key.hash()).is_none() {
+            key = Key::classified(task)?;
+        }
         let mut hooks = if compiler.options.fullgraph { PureHooks::Required } else { PureHooks::Traced };
         if compiler.calls_hooks(&key) {
             hooks = PureHooks::Called;

@@ -8,6 +8,7 @@
 mod functions;
 mod hooks;
 mod node;
+mod plain_rows;
 mod scopes;
 mod sizes;
 mod transforms;

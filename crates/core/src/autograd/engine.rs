@@ -541,19 +541,23 @@ impl<'a> Laid<'a> {
         Laid { table, run, marks, captured, order, position, answers, keep_graph: run.keep_graph }
     }
 
+    #[inline]
     pub(super) fn node(&self, step: usize) -> &'a Node {
         self.table.entries[self.order[step] as usize].node
     }
 
+    #[inline]
     pub(super) fn executes(&self, step: usize) -> bool {
         self.marks.is_empty() || self.marks[self.order[step] as usize] & EXECUTE != 0
     }
 
+    #[inline]
     pub(super) fn target(&self, step: usize, k: usize) -> Option<Place> {
         let edge = self.node(step).edges()[k].as_ref()?;
         self.place(edge)
     }
 
+    #[inline]
     fn place(&self, edge: &Edge) -> Option<Place> {
         let at = self.position[self.table.find(&edge.node)? as usize];
         (at != u32::MAX).then_some((at as usize, edge.slot as usize))
@@ -563,6 +567,7 @@ impl<'a> Laid<'a> {
         self.run.roots.iter().filter_map(|(e, seed)| Some((self.place(e)?, seed)))
     }
 
+    #[inline]
     pub(super) fn captures(&self, step: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let i = self.order[step];
         self.captured.iter().filter(move |c| c.0 == i).map(|(_, slot, k)| (*slot as usize, *k))

@@ -159,6 +159,11 @@ pub trait Backward: Send + Sync + 'static {
         TypeId::of::<Self>()
     }
 
+    /// Where the formula is declared, if that tells it from all others.
+    fn declared_at(&self) -> Option<u64> {
+        None
+    }
+
     /// Sets hooks on a saved tensor. `Ok(false)` if there is none with that name.
     fn hook_saved(&self, _at: SavedAt<'_>, _hooks: std::sync::Arc<super::saved::SavedHooks>) -> Result<bool> {
         Ok(false)

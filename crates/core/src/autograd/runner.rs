@@ -47,6 +47,7 @@ pub type Place = (usize, usize);
 
 impl<'a> GraphTask<'a> {
     /// Number of nodes in the run.
+    #[inline]
     pub fn len(&self) -> usize {
         self.laid.order.len()
     }
@@ -57,16 +58,19 @@ impl<'a> GraphTask<'a> {
     }
 
     /// A node, by its place in the order of execution.
+    #[inline]
     pub fn node(&self, step: usize) -> &'a Node {
         self.laid.node(step)
     }
 
     /// Whether the node's formula runs; otherwise gradients are only captured there.
+    #[inline]
     pub fn executes(&self, step: usize) -> bool {
         self.laid.executes(step)
     }
 
     /// Where the gradient of input `k` of a node goes; `None` if it is not needed.
+    #[inline]
     pub fn target(&self, step: usize, k: usize) -> Option<Place> {
         self.laid.target(step, k)
     }
@@ -77,6 +81,7 @@ impl<'a> GraphTask<'a> {
     }
 
     /// The gradients that are captured at a node: (input, place in the answer).
+    #[inline]
     pub fn captures(&self, step: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.laid.captures(step)
     }
@@ -135,11 +140,15 @@ pub(super) fn active(create_graph: bool) -> Option<Arc<dyn BackwardRunner>> {
     state::stacks(|s| s.runner.clone())
 }
 
-/// An id for the kind of a formula: [`Backward::kind`] and its name. It is queried for every node of a run.
+/// An id for the kind of a formula, the same as long as the program runs: [`Backward::kind`] and its name, or where its
+/// declaration is. It is queried for every node of a run.
+#[inline]
 pub fn kind_of(formula: &dyn Backward) -> u64 {
-    let mut words = Words(0);
-    (formula.kind(), formula.name()).hash(&mut words);
-    words.finish()
+    formula.declared_at().unwrap_or_else(|| {
+        let mut words = Words(0);
+        (formula.kind(), formula.name()).hash(&mut words);
+        words.finish()
+    })
 }
 
 /// A hash that takes eight bytes at a time; not resistant to malicious input.

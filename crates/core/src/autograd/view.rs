@@ -147,13 +147,10 @@ impl Tensor {
 
     /// Whether it is a tracked view.
     pub fn is_view(&self) -> bool {
-        let f = self.flags();
-        if f & STAND_IN != 0
-            && let Some(real) = self.here()
-        {
-            return real.is_view();
+        match self.here() {
+            None => self.flags() & VIEW != 0,
+            Some(real) => real.is_view(),
         }
-        f & VIEW != 0
     }
 
     #[inline]
@@ -310,19 +307,23 @@ impl Tensor {
     #[inline]
     pub fn requires_grad(&self) -> bool {
         let f = self.flags();
-        if f & STAND_IN != 0
-            && let Some(real) = self.here()
-        {
-            return real.requires_grad();
-        }
-        if f & REQUIRES_GRAD != 0 {
+        if f & (REQUIRES_GRAD | STAND_IN) == REQUIRES_GRAD {
             return true;
         }
-        if f & (VIEW | REBASED) == 0 {
+        if f & (VIEW | REBASED | STAND_IN) == 0 {
             return self.birth_history().is_some();
         }
+        self.requires_grad_with_care()
+    }
+
+    /// For views, what was written, and stand-ins.
+    #[cold]
+    fn requires_grad_with_care(&self) -> bool {
+        if let Some(real) = self.here() {
+            return real.requires_grad();
+        }
         let follows = |v: &ViewInfo| v.kind.load(Relaxed) != CreationKind::OtherDtype as u8 && v.base.requires_grad();
-        self.stored_history().is_some() || self.view_info().is_some_and(follows)
+        self.flags() & REQUIRES_GRAD != 0 || self.stored_history().is_some() || self.view_info().is_some_and(follows)
     }
 
     /// Whether it is a leaf: not the result of a recorded operation.

@@ -26,7 +26,12 @@ impl Tensor {
     /// The tensor that this one stands for here, if it stands for one: what methods ask first.
     #[inline]
     pub(crate) fn here(&self) -> Option<Tensor> {
-        if self.flags() & STAND_IN == 0 { None } else { crate::capture::stands_for(self) }
+        if self.flags() & STAND_IN == 0 { None } else { self.stood_for_here() }
+    }
+
+    #[cold]
+    fn stood_for_here(&self) -> Option<Tensor> {
+        crate::capture::stands_for(self)
     }
 
     /// From now on, methods ask in every `StandInScope` whether this tensor stands for another.

@@ -387,13 +387,13 @@ impl Varying<'_> {
     }
 
     /// An expression of the capture in terms of the inputs.
-    fn expr<'a>(
+    fn expr(
         &self,
         value: SymInt,
         record: &SymRecord,
         base: &[i64],
         here: &Sizes,
-        trials: &'a [Trial],
+        trials: &[Trial],
     ) -> Option<SizeExpr> {
         match value.place_in(record) {
             None => Some(SizeExpr::Int(value.hint())),

@@ -94,6 +94,7 @@ impl Session {
         grad_after: bool,
     ) -> Result<Recording> {
         let mut state = self.lock();
+        state.call_removable_hooks();
         let mut places = Places::new(&mut state)?;
         let result_slots = results.iter().map(|t| places.slot(t)).collect::<Result<Vec<_>>>()?;
         // A hook in a module's table that is gone again needs no repetition; one that stays is in place for this call.

@@ -141,8 +141,8 @@ pub(crate) struct State {
     pub(crate) numbers_read: Vec<usize>,
     /// Sizes of intermediates that were requested: symbol number, node, dimension.
     pub(crate) derived: Vec<(u32, NodeId, usize)>,
-    /// Hooks whose body is in the graph, by their handles.
-    pub(crate) pure_hooks: Vec<(u64, NodeId)>,
+    /// Hooks whose body is in the graph.
+    pub(crate) pure_hooks: Vec<pure::PureHook>,
     /// Values inside the function that keep their gradients.
     pub(crate) retained: Vec<WeakTensor>,
     /// What the placeholders of sources are in the call that is captured.
@@ -352,9 +352,6 @@ impl Session {
         self.can_end(what, Some(at))?;
         self.note_break(BreakKind::Plain, what, Some(at))?;
         self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
-        for (outline, value, _) in &self.lock().numbers {
-            self.binding.bind(outline, Number::new(*value).tensor().clone());
-        }
         self.left.store(true, Relaxed);
         core_capture::end(self.binding.clone());
         Ok(())
@@ -433,6 +430,8 @@ impl Session {
         state.function_trace().bind(number.tensor(), node);
         state.inputs.push((node, source.clone()));
         state.numbers.push((number.tensor().clone(), value, source));
+        // For closures that hold it and run in this call: hooks of graphs in the middle of the function, and the rest of it.
+        self.binding.bind(number.tensor(), Number::new(value).tensor().clone());
         Ok(number)
     }
 

@@ -1,11 +1,12 @@
 //! Pure hooks: their body is traced and becomes part of the graph.
 
-use super::{HookBody, Session, session};
+use super::tracer::HandleProxy;
+use super::{HookBody, HookNode, Session, State, session};
 use crate::breaks::BreakKind;
 use firebrand_core::autograd::{HookResult, RemovableHandle};
-use firebrand_core::capture as core_capture;
+use firebrand_core::capture::{self as core_capture, TensorHookFn};
 use firebrand_core::{Result, Tensor};
-use firebrand_graph::ir::{Argument, Attribute, GraphModule};
+use firebrand_graph::ir::{Argument, Attribute, GraphModule, NodeId};
 use firebrand_graph::trace::{Free, Trace, outline};
 use std::sync::Arc;
 
@@ -16,8 +17,39 @@ pub(crate) fn register_pure_hook<R: HookResult>(
     hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
 ) -> Result<RemovableHandle> {
     match session() {
-        Some(session) if !session.is_source(t) => session.trace_hook(t, |grad| hook(grad).into_result()),
+        Some(session) if !session.is_source(t) => {
+            let hook = Arc::new(hook);
+            let called = hook.clone();
+            let called: TensorHookFn = Arc::new(move |g| g.map_or(Ok(None), |g| called(g).into_result()));
+            session.trace_hook(t, |grad| hook(grad).into_result(), called)
+        }
         _ => t.try_register_pure_hook(hook),
+    }
+}
+
+/// A hook whose body is in the graph.
+pub(crate) struct PureHook {
+    pub(crate) handle: u64,
+    pub(crate) node: NodeId,
+    /// What its handles refer to.
+    proxy: Arc<HandleProxy>,
+    /// The hook itself.
+    called: TensorHookFn,
+}
+
+impl State {
+    /// The graph is about to end. A hook to which somebody still holds a handle may be removed later: it is called, since
+    /// nothing can be taken out of a compiled graph.
+    pub(super) fn call_removable_hooks(&mut self) {
+        for hook in std::mem::take(&mut self.pure_hooks) {
+            if Arc::weak_count(&hook.proxy) == 0 {
+                continue;
+            }
+            let graph = &mut self.trace.module_mut().graph;
+            let on = graph[hook.node].args()[0].clone();
+            graph.set_args(hook.node, vec![on, Argument::Int(0)]);
+            self.hooks.push(HookNode { node: hook.node, hook: hook.called, handle: hook.handle });
+        }
     }
 }
 
@@ -26,6 +58,7 @@ impl Session {
         self: &Arc<Self>,
         t: &Tensor,
         body: impl FnOnce(&Tensor) -> Result<Option<Tensor>>,
+        called: TensorHookFn,
     ) -> Result<RemovableHandle> {
         if !t.requires_grad() {
             return t.try_register_hook(|_: &Tensor| ()); // says why not, as an eager run does
@@ -53,14 +86,14 @@ impl Session {
         if failed {
             return Err(firebrand_core::Error::user("a hook that was declared pure is not"));
         }
-        let Some(result) = result else { return self.removable(t, None) };
+        let Some(result) = result else { return self.removable(t, None, called) };
         let free: Vec<Tensor> = inner.captured().iter().map(|(t, _)| t.clone()).collect();
         let node = inner.node(&result).map_err(firebrand_core::Error::user)?;
         let free_after = inner.captured().len();
         let graph = inner.finish(vec![node.into()]);
         self.check_pure(&graph, &result, t)?;
         debug_assert_eq!(free_after, free.len(), "the result of a hook is computed in it, or is the gradient");
-        self.removable(t, Some((graph, free)))
+        self.removable(t, Some((graph, free)), called)
     }
 
     fn check_pure(&self, graph: &GraphModule, result: &Tensor, t: &Tensor) -> Result<()> {
@@ -79,9 +112,14 @@ impl Session {
     }
 
     /// The hook node, and a handle that takes it out again.
-    fn removable(self: &Arc<Self>, t: &Tensor, body: Option<(GraphModule, Vec<Tensor>)>) -> Result<RemovableHandle> {
-        let proxy = self.proxy_handle();
-        let Some((graph, free)) = body else { return Ok(proxy) };
+    fn removable(
+        self: &Arc<Self>,
+        t: &Tensor,
+        body: Option<(GraphModule, Vec<Tensor>)>,
+        called: TensorHookFn,
+    ) -> Result<RemovableHandle> {
+        let handle = self.proxy_handle();
+        let Some((graph, free)) = body else { return Ok(handle) };
         let mut args = Vec::new();
         {
             let mut state = self.lock();
@@ -94,7 +132,11 @@ impl Session {
             }
         }
         let node = self.hook_node(t, args)?;
-        self.lock().pure_hooks.push((proxy.key(), node));
-        Ok(proxy)
+        let mut state = self.lock();
+        let proxy = state.handles.iter().find(|p| handle.belongs_to(p)).cloned();
+        let proxy = proxy.ok_or_else(|| firebrand_core::Error::user("a handle of the capture is lost"))?;
+        state.pure_hooks.push(PureHook { handle: handle.key(), node, proxy, called });
+        drop(state);
+        Ok(handle)
     }
 }

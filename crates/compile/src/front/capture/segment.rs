@@ -72,6 +72,7 @@ impl Session {
     pub(super) fn flush_as(&self, how: Segment) -> Result<()> {
         let mut state = self.lock();
         state.flushed = true;
+        state.call_removable_hooks();
         let grad_mode = is_grad_enabled();
         let captured: Vec<(Tensor, NodeId)> = state.trace.captured().to_vec();
         let mut wanted: Vec<(Tensor, NodeId)> = Vec::new();

@@ -145,8 +145,8 @@ impl Session {
             }
         }
         let opaque = state.hooks.iter().position(|h| h.handle == id).map(|at| state.hooks.remove(at).node);
-        let pure = state.pure_hooks.iter().position(|(h, _)| *h == id);
-        if let Some(node) = opaque.or_else(|| pure.map(|at| state.pure_hooks.remove(at).1)) {
+        let pure = state.pure_hooks.iter().position(|h| h.handle == id);
+        if let Some(node) = opaque.or_else(|| pure.map(|at| state.pure_hooks.remove(at).node)) {
             state.effects.push(Effect::Removed { handle: id });
             let graph = &mut state.trace.module_mut().graph;
             if let Some(input) = graph[node].args().first().cloned() {

@@ -55,6 +55,9 @@ pub(super) fn known() -> Vec<(&'static str, Program)> {
                 Outside::Inputs,
             ),
         ),
+        ("X-87", program(&[Unary(0, 0), PureHook(3), HookRemoving(3, 0)], [true, true], &[3], Outside::Twice)),
+        ("X-87", program(&[Unary(0, 0), PureHook(3), Break, Remove(0)], [true, true], &[3], Outside::Twice)),
+        ("X-88", program(&[HookWithSizes(0, 0), Break, Unary(0, 0)], [true, true], &[3], Outside::Backward)),
         ("X-85", program(&[CustomTwo(0, 1)], [false, false], &[4], Outside::Backward)),
         (
             "X-84",

@@ -191,7 +191,7 @@ fn check(seed: u64, count: usize) {
     assert!(whole * 2 >= count, "most programs run: {whole} of {count}");
 }
 
-///
+///
 #[test]
 fn closures_that_have_differed() {
     for (id, program) in known::known() {
