@@ -30,6 +30,7 @@ impl Debug for crate::backward::Options {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut shown = f.debug_struct("Options");
         shown.field("backend", &self.backend.name()).field("dynamic", &self.dynamic);
+        shown.field("dynamic_graphs", &self.dynamic_graphs);
         shown.field("fullgraph", &self.fullgraph).field("cache_limit", &self.cache_limit).finish()
     }
 }

@@ -101,6 +101,7 @@ def passes():
     """Programs that PyTorch exports run in firebrand, and its passes are firebrand's."""
     import torch
     from torch._export import pass_base, utils
+    from torch._export.passes import replace_autocast_with_hop_pass, replace_set_grad_with_hop_pass  # noqa: F401  (they use `utils`)
     from torch._export.passes import replace_view_ops_with_view_copy_ops_pass as views
 
     program = torch.export.ExportedProgram

@@ -160,8 +160,14 @@ pub(crate) struct PyCompiledBackward(backward::CompiledBackward);
 #[pymethods]
 impl PyCompiledBackward {
     #[new]
-    fn new(backend: &Bound<'_, PyAny>, dynamic: bool, fullgraph: bool) -> PyResult<PyCompiledBackward> {
-        let options = backward::Options { backend: backend_of(backend)?, dynamic, fullgraph, ..Default::default() };
+    fn new(
+        backend: &Bound<'_, PyAny>,
+        dynamic: bool,
+        dynamic_graphs: bool,
+        fullgraph: bool,
+    ) -> PyResult<PyCompiledBackward> {
+        let backend = backend_of(backend)?;
+        let options = backward::Options { backend, dynamic, dynamic_graphs, fullgraph, ..Default::default() };
         Ok(PyCompiledBackward(backward::CompiledBackward::new(options)))
     }
 

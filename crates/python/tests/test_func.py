@@ -1,6 +1,11 @@
 """Function transforms over trees."""
 
+import pytest
 from conftest import cases, check, raised
+
+import firebrand
+from firebrand.autograd import forward_ad
+from firebrand.func import grad, vmap
 
 
 class Cases:
@@ -82,3 +87,55 @@ class Cases:
 @cases(Cases)
 def test_like_pytorch(oracle, name, case):
     check(oracle, f"func.{name}", case)
+
+
+def test_distributions_draw_for_each_sample():
+    means = firebrand.ones(2, 8)
+    for draw in (lambda m: firebrand.normal(m, 1.0), lambda m: firebrand.normal(m, m), firebrand.poisson):
+        found = vmap(draw, randomness="different")(means)
+        assert found[0].tolist() != found[1].tolist()
+        with pytest.raises(RuntimeError, match="same randomness with a batched tensor"):
+            vmap(draw, randomness="same")(means)
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            vmap(draw)(means)
+
+
+def test_random_numbers_in_place():
+    half = firebrand.full((2, 32), 0.5)
+    drawn = vmap(lambda p: firebrand.zeros_like(p).bernoulli_(p), randomness="different")(half)
+    assert drawn[0].tolist() != drawn[1].tolist()
+    captured = firebrand.zeros(32)
+    with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched tensor"):
+        vmap(lambda p: captured.normal_() + p, randomness="different")(half)
+    with pytest.raises(RuntimeError, match="more elements than `self`"):
+        vmap(lambda p: captured.bernoulli_(p), randomness="different")(half)
+
+
+def test_views_tangents_and_histories_inside_vmap():
+    pairs = firebrand.zeros(3, 2)
+    vmap(lambda p: firebrand.view_as_complex(p).add_(2).real)(pairs)
+    assert pairs.tolist() == [[2.0, 0.0]] * 3
+    x, base, tangents = firebrand.zeros(2), firebrand.zeros(2), firebrand.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    def push(tangent):
+        with forward_ad.dual_level():
+            base.copy_(forward_ad.make_dual(x, tangent))
+            return forward_ad.unpack_dual(base).tangent
+
+    assert vmap(push)(tangents).tolist() == tangents.tolist()
+    w, y = firebrand.ones(2, requires_grad=True), firebrand.tensor([3.0, 4.0])
+    pull = vmap(lambda v: firebrand.autograd.grad([w * y], [w], grad_outputs=[v])[0])
+    assert pull(firebrand.eye(2)).tolist() == [[3.0, 0.0], [0.0, 4.0]]
+
+
+def test_anomalies_of_samples():
+    with firebrand.autograd.set_detect_anomaly(True):
+        with pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan"):
+            vmap(grad(lambda x: x.sqrt().sum()))(firebrand.tensor([-1.0, 4.0]))
+
+
+def test_the_first_of_equal_maxima_gets_the_gradient():
+    w = firebrand.tensor([[1.0, 2.0], [1.0, 2.0], [0.0, 2.0]], requires_grad=True)
+    bag = firebrand.nn.functional.embedding_bag(firebrand.tensor([2, 1, 0]), w, firebrand.tensor([0]), mode="max")
+    bag.sum().backward()
+    assert w.grad.tolist() == [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]

@@ -51,3 +51,16 @@ def test_refusals():
         model()
     with pytest.raises(RuntimeError):
         firebrand.load("missing.pt2")
+
+
+def test_ops_that_are_only_names_keep_the_names_of_their_arguments(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class Draws(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.aten.uniform.default(x, -1.0, 1.0)
+
+    before, after = tmp_path / "before.pt2", tmp_path / "after.pt2"
+    torch.export.save(torch.export.export(Draws(), (torch.ones(3),)), before)
+    firebrand._C.load_program(str(before), runnable=False).save(str(after))
+    assert "uniform" in str(torch.export.load(after).graph)

@@ -37,6 +37,9 @@ pub struct Options {
     /// Whether sizes are inputs from the first capture on. Otherwise the first capture is specialized to its sizes; a second one
     /// with others is for all.
     pub dynamic: bool,
+    /// Whether the graph of a second capture is compiled for all sizes at once. Otherwise it is compiled for those of its first run,
+    /// and for all at the next, as `torch.compile` does unless it is told that sizes vary.
+    pub dynamic_graphs: bool,
     /// Whether a pure hook that cannot be traced is an error; otherwise it is called like other hooks.
     pub fullgraph: bool,
     /// The maximum number of graphs per structure; beyond that, passes that match none are run by the engine.
@@ -45,7 +48,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { backend: backends::firebrand(), dynamic: true, fullgraph: false, cache_limit: 16 }
+        let backend = backends::firebrand();
+        Options { backend, dynamic: true, dynamic_graphs: false, fullgraph: false, cache_limit: 16 }
     }
 }
 
@@ -174,8 +178,7 @@ impl Compiler {
         let mut cache = self.cache();
         let Some(c) = cache.captures.iter_mut().find(|c| c.is_for(key)) else {
             drop(cache);
-            self.add_capture(key, defined);
-            return Vec::new();
+            return self.add_capture(key, defined);
         };
         if c.defined.is_none() {
             c.defined = defined.map(<[Defined]>::to_vec);
@@ -220,12 +223,15 @@ impl Compiler {
         Ok(Some(frame))
     }
 
-    /// Captures runs like this. One that was specialized to other sizes shares nothing with it, as in PyTorch (U-78).
-    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) {
+    /// Captures runs like this; gives what is known of runs of the same structure. One that was specialized to other sizes shares
+    /// nothing with it, as in PyTorch (U-78), unless graphs are to be dynamic: then both show together what varies.
+    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) -> Vec<Arc<Frame>> {
         self.captured.fetch_add(1, Relaxed);
         let mut cache = self.cache();
-        let again = cache.captures.iter().any(|c| c.structure == key.structure);
-        let fixed = !self.options.dynamic && !again;
+        let earlier: Vec<_> = cache.captures.iter().filter(|c| c.structure == key.structure).collect();
+        let fixed = !self.options.dynamic && earlier.is_empty();
+        let shared = earlier.into_iter().filter(|_| self.options.dynamic_graphs);
+        let frames: Vec<Arc<Frame>> = shared.flat_map(|c| c.frames.iter().cloned()).collect();
         tracing::debug!(target: "firebrand::compile::backward", captures = self.captured.load(Relaxed), "captured");
         if cache.captures.len() >= CAPTURES {
             cache.captures.remove(0);
@@ -235,8 +241,9 @@ impl Compiler {
             sizes: fixed.then(|| key.sizes()),
             defined: defined.map(<[Defined]>::to_vec),
             calls_hooks: false,
-            frames: Vec::new(),
+            frames: frames.clone(),
         });
+        frames
     }
 }
 

@@ -118,10 +118,13 @@ def CompiledModule(module, backend, fullgraph, dynamic, static):
 
 
 class compiled_backward:
-    """Backward passes of this thread are compiled until the end of the block. Entered again, it knows what it compiled."""
+    """Backward passes of this thread are compiled until the end of the block. Entered again, it knows what it compiled.
 
-    def __init__(self, backend="firebrand", *, dynamic=True, fullgraph=False):
-        self._compiled = _C.CompiledBackward(backend, dynamic, fullgraph)
+    With `dynamic` a capture is for all sizes; without, the first is for its sizes and a second for all, whose graph is compiled for
+    all at once if `dynamic_graphs` is set, or else for the sizes of its first run and at the next for all."""
+
+    def __init__(self, backend="firebrand", *, dynamic=True, dynamic_graphs=False, fullgraph=False):
+        self._compiled = _C.CompiledBackward(backend, dynamic, dynamic_graphs, fullgraph)
         self._scopes = []
 
     def __enter__(self):

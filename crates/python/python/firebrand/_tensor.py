@@ -297,6 +297,9 @@ Tensor.coalesce = lambda self: _C.sparse_coalesce(self)
 Tensor.is_coalesced = lambda self: _C.sparse_is_coalesced(self)
 Tensor.indices, Tensor.values = (lambda self: _C.sparse_indices(self)), (lambda self: _C.sparse_values(self))
 Tensor._indices, Tensor._values = _raw(_C.sparse_indices), _raw(_C.sparse_values)
+Tensor._nnz = lambda self: self._values().size(0)
+Tensor.sparse_dim = lambda self: self._indices().size(0) if self.is_sparse else 0
+Tensor.dense_dim = lambda self: self.dim() - self.sparse_dim()
 
 # Kinds of tensors that are not there.
 for _name in ("is_nested", "is_quantized", "is_mkldnn", "is_cuda", "is_xpu", "is_mps", "is_sparse_csr", "is_ipu", "is_xla", "is_vulkan", "is_maia", "is_mtia"):

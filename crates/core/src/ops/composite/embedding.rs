@@ -4,7 +4,7 @@
 //! bag each index belongs to, how many indices each bag has, and (empty here) where maxima came from.
 
 use crate::ops::{arith, lists};
-use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Error, ErrorKind, Result, Scalar, SymInt, Tensor, ops};
 
 const OP: &str = "embedding_bag";
 
@@ -87,11 +87,17 @@ pub(crate) fn embedding_bag_padding(
         None => ops::ones_like(indices, Some(DType::Bool), None, None)?,
     };
     let sizes = sum_of(&ops::to_dtype(&counted, DType::I64, false, false, None)?, &[count.into()])?;
-    let picked = ops::embedding(weight, indices, padding.unwrap_or(-1).into(), scale_grad_by_freq, sparse)?;
+    let picked = ops::embedding(weight, indices, padding.unwrap_or(-1).into(), scale_grad_by_freq, sparse);
+    let picked = picked.map_err(|e| match *e.kind() {
+        ErrorKind::IndexOutOfRange { index, dim, size, .. } => {
+            ErrorKind::IndexOutOfRange { op: OP, index, dim, size }.into()
+        }
+        _ => e,
+    })?;
     let kept = ops::unsqueeze(&counted, 1)?;
     let shape = [count.into(), width.into()];
     let out = if mode == 2 && n == 0 {
-        ops::new_zeros(&picked, &shape, None, None)?
+        sum_of(&picked, &shape)? // zeros
     } else if mode == 2 {
         let empty = ops::unsqueeze(&ops::eq_scalar(&sizes, Scalar::Int(0))?, 1)?;
         let first = ops::masked_fill(&first_maxima(&picked, &kept, &bag, &shape)?, &empty, Scalar::Int(0))?;

@@ -23,7 +23,9 @@ def _enable(compiler_fn, dynamic=False):
     global compiled_autograd_enabled
     kind = "dynamic" if dynamic else "static"
     if kind not in _known:
-        _known[kind] = firebrand.compiled_backward(lambda graph, inputs: _known["compiler"](graph), dynamic=bool(dynamic))
+        _known[kind] = firebrand.compiled_backward(
+            lambda graph, inputs: _known["compiler"](graph), dynamic=bool(dynamic), dynamic_graphs=True
+        )
     scope, before, compiler = _known[kind], compiled_autograd_enabled, _known.get("compiler")
     seen, compiled_autograd_enabled, _known["compiler"] = scope.captures, True, compiler_fn
     try:
