@@ -7,7 +7,7 @@
 use super::{ENDS_WITHIN, Launcher, launcher, processes};
 use crate::root;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a run is killed.
@@ -16,6 +16,13 @@ const KILLS: usize = 20;
 const RESULTS: [&str; 4] = ["model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "best.safetensors"];
 const SETTINGS: [&str; 7] = ["--accumulate", "2", "--clip", "1", "--checkpoint-every", "2", "--quiet"];
 const EPOCHS: &str = "6";
+
+/// How a job ended.
+struct Ended {
+    took: Duration,
+    status: ExitStatus,
+    said: String,
+}
 
 struct Proof<'a> {
     launcher: &'a Launcher,
@@ -98,14 +105,8 @@ impl Proof<'_> {
         command.spawn().map_err(|e| format!("{command:?}: {e}"))
     }
 
-    /// Waits for the end of a job whose rank was hurt; how long that took, and what it said.
-    fn ends(
-        &self,
-        mut job: Child,
-        within: Duration,
-        code: Option<i32>,
-        what: &str,
-    ) -> Result<(Duration, String), String> {
+    /// Waits for the end of a job whose rank was hurt, and of its ranks.
+    fn end_of(&self, mut job: Child, within: Duration, what: &str) -> Result<Ended, String> {
         let began = Instant::now();
         let name = self.launcher.0;
         let status = loop {
@@ -122,16 +123,17 @@ impl Proof<'_> {
         if let Some(mut errors) = job.stderr.take() {
             let _ = std::io::Read::read_to_string(&mut errors, &mut said); // what can be read helps
         }
-        if status.success() {
-            return Err(format!("{name}: {what}, and the job ended well: {said}"));
-        }
         super::gone(&self.program).map_err(|e| format!("{name}: {what}: {e}"))?;
-        if let Some(code) = code
-            && status.code() != Some(code)
-        {
-            return Err(format!("{name}: {what}: expected exit code {code}, found {status}: {said}"));
+        Ok(Ended { took, status, said })
+    }
+
+    /// Like `end_of`, of a job that must end with exit code 3; how long that took, and what it said.
+    fn ends(&self, job: Child, within: Duration, what: &str) -> Result<(Duration, String), String> {
+        let Ended { took, status, said } = self.end_of(job, within, what)?;
+        match status.code() {
+            Some(3) => Ok((took, said)),
+            _ => Err(format!("{}: {what}: expected exit code 3, found {status}: {said}", self.launcher.0)),
         }
-        Ok((took, said))
     }
 
     /// The ranks of a job, once they are all there.
@@ -177,8 +179,15 @@ impl Proof<'_> {
             if !Command::new("kill").args(["-9", &victim.to_string()]).status().is_ok_and(|s| s.success()) {
                 continue;
             }
+            let Ended { took, status, .. } = self.end_of(job, ENDS_WITHIN, "a rank was killed")?;
+            if status.success() {
+                // The rank had done all its work: the results must be complete, and it counts as a run that came to its end.
+                self.same(&out, whole, &format!("after {kills} kills, the last of which came too late"))?;
+                std::fs::remove_dir_all(&out).map_err(|e| e.to_string())?;
+                continue;
+            }
             kills += 1;
-            worst = worst.max(self.ends(job, ENDS_WITHIN, None, "a rank was killed")?.0);
+            worst = worst.max(took);
         }
         let mut command = self.train(2, &out, EPOCHS);
         if out.join("run.toml").exists() {
@@ -206,7 +215,7 @@ impl Proof<'_> {
             std::thread::sleep(Duration::from_millis(1));
         }
         super::must(Command::new("kill").args(["-STOP", &found[1].to_string()]))?;
-        let (took, said) = self.ends(job, Duration::from_secs(6), Some(3), "a rank stood still")?;
+        let (took, said) = self.ends(job, Duration::from_secs(6), "a rank stood still")?;
         if !said.contains("waited") || !said.contains("step ") {
             return Err(format!("{}: the reason is missing: {said}", self.launcher.0));
         }
@@ -227,7 +236,7 @@ impl Proof<'_> {
         command.arg("train").arg(root().join("golden/train/classes.pt2")).arg("--data").arg(&data);
         command.args(["--target", "label", "--loss", "cross_entropy", "--batch-size", "16", "--quiet", "-o"]);
         let job = self.spawn(command.arg(self.folder.join("nan.pt2")))?;
-        let (_, said) = self.ends(job, Duration::from_secs(20), Some(3), "a loss was not finite")?;
+        let (_, said) = self.ends(job, Duration::from_secs(20), "a loss was not finite")?;
         if !said.contains("error: rank ") || !said.contains(", step 1: ") || !said.contains("NaN") {
             return Err(format!("{}: the reason is missing: {said}", self.launcher.0));
         }
@@ -261,7 +270,7 @@ impl Proof<'_> {
         // As much as there is room for, which is less than was asked for.
         let _ = std::fs::write(&filler, vec![0; 17 << 20]);
         let before = std::fs::read(&checkpoint).map_err(|e| e.to_string())?;
-        let (_, said) = self.ends(job, Duration::from_secs(20), Some(3), "the disk was full")?;
+        let (_, said) = self.ends(job, Duration::from_secs(20), "the disk was full")?;
         if !said.contains("error: rank 0 on ") || !said.contains(", step ") {
             return Err(format!("{name}: the reason is missing: {said}"));
         }
