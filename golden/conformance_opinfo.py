@@ -16,6 +16,7 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -173,8 +174,9 @@ class Run:
                 made = prepared(self.op, self.dtype, samples, path)
             except Exception as e:
                 made = {"error": f"{type(e).__name__}: {next(iter(str(e).strip().splitlines()), '')[:160]}"}
-            torch.save(made, f"{stem}.part")
-            pathlib.Path(f"{stem}.part").rename(kept)
+            part = pathlib.Path(f"{stem}.{os.getpid()}.part")
+            torch.save(made, part)
+            part.rename(kept)
         return path, torch.load(kept, weights_only=False)
 
     def compare(self, path, made):

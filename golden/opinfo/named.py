@@ -225,7 +225,7 @@ def memory(t):
     t.op("_conj_copy", S(Z(2, 3)), **FACT)
     t.op("_pad_circular", S(T(1, 1, 4), [1, 2]), **PLAIN)
     t.op("_pad_enum", S(T(1, 1, 4), [1, 2], 0), S(T(1, 1, 4), [1, 2], 1), S(T(1, 1, 4), [1, 2], 2), S(T(1, 1, 4), [1, 2], 3, 0.5), **PLAIN)
-    t.op("narrow.Tensor", S(T(4, 3), 0, X(1), 2), **PLAIN, err=[S(T(4), 0, X(3), 2)])
+    t.op("narrow.Tensor", S(T(4, 3), 0, X(1), 2), **PLAIN, err=[S(T(4), 0, X(3), 2), S(T(4), 0, X(True), 2), S(T(4), 0, X([1]), 2)])
     t.op("tensor_split.tensor_indices_or_sections", S(T(5, 2), X(2)), S(T(5, 2), X([1, 3])), **PLAIN)
     t.op("_reshape_from_tensor", S(T(2, 3), X([3, 2])), **PLAIN)
     t.op("_dim_arange", S(T(2, 3), 1), **FACT)

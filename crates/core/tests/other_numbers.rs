@@ -154,3 +154,27 @@ fn the_cross_entropy_of_a_linear_layer_as_one_op() {
     let (own, expected) = (gradients(&per_sample.square().sum()), gradients(&whole(0).square().sum()));
     own.iter().zip(&expected).for_each(|(a, b)| close(a, b));
 }
+
+/// Gradients of probabilities and of the weights of classes were lost; without a bias, the latter stand in its place.
+#[test]
+fn the_cross_entropy_of_a_linear_layer_has_every_gradient() {
+    let leaf = |sizes: &[usize], seed| integers(sizes, seed).to_dtype(DType::F64).cos().detach().requires_grad_();
+    let (x, w, b, target, each) = (leaf(&[5, 3], 1), leaf(&[4, 3], 2), leaf(&[4], 3), leaf(&[5, 4], 4), leaf(&[4], 5));
+    for bias in [Some(&b), None] {
+        let given = [Some(&x), Some(&w), Some(&target), bias, Some(&each)];
+        let mut args: Vec<Value> = given.map(|t| t.map_or(Value::None, |t| Value::Tensor(t.clone()))).to_vec();
+        args.extend([Value::from(-100i64), Value::from(2i64), Value::from("default"), Value::from(DType::F64)]);
+        let found = call_by_name("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction", &args).unwrap();
+        let Value::Tensor(own) = &found[0] else { panic!("a tensor") };
+        let logits = ops::linear(&x, &w, bias).unwrap();
+        let whole = ops::cross_entropy_loss(&logits, &target, Some(&each), 0, (-100).into(), 0.0).unwrap();
+        let [own, whole] = [own, &whole].map(|loss| {
+            given.iter().flatten().for_each(|t| t.zero_grad());
+            loss.square().sum().backward();
+            given.map(|t| t.map(|t| t.grad().unwrap().to_vec::<f64>()))
+        });
+        for (a, b) in own.iter().zip(&whole).flat_map(|(a, b)| a.iter().flatten().zip(b.iter().flatten())) {
+            assert!((a - b).abs() < 1e-12, "{own:?} {whole:?}");
+        }
+    }
+}

@@ -29,6 +29,27 @@ pub(crate) unsafe fn move2d(
 
 /// Elements of a square that is turned in registers or L1: one cache line of f32.
 const SQUARE: usize = 16;
+/// Of batches of small matrices.
+const HALF: usize = 8;
+
+/// Transposes a square.
+///
+/// # Safety
+/// As for [`move2d`], for `N` rows and columns whose elements lie side by side.
+#[inline(always)]
+unsafe fn turn<T: Copy + Default, const N: usize>(src: *const T, from: usize, dst: *mut T, to: usize) {
+    let mut square = [[T::default(); N]; N];
+    for (j, line) in square.iter_mut().enumerate() {
+        // SAFETY: line `j` of `N` elements.
+        *line = unsafe { src.add(j * from).cast::<[T; N]>().read_unaligned() };
+    }
+    let mut row = [T::default(); N];
+    for i in 0..N {
+        row.iter_mut().zip(&square).for_each(|(d, line)| *d = line[i]);
+        // SAFETY: row `i` of `N` elements.
+        unsafe { dst.add(i * to).cast::<[T; N]>().write_unaligned(row) };
+    }
+}
 
 /// # Safety
 /// As for [`move2d`].
@@ -50,16 +71,11 @@ unsafe fn typed<T: Copy + Default>(
                 let mut c = 0;
                 while c < cols {
                     let w = SQUARE.min(cols - c);
-                    let mut square = [[T::default(); SQUARE]; SQUARE];
+                    let (from, to) = (src.add(r + c * fc), dst.add(r * tr + c));
                     if h == SQUARE && w == SQUARE {
-                        for (j, line) in square.iter_mut().enumerate() {
-                            *line = src.add(r + (c + j) * fc).cast::<[T; SQUARE]>().read_unaligned();
-                        }
-                        let mut row = [T::default(); SQUARE];
-                        for i in 0..SQUARE {
-                            row.iter_mut().zip(&square).for_each(|(d, line)| *d = line[i]);
-                            dst.add((r + i) * tr + c).cast::<[T; SQUARE]>().write_unaligned(row);
-                        }
+                        turn::<T, SQUARE>(from, fc, to, tr)
+                    } else if h == HALF && w == HALF {
+                        turn::<T, HALF>(from, fc, to, tr)
                     } else {
                         for i in 0..h {
                             for j in 0..w {

@@ -13,6 +13,8 @@ mod check;
 #[cfg(feature = "samples")]
 mod compare;
 #[cfg(feature = "samples")]
+pub mod complete;
+#[cfg(feature = "samples")]
 mod derivatives;
 #[cfg(feature = "samples")]
 pub mod deviations;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub struct Row {
     /// Line of the file.
     pub line: usize,
-    /// How many rows of the same op come before it.
+    /// How many samples of the same op come before it: rows for which [`is_base`](Row::is_base) holds.
     pub sample: usize,
     /// `aten::name.overload`.
     pub op: String,
@@ -115,8 +115,9 @@ pub fn read(text: &str) -> Vec<Row> {
         .enumerate()
         .map(|(n, r)| {
             let count = seen.entry(r["op"].as_str().unwrap_or_default()).or_default();
-            *count += 1;
-            row(n + 2, *count - 1, r)
+            let row = row(n + 2, *count, r);
+            *count += usize::from(row.is_base());
+            row
         })
         .collect()
 }

@@ -54,29 +54,43 @@ impl<'a> Call<'a> {
     }
 
     /// The loss for these operands in place of the call's own.
-    fn loss(&self, input: &Tensor, linear_weight: &Tensor, target: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    fn loss(
+        &self,
+        input: &Tensor,
+        linear_weight: &Tensor,
+        target: &Tensor,
+        bias: Option<&Tensor>,
+        weight: Option<&Tensor>,
+    ) -> Result<Tensor> {
         let like = |t: &Tensor| ops::formulas::cast(t, self.input.dtype());
         let bias = bias.map(like).transpose()?;
         let logits = ops::linear(input, &like(linear_weight)?, bias.as_ref())?;
-        let (weight, ignored) = (self.weight.map(like).transpose()?, self.ignore_index.into());
+        let (weight, ignored) = (weight.map(like).transpose()?, self.ignore_index.into());
         ops::cross_entropy_loss(&logits, target, weight.as_ref(), self.reduction, ignored, self.label_smoothing)
     }
 
-    /// Gradients of input, weight, target (if it is probabilities) and bias, as far as they are wanted; `seed` is that of the
-    /// loss.
-    fn gradients(&self, wanted: [bool; 4], seed: Option<&Tensor>) -> Result<[Option<Tensor>; 4]> {
+    /// The loss.
+    fn run(&self) -> Result<Tensor> {
+        self.loss(self.input, self.linear_weight, self.target, self.linear_bias, self.weight)
+    }
+
+    /// Gradients of input, weight, target (if it is probabilities), bias and weights of classes, as far as they are wanted; `seed` is
+    /// that of the loss.
+    fn gradients(&self, wanted: [bool; 5], seed: Option<&Tensor>) -> Result<[Option<Tensor>; 5]> {
         let _recording = EnableGrad::new();
         let leaf = |t: &Tensor, wanted: bool| t.detach().try_requires_grad_(wanted);
         let (x, w) = (leaf(self.input, wanted[0])?, leaf(self.linear_weight, wanted[1])?);
         let t = leaf(self.target, wanted[2] && self.target.is_floating_point())?;
         let b = self.linear_bias.map(|b| leaf(b, wanted[3])).transpose()?;
-        let loss = self.loss(&x, &w, &t, b.as_ref())?;
-        let leaves = [Some(&x), Some(&w), Some(&t), b.as_ref()].map(|t| t.filter(|t| t.requires_grad()));
+        let each = self.weight.map(|c| leaf(c, wanted[4])).transpose()?;
+        let loss = self.loss(&x, &w, &t, b.as_ref(), each.as_ref())?;
+        let leaves = [Some(&x), Some(&w), Some(&t), b.as_ref(), each.as_ref()].map(|t| t.filter(|t| t.requires_grad()));
         let targets: Vec<Target> = leaves.iter().flatten().map(|&t| Target::from(t)).collect();
         if targets.is_empty() {
-            return Ok([None, None, None, None]);
+            return Ok([const { None }; 5]);
         }
-        let options = GradOptions { grad_outputs: vec![seed.cloned()], ..Default::default() };
+        // Of targets that are classes, the weights of classes are constants, as in `cross_entropy_loss`.
+        let options = GradOptions { grad_outputs: vec![seed.cloned()], allow_unused: Some(true), ..Default::default() };
         let mut found = grad(&loss, targets, &options)?.into_iter();
         Ok(leaves.map(|t| t.and_then(|_| found.next().flatten())))
     }
@@ -86,14 +100,17 @@ fn backward(call: &OpCall<'_>, grads: &[Option<Tensor>], reduces: bool) -> Resul
     let args = call.args();
     let it = Call::new(&args, reduces)?;
     let needs = call.needs_input_grad();
-    let none = vec![None; needs.len()];
-    let Some(seed) = &grads[0] else { return Ok(none) };
-    if is_grad_enabled() && (seed.requires_grad() || it.input.requires_grad() || it.linear_weight.requires_grad()) {
+    let Some(seed) = &grads[0] else { return Ok(vec![None; needs.len()]) };
+    let operands = [Some(it.input), Some(it.linear_weight), Some(it.target), it.linear_bias, it.weight, Some(seed)];
+    if is_grad_enabled() && operands.into_iter().flatten().any(Tensor::requires_grad) {
         return Err(Error::argument(args.op(), "there is no second derivative; use linear and cross_entropy_loss"));
     }
-    let bias = it.linear_bias.is_some() && needs.get(3) == Some(&true);
-    let found = it.gradients([needs[0], needs[1], needs[2], bias], Some(&seed.detach()))?;
-    Ok(none.into_iter().enumerate().map(|(k, n)| found.get(k).cloned().unwrap_or(n)).collect())
+    // One place for each tensor that was given.
+    let given = [true, true, true, it.linear_bias.is_some(), it.weight.is_some()];
+    let mut places = needs.iter();
+    let wanted = given.map(|given| given && places.next() == Some(&true));
+    let found = it.gradients(wanted, Some(&seed.detach()))?;
+    Ok(found.into_iter().zip(given).filter_map(|(g, given)| given.then_some(g)).collect())
 }
 
 /// Sum or mean; three further results hold the gradients that the call asks for, and are empty otherwise.
@@ -122,9 +139,9 @@ fn scalar() -> Result<Op> {
         .shape(specs)
         .kernel(|a| {
             let it = Call::new(a, true)?;
-            let loss = it.loss(it.input, it.linear_weight, it.target, it.linear_bias)?;
+            let loss = it.run()?;
             let [input, weight, bias] = asked(a)?;
-            let [input, weight, _, bias] = it.gradients([input, weight, false, bias], None)?;
+            let [input, weight, _, bias, _] = it.gradients([input, weight, false, bias, false], None)?;
             let mut results = vec![loss];
             for (spec, g) in specs(a)?.into_iter().skip(1).zip([input, weight, bias]) {
                 results.push(match g {
@@ -152,7 +169,7 @@ fn per_sample() -> Result<Op> {
         })
         .kernel(|a| {
             let it = Call::new(a, false)?;
-            Ok(vec![it.loss(it.input, it.linear_weight, it.target, it.linear_bias)?])
+            Ok(vec![it.run()?])
         })
         .backward(|call, grads| backward(call, grads, false))
         .register()?;

@@ -130,6 +130,13 @@ fn every_op_has_rows() {
     assert!(missing.is_empty(), "ops without a row in golden/opinfo: {missing:#?}");
 }
 
+/// Every op has rows for every check that concerns it, or says why not.
+#[test]
+fn every_op_has_every_check() {
+    let gaps = firebrand_opinfo::complete::gaps();
+    assert!(gaps.is_empty(), "{}", gaps.join("\n"));
+}
+
 /// What an op does, its second names do, and their forms what its forms do.
 #[test]
 fn second_names() {

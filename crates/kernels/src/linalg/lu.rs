@@ -12,10 +12,19 @@ pub fn factor<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) ->
     if m.min(n) <= SMALL {
         return plain(a, m, n, pivots);
     }
-    let (before, mut rows): (Vec<T>, Vec<usize>) = (collected(a.iter().copied()), filled(0, m));
+    let before: Vec<T> = collected(a.iter().copied());
+    if whole(a, m, n, pivots) {
+        return 0;
+    }
+    a.copy_from_slice(&before);
+    plain(a, m, n, pivots)
+}
+
+/// By the library at once. False if a pivot is zero or not finite.
+fn whole<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> bool {
+    let mut rows = filled(0, m);
     if !done(T::lu(a, m, n, &mut rows)) {
-        a.copy_from_slice(&before);
-        return plain(a, m, n, pivots);
+        return false;
     }
     // Which exchanges lead to this order of the rows: step k fetched row `rows[k]` from where it was by then.
     let (mut holds, mut place): (Vec<usize>, Vec<usize>) = (collected(0..m), collected(0..m));
@@ -25,7 +34,7 @@ pub fn factor<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) ->
         (holds[from], place[displaced]) = (displaced, from);
         (holds[k], place[rows[k]]) = (rows[k], k);
     }
-    0
+    true
 }
 
 fn plain<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> i32 {
@@ -48,7 +57,12 @@ fn plain<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> i32 
                 info = (k + 1) as i32;
             }
         } else {
-            a[k * m + k + 1..(k + 1) * m].iter_mut().for_each(|x| *x = *x / pivot);
+            let (inverse, below) = (T::ONE / pivot, &mut a[k * m + k + 1..(k + 1) * m]);
+            // As in LAPACK: by the reciprocal, unless it overflows.
+            match inverse.finite() {
+                true => below.iter_mut().for_each(|x| *x = *x * inverse),
+                false => below.iter_mut().for_each(|x| *x = *x / pivot),
+            }
         }
         for j in k + 1..n {
             let (l, column) = two_columns(a, m, k, j);

@@ -20,6 +20,7 @@ mod lu;
 mod number;
 mod pinv;
 mod product;
+mod small_eig;
 mod small_eigh;
 mod small_svd;
 mod spectral;

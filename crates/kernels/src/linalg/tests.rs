@@ -109,13 +109,18 @@ fn definite<T: Tested>(n: usize) -> Vec<T> {
 }
 
 fn cholesky_of<T: Tested>() {
-    for n in SIZES {
-        let mut a: Vec<T> = definite(n);
-        let mut l = a.clone();
-        assert_eq!(cholesky(&mut l, n), 0);
+    for n in SIZES.into_iter().chain([64, 65, 200]) {
+        // Row by row.
+        let turned = |a: &[T]| -> Vec<T> { (0..n * n).map(|k| a[k % n * n + k / n]).collect() };
+        let a: Vec<T> = definite(n);
+        let mut rows = turned(&a);
+        assert_eq!(cholesky(&mut rows, n), 0);
+        let l = turned(&rows);
+        assert!((0..n * n).filter(|k| k % n < k / n).all(|k| l[k] == T::ZERO));
         assert_close(&product(&l, &adjoint(&l, n), n), &a);
-        a[(n - 1) * (n + 1)] = -T::ONE;
-        assert_eq!(cholesky(&mut a, n), n as i32);
+        let mut rows = turned(&a);
+        rows[(n - 1) * (n + 1)] = -T::ONE;
+        assert_eq!(cholesky(&mut rows, n), n as i32);
     }
 }
 
@@ -243,6 +248,41 @@ fn eigenvectors_of_any_matrix() {
     eig_of::<f64>();
     eig_of::<C>();
     assert_eq!(eig(&[f64::NAN], 1, &mut [C::ZERO], &mut []), 1);
+}
+
+/// What an iteration stumbles over: nothing to do, values that coincide, cycles that plain shifts leave as they are, sizes far apart.
+#[test]
+fn eigenvectors_of_awkward_matrices() {
+    for n in [1usize, 2, 3, 4, 5, 8, 16, 17] {
+        let matrix = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> { (0..n * n).map(|k| f(k % n, k / n)).collect() };
+        let cases = [
+            matrix(&|_, _| 0.0),
+            matrix(&|i, j| f64::from(i == j)),
+            matrix(&|i, j| f64::from(i == j) + f64::from(i + 1 == j)),
+            matrix(&|i, j| f64::from(i == (j + 1) % n)),
+            matrix(&|i, j| if i == (j + 1) % n { 1.0 } else { 0.0 } + f64::from(i == 0) * 0.5),
+            matrix(&|_, _| 1.0),
+            matrix(&|i, j| if i / 2 == j / 2 { [[0.0, -1.0], [1.0, 0.0]][i % 2][j % 2] } else { 0.0 }),
+            matrix(&|i, j| 10f64.powi(i as i32 - j as i32) * ((i * 7 + j * 3) % 5) as f64),
+            matrix(&|i, j| if i <= j { (1 + i + 2 * j) as f64 } else { 0.0 }),
+        ];
+        for (which, a) in cases.iter().enumerate() {
+            let (mut values, mut vectors) = (vec![C::ZERO; n], vec![C::ZERO; n * n]);
+            assert_eq!(eig(a, n, &mut values, &mut vectors), 0, "matrix {which} of {n}");
+            let wide: Vec<C> = a.iter().map(|x| C::new(*x, 0.0)).collect();
+            let (left, norm) = (product(&wide, &vectors, n), a.iter().map(|x| x * x).sum::<f64>().sqrt());
+            for k in 0..n * n {
+                let error = (left[k] - vectors[k] * values[k / n]).norm();
+                assert!(error <= 1e-13 * norm.max(1.0) * n as f64, "matrix {which} of {n}: {error}");
+            }
+            let trace: f64 = a.iter().step_by(n + 1).sum();
+            let sum: C = values.iter().sum();
+            assert!((sum - trace).norm() <= 1e-12 * norm.max(1.0), "matrix {which} of {n}: {sum}, {trace}");
+            let mut alone = vec![C::ZERO; n];
+            assert_eq!(eig(a, n, &mut alone, &mut []), 0);
+            assert_eq!(alone, values, "matrix {which} of {n}");
+        }
+    }
 }
 
 fn ldl_of<T: Tested>(hermitian: bool) {

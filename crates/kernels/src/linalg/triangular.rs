@@ -1,6 +1,6 @@
 //! Systems with a triangular matrix.
 
-use super::{LIBRARY, Number, Triangle, add_scaled, dot};
+use super::{LIBRARY, Number, Triangle, add_scaled, batched, dot};
 
 /// Up to this size the plain loops are faster.
 const SMALL: usize = 32;
@@ -15,6 +15,21 @@ pub fn solve_triangular<T: Number>(a: &[T], n: usize, triangle: Triangle, b: &mu
     }
     for x in b.chunks_exact_mut(n) {
         if triangle.transposed { by_rows(a, n, triangle, x) } else { by_columns(a, n, triangle, x) }
+    }
+}
+
+/// Right-hand sides that one thread solves for at a time. Fixed, so that results do not depend on threads.
+const CHUNK: usize = 64;
+
+/// The library's [`solve_triangular`] of many right-hand sides, on several threads.
+pub(super) fn solve_columns<T: Number>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], k: usize) {
+    let (whole, rest) = b.split_at_mut(k / CHUNK * CHUNK * n);
+    batched::<T, T, 0, 1, 0>(k / CHUNK, [], [(whole, CHUNK * n)], [], |_, [], [b], []| {
+        T::solve_triangular(a, n, triangle, b, CHUNK);
+        0
+    });
+    if k % CHUNK > 0 {
+        T::solve_triangular(a, n, triangle, rest, k % CHUNK);
     }
 }
 

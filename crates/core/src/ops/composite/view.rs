@@ -578,8 +578,11 @@ pub(crate) fn view_dtype_copy(self_: &Tensor, dtype: DType) -> Result<Tensor> {
     copied(ops::view_dtype(self_, dtype))
 }
 
-/// The only element of an integer tensor.
+/// The only element of an integer tensor; a truth value is none.
 fn integer(op: &'static str, t: &Tensor) -> Result<i64> {
+    if t.dtype() == DType::Bool {
+        return Err(Error::argument(op, "expected an integer, found bool"));
+    }
     match super::sequences::integers(op, t)?.as_slice() {
         [one] if t.ndim() == 0 => Ok(*one),
         _ => Err(Error::argument(op, format!("expected a tensor without dimensions, found shape {:?}", t.shape()))),

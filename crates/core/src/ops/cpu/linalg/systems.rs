@@ -304,7 +304,7 @@ pub(crate) fn cholesky_ex(a: &Tensor, upper: bool, check_errors: bool, l: &Tenso
         let (count, n, _) = extents(a);
         // The upper triangle is the conjugate of the lower one, and so is its factor.
         let conjugate = |x: &mut [T]| if upper && T::COMPLEX { x.iter_mut().for_each(|x| *x = x.conj()) };
-        let mut to = columns::<T>(&transposed_if(upper, a)?)?;
+        let mut to = rows::<T>(&transposed_if(upper, a)?)?;
         conjugate(&mut to);
         real_diagonals(&mut to, n);
         let found = batched::<T, T, 0, 1, 0>(count, [], [(&mut to, n * n)], [], |_, [], [a], []| kernel::cholesky(a, n));
@@ -314,7 +314,7 @@ pub(crate) fn cholesky_ex(a: &Tensor, upper: bool, check_errors: bool, l: &Tenso
             })?;
         }
         conjugate(&mut to);
-        write_columns(&to, &transposed_if(upper, l)?)?;
+        write(&to, &transposed_if(upper, l)?)?;
         write(&found, info)
     })
 }
