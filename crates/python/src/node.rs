@@ -133,7 +133,7 @@ impl SavedTensor {
         let gone = || PyRuntimeError::new_err("the node of this saved tensor is gone");
         let (node, hooks) = (self.node.upgrade().ok_or_else(gone)?, autograd::saved_hooks(pack, unpack));
         pack.py().detach(|| node.register_saved_hooks(&self.name, hooks)).map_err(|e| match e.kind() {
-            ErrorKind::GraphFreed { .. } => {
+            ErrorKind::GraphFreed { .. } | ErrorKind::SavedHooksAfterFree => {
                 PyRuntimeError::new_err("Calling register_hooks on a saved tensor after it has been freed.")
             }
             _ => crate::errors::exception(e),

@@ -716,10 +716,6 @@ impl Checker<'_> {
             let seeds = roots.iter().map(|o| filled_like(o, 0.0).map(Some)).collect::<Result<_>>()?;
             let options = GradOptions { grad_outputs: seeds, allow_unused: Some(true), ..Default::default() };
             let grads = grad(roots, self.wanted_tensors(), &options).or_else(|e| {
-                // What a custom function says itself says more.
-                if matches!(e.kind(), ErrorKind::User(_)) {
-                    return Err(e);
-                }
                 warn(
                     "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may \
                      break existing callers of this function. If this is true for you, you can call this function with \
