@@ -41,6 +41,11 @@ pub trait Executable: Send + Sync {
     fn run_owned(&self, inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
         self.run(&inputs, call)
     }
+
+    /// Whether inputs may have a history, which it ignores: results have none, and calls see none.
+    fn ignores_history(&self) -> bool {
+        false
+    }
 }
 
 /// Turns graphs into executables. Closures `Fn(&GraphModule, &[ExampleInput]) -> Result<Arc<dyn Executable>>` are backends.
