@@ -42,6 +42,11 @@ pub trait Executable: Send + Sync {
         self.run(&inputs, call)
     }
 
+    /// Whether inputs may have a history, which it ignores: results have none, and calls see none.
+    fn ignores_history(&self) -> bool {
+        false
+    }
+
     /// Like [`Executable::run_owned`]: results that `early` wants may be handed to it as soon as they are final, while the rest is
     /// still to be computed. In the list that is returned they are [`Value::NONE`].
     fn run_handing_over(&self, inputs: Vec<Value>, call: &Call, early: &mut Early<'_>) -> Result<Vec<Value>> {

@@ -11,7 +11,7 @@ use super::walk::WalkTrace;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use firebrand_core::Tensor;
-use firebrand_core::autograd::runner::{Defined, GraphTask};
+use firebrand_core::autograd::runner::{Defined, GraphTask, without_history};
 use firebrand_core::capture::TensorHookFn;
 use firebrand_graph::ir::{GraphModule, TensorMeta};
 use std::sync::Arc;
@@ -37,7 +37,9 @@ impl Frame {
     /// Runs the pass.
     pub(crate) fn run(&self, task: &GraphTask<'_>, mut key: Key) -> firebrand_core::Result<Vec<Option<Tensor>>> {
         let host = RunHost::new(task, &self.ops, &key);
-        let tensors = std::mem::take(&mut key.tensors).into_iter().map(Value::Tensor);
+        let bare = !self.run.ignores_history();
+        let tensors = std::mem::take(&mut key.tensors).into_iter();
+        let tensors = tensors.map(|t| Value::Tensor(if bare { without_history(&t) } else { t }));
         let numbers = Numbers { words: &key.numbers, classes: &self.classes };
         let inputs: Vec<Value> = tensors.chain(self.inputs.iter().map(|&i| numbers.scalar(i).into())).collect();
         let results = self.run.run_owned(inputs, &Call::with_host(host.clone()));
@@ -125,7 +127,10 @@ pub(crate) fn compile(
 
 fn build(graph: &GraphModule, key: &Key, inputs: &[usize], backend: &dyn Backend) -> Result<Arc<dyn Executable>> {
     let numbers = key.view();
-    let tensor = |t: &Tensor| ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(t)), is_static: false };
+    let tensor = |t: &Tensor| {
+        let value = ExampleValue::Tensor(TensorMeta::of(&without_history(t)));
+        ExampleInput { value, is_static: false }
+    };
     let number = |&i: &usize| ExampleInput {
         value: match numbers.scalar(i) {
             firebrand_core::Scalar::Float(v) => ExampleValue::Float(v),

@@ -34,7 +34,7 @@ pub(crate) struct Key {
     with_classes: bool,
     /// Whether there are pure hooks among the steps.
     pub(crate) has_pure_hooks: bool,
-    /// Seeds, then what nodes keep, without history. One that is kept again soon is listed once.
+    /// Seeds, then what nodes keep, with their histories. One that is kept again soon is listed once.
     pub(crate) tensors: Vec<Tensor>,
     /// For each of them, the last step that reads it.
     pub(crate) read_by: Vec<usize>,
@@ -133,7 +133,7 @@ impl Key {
 
     fn add_tensor(&mut self, t: &Tensor, step: usize) {
         self.add_layout(t.layout(), t.dtype());
-        self.tensors.push(runner::without_history(t));
+        self.tensors.push(t.clone());
         self.read_by.push(step);
         self.ids.push(t.id());
     }

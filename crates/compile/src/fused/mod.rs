@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::times::{Stage, timed};
 use firebrand_core::Scalar;
 use firebrand_core::autograd::no_grad;
+use firebrand_core::autograd::runner::without_history;
 use firebrand_core::dispatch::{Cost, Derivative, Op, Tags};
 use firebrand_core::layout::Dims;
 use firebrand_graph::ir::GraphModule;
@@ -213,11 +214,20 @@ impl FusedGraph {
     }
 
     fn interpret(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
-        no_grad(|| Interpreted { graph: Arc::clone(&self.module) }.run(inputs, call))
+        let bare = |v: &Value| match v {
+            Value::Tensor(t) => Value::Tensor(without_history(t)),
+            other => other.clone(),
+        };
+        let inputs: Vec<Value> = inputs.iter().map(bare).collect();
+        no_grad(|| Interpreted { graph: Arc::clone(&self.module) }.run(&inputs, call))
     }
 }
 
 impl Executable for FusedGraph {
+    fn ignores_history(&self) -> bool {
+        true
+    }
+
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         match &*self.planned(inputs) {
             Planned::Plan(plan) => run::run(plan, &self.module, |k| inputs[k].clone(), call, None),

@@ -7,6 +7,7 @@ use super::ir::*;
 use super::plan::{Made, Plan, Step};
 use crate::backend::{Call, Early, Executable, Value};
 use crate::error::{Error, Result};
+use firebrand_core::autograd::runner::without_history;
 use firebrand_core::autograd::set_grad_enabled;
 use firebrand_core::dispatch;
 use firebrand_core::{Device, ErrorKind, Tensor, fusion, ops};
@@ -126,7 +127,11 @@ impl Frame<'_> {
     fn tensor(&self, l: &Load) -> Result<Tensor> {
         let part = self.part(l)?;
         let whole = l.layout.offset() == 0 && part.tensor.layout().same_geometry(&l.layout);
-        Ok(if whole { part.tensor.clone() } else { fusion::alias(part)? })
+        Ok(match (whole, part.tensor.requires_grad()) {
+            (true, false) => part.tensor.clone(),
+            (true, true) => without_history(part.tensor), // an input
+            (false, _) => fusion::alias(part)?,
+        })
     }
 
     fn late(&self, k: usize) -> Result<Value> {
