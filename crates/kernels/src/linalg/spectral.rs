@@ -99,6 +99,18 @@ pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &
         }
         values.iter_mut().zip(&found).for_each(|(v, x)| *v = T::widen(*x) * scale);
         vectors.iter_mut().zip(&basis).for_each(|(v, x)| *v = T::widen(*x));
+        // Where eigenvalues coincide the library may divide by their difference; the plain loops do not.
+        if vectors.iter().any(|v| !v.is_finite()) {
+            if T::COMPLEX {
+                return n as i32;
+            }
+            let wide: Vec<f64> = collected(a.iter().map(|x| x.re() / scale));
+            let info = small_eig::eig(&wide, n, values, vectors);
+            if info != 0 {
+                return info;
+            }
+            values.iter_mut().for_each(|v| *v *= scale);
+        }
     }
     for (k, vector) in vectors.chunks_exact_mut(n.max(1)).enumerate() {
         let norm = vector.iter().map(Complex::norm_sqr).sum::<f64>().sqrt();

@@ -253,7 +253,7 @@ fn eigenvectors_of_any_matrix() {
 /// What an iteration stumbles over: nothing to do, values that coincide, cycles that plain shifts leave as they are, sizes far apart.
 #[test]
 fn eigenvectors_of_awkward_matrices() {
-    for n in [1usize, 2, 3, 4, 5, 8, 16, 17] {
+    for n in [1usize, 2, 3, 4, 5, 8, 16, 17, 24, 40] {
         let matrix = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> { (0..n * n).map(|k| f(k % n, k / n)).collect() };
         let cases = [
             matrix(&|_, _| 0.0),
