@@ -140,7 +140,7 @@ pub(crate) fn mapped(op: Op, row: &Row) -> Outcome {
             let args = args.collect::<Result<Vec<_>>>().map_err(failed)?;
             let dims: Vec<Option<i64>> = (0..args.len()).map(|k| has(k).then_some(dim)).collect();
             let f = |ts: &Vec<Tensor>| slots.run(ts);
-            let found = match func::vmap(f).in_dims(dims).call(&args) {
+            let found = match func::vmap(f).in_dims(dims.clone()).call(&args) {
                 Err(e) if looks_at_numbers(row) && refused(&e) => continue,
                 // Views depend on strides: what the loop refuses of the samples as they lie in the batch, vmap refuses.
                 Err(_) if slots.run(&slices(&args, &dims)).is_err() => continue,

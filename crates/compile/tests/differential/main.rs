@@ -452,7 +452,7 @@ fn count() -> usize {
 
 /// How many closures of a new seed there are.
 fn new_closures() -> usize {
-    wanted().unwrap_or(50)
+    wanted().unwrap_or(20)
 }
 
 fn wanted() -> Option<usize> {

@@ -75,9 +75,8 @@ impl<T: Fields + Clone> Backward for Recorded<T> {
         show(node, self.formula.names, &self.saved.copy(node)?)
     }
     fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-        let mut seen = None;
-        self.saved.with(&mut |saved| seen = saved.map(|saved| visit(saved, visitor)));
-        seen.ok_or_else(|| node.freed())?
+        // A copy, so that no lock is held while the visitor runs.
+        visit(&self.saved.copy(node)?, visitor)
     }
     fn declared_at(&self) -> Option<u64> {
         Some(std::ptr::from_ref(self.formula).addr() as u64)

@@ -8,7 +8,7 @@ use crate::dispatch::MemoryFormat;
 use crate::sym::SymInts;
 use crate::{DType, Device, Layout, Result, Scalar, Spec, SymInt};
 
-/// Visits what a node saves. The values are locked meanwhile: a visitor looks and copies, and runs no user code.
+/// Visits what a node saves.
 pub trait SavedVisitor {
     /// An optional tensor.
     fn tensor(&mut self, saved: &SavedTensor) -> Result<()>;
