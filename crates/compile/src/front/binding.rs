@@ -3,15 +3,18 @@
 //! A hook or effect that a captured function made holds what it captured then: meta tensors, cells of that
 //! call. When it runs later it runs inside the binding of its call, where ops and methods are about the real ones.
 
-use crate::front::guard::Symbols;
 use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::capture::{self as core_capture, StandInScope, StandIns};
 use firebrand_core::tree::SharedRef;
 use firebrand_core::{Tensor, WeakTensor};
 use firebrand_graph::dynamic::SizeExpr;
+use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The values of the symbols of a graph.
+pub(crate) type Symbols = SmallVec<[i64; 4]>;
 
 /// What stands for what in one call.
 #[derive(Default)]

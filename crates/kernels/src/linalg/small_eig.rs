@@ -191,7 +191,7 @@ fn next_shift(h: &mut Matrix, k: usize, steps: usize, shifted: &mut f64) -> (f64
     }
     let half = (y - x) / 2.0;
     let square = half * half + w;
-    if steps % 20 == 0 && steps > 0 && square > 0.0 {
+    if steps.is_multiple_of(20) && steps > 0 && square > 0.0 {
         let root = if y < x { -square.sqrt() } else { square.sqrt() };
         shift(h, shifted, x - w / (half + root));
         return (0.964, 0.964, 0.964);

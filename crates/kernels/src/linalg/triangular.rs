@@ -28,7 +28,7 @@ pub(super) fn solve_columns<T: Number>(a: &[T], n: usize, triangle: Triangle, b:
         T::solve_triangular(a, n, triangle, b, CHUNK);
         0
     });
-    if k % CHUNK > 0 {
+    if !k.is_multiple_of(CHUNK) {
         T::solve_triangular(a, n, triangle, rest, k % CHUNK);
     }
 }

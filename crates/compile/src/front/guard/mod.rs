@@ -13,6 +13,7 @@ pub(crate) use size::{SizeGuard, SymbolSource};
 pub(crate) use tensor::{Dim, TensorGuard};
 
 use crate::front::binding::Binding;
+pub(crate) use crate::front::binding::Symbols;
 use crate::front::leaves::Leaves;
 use crate::front::source::Source;
 use firebrand_core::Number;
@@ -56,9 +57,6 @@ pub(crate) struct Guards {
     pub(crate) relations: Vec<SizeGuard>,
     pub(crate) symbols: usize,
 }
-
-/// The values of the symbols of a graph.
-pub(crate) type Symbols = SmallVec<[i64; 4]>;
 
 /// For each tensor the first one that is the same object.
 pub(crate) fn same_objects<'t>(tensors: &'t [&Tensor]) -> impl Iterator<Item = usize> + 't {
