@@ -178,7 +178,7 @@ pub fn gaps() -> Vec<String> {
         let has = |check: Check| Check::ALL.iter().zip(have).any(|(c, n)| *c == check && *n > 0);
         // A form that has rows of its own is as good.
         let missing =
-            |check: &Check| !has(*check) && !(matches!(check, Check::Inplace | Check::Out) && has(Check::Forward));
+            |check: &Check| !(has(*check) || matches!(check, Check::Inplace | Check::Out) && has(Check::Forward));
         for check in required(op).into_iter().filter(missing) {
             match excused(op, check).next() {
                 Some(k) => used[k] = true,
