@@ -10,7 +10,7 @@ use super::{Fused, FusedGraph, FusedOptions, rules};
 use crate::backend::same_list;
 use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
-use firebrand_core::dispatch::{Op as Aten, Value as Boxed};
+use firebrand_core::dispatch::{Op as Aten, Tags, Value as Boxed};
 use firebrand_core::layout::Dims;
 use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};
 use firebrand_graph::interpret::{Call, NodeRunner, Outlined, Value, boxed_arguments};
@@ -301,6 +301,10 @@ impl Lowering<'_> {
             _ => None,
         };
         let writes = schema.is_some_and(|(_, s)| s.mutates());
+        // A buffer has one layout; what gives a tensor another one changes it for every reader.
+        if schema.is_some_and(|(op, _)| op.op().is_some_and(|op| op.has(Tags::INPLACE_VIEW) && op != Aten::DETACH_)) {
+            return Err(Error::internal(format!("%{}: a tensor gets another layout in place", node.name())));
+        }
         if let Some((op, _)) = schema
             && op.base().ends_with("embedding_bag")
         {
