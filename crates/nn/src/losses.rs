@@ -9,10 +9,12 @@
 //! ```
 
 mod adaptive;
+mod classes;
 mod ctc;
 mod triplet;
 
 pub use adaptive::AdaptiveLogSoftmaxWithLoss;
+pub use classes::cross_entropy_of_classes;
 pub use ctc::CTCLoss;
 pub use triplet::TripletMarginWithDistanceLoss;
 
