@@ -95,9 +95,10 @@ impl AdaptOptions {
             let options = QuantizeOptions { bits: if bits == "4" { 4 } else { 8 }, ..QuantizeOptions::default() };
             program = quantize(&program, &options).map_err(Refusal::because)?.0;
         }
+        let adapted = program.state_dict.keys().any(|name| name.ends_with(".lora_A.weight"));
         let mut module = program.module().map_err(Refusal::because)?;
         // What goes to disk is not worth computing again.
-        let adapters = (self.lora || self.adapter.is_some()) && self.saved != Some(Saved::Disk);
+        let adapters = adapted && self.saved != Some(Saved::Disk);
         let saved = (self.saved == Some(Saved::Bf16)).then_some(DType::BF16);
         match self.recompute.unwrap_or(if adapters { Recompute::Wide } else { Recompute::Nothing }) {
             Recompute::Blocks => module.set_evaluator(recompute_blocks()),

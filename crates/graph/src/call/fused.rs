@@ -70,7 +70,7 @@ impl Activation {
 }
 
 /// So many elements at a time, where a value would be needed as a whole only for a moment.
-const PART: usize = 1 << 17;
+const PART: usize = 1 << 18;
 
 impl Adapted {
     /// The layer's input and the function, if this call is one that is known and nothing of it is trained.
@@ -116,9 +116,29 @@ impl Adapted {
             && (a.shape().last().copied() == width && b.shape().last().copied() == rank)
     }
 
-    /// The result, and `s x A`. Not recorded.
+    /// The result, and `s x A`. Not recorded. An activation is computed some rows at a time.
     pub(super) fn compute(&self, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
-        let rows = self.activated(&as_rows(x)?)?;
+        let rows = as_rows(x)?;
+        let step = PART / rows.shape()[1].max(1);
+        let (y, narrow) = if self.activation.is_some() && step >= 16 && rows.shape()[0] > step {
+            let mut made = (Vec::new(), Vec::new());
+            for from in (0..rows.shape()[0]).step_by(step) {
+                let (y, narrow) = self.of_rows(&part(&rows, from, step)?, a, b)?;
+                made.0.push(y);
+                made.1.push(narrow);
+            }
+            let join = |list: Vec<Tensor>| ops::cat(&list.iter().collect::<Vec<_>>(), 0);
+            (join(made.0)?, join(made.1)?)
+        } else {
+            self.of_rows(&rows, a, b)?
+        };
+        let mut sizes: Vec<SymInt> = x.shape()[..x.ndim() - 1].iter().map(|&n| n.into()).collect();
+        sizes.push(y.shape()[1].into());
+        Ok((ops::unsafe_view(&y, &sizes)?, narrow))
+    }
+
+    fn of_rows(&self, rows: &Tensor, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+        let rows = self.activated(rows)?;
         let y = match (&self.weights, &self.bias) {
             (Weights::Matrix(m), Some(bias)) => ops::addmm(bias, &rows, m, ONE, ONE)?,
             (Weights::Matrix(m), None) => ops::mm(&rows, m)?,
@@ -131,9 +151,7 @@ impl Adapted {
             ops::mul_scalar_(&narrow, self.scaling.into())?;
         }
         ops::addmm_(&y, &narrow, &ops::t(b)?, ONE, ONE)?;
-        let mut sizes: Vec<SymInt> = x.shape()[..x.ndim() - 1].iter().map(|&n| n.into()).collect();
-        sizes.push(y.shape()[1].into());
-        Ok((ops::unsafe_view(&y, &sizes)?, narrow))
+        Ok((y, narrow))
     }
 
     /// What is saved of the weights: they may not change until the backward pass.
@@ -154,6 +172,12 @@ impl Adapted {
             _ => None,
         })
     }
+}
+
+/// So many rows from `from` on, or as many as there are.
+fn part(t: &Tensor, from: usize, count: usize) -> Result<Tensor> {
+    let to = (from + count).min(t.shape()[0]);
+    ops::slice(t, 0, Some(from.into()), Some(to.into()), 1.into())
 }
 
 /// All dimensions but the last as one.
@@ -264,10 +288,7 @@ impl Adapted {
         let step = (PART / rows.shape()[1].max(1)).max(16);
         let mut grad_a: Option<Tensor> = None;
         for from in (0..rows.shape()[0]).step_by(step) {
-            let part = |t: &Tensor| {
-                let to = (from + step).min(t.shape()[0]);
-                ops::slice(t, 0, Some(from.into()), Some(to.into()), 1.into())
-            };
+            let part = |t: &Tensor| part(t, from, step);
             let (grad, rows) = (part(&grad)?, part(&rows)?);
             let back = self.back(&grad, &wide)?;
             let input = activation.apply_to(&rows)?;
