@@ -127,7 +127,7 @@ impl Adapted {
                 made.0.push(y);
                 made.1.push(narrow);
             }
-            let join = |list: Vec<Tensor>| ops::cat(&list.iter().collect::<Vec<_>>(), 0);
+            let join = |list: Vec<Tensor>| ops::cat(&list, 0);
             (join(made.0)?, join(made.1)?)
         } else {
             self.of_rows(&rows, a, b)?
