@@ -132,11 +132,13 @@ impl Adapters {
     }
 }
 
+/// A call: op, arguments, arguments by name.
+pub(super) type Kept = (OpOverload, Vec<Value>, Vec<(Name, Value)>);
+
 /// The arguments of the parts of a layer, until the sum.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// The activation's op and arguments.
-    pub(super) activation: Option<(OpOverload, Vec<Value>, Vec<(Name, Value)>)>,
+    pub(super) activation: Option<Kept>,
     pub(super) layer: Option<(OpOverload, Vec<Value>)>,
     pub(super) a: Option<Value>,
     pub(super) scaling: Option<Value>,
