@@ -308,12 +308,11 @@ fn wide_values_are_recomputed_with_the_same_gradients() {
                 }
                 let trained: Vec<Tensor> =
                     module.parameters().iter().map(|p| p.tensor().clone()).filter(|p| p.requires_grad()).collect();
-                let list: Vec<&Tensor> = trained.iter().collect();
                 let options = GradOptions { allow_unused: Some(true), ..GradOptions::create_graph() };
-                let first = grad(&[&loss], &list, &options).unwrap();
+                let first = grad(&loss, &trained[..], &options).unwrap();
                 let squares = first.iter().flatten().map(|g| ops::sum(&(g * g), None).unwrap());
                 let square = squares.reduce(|a, b| &a + &b).unwrap();
-                let second = grad(&[&square], &list, &options).unwrap();
+                let second = grad(&square, &trained[..], &options).unwrap();
                 let grads: Vec<Tensor> = trained.iter().map(|p| p.grad().unwrap()).collect();
                 (loss.item::<f64>(), grads, second, held)
             };
