@@ -27,7 +27,13 @@ pub(super) fn run() -> Outcome {
     let scratch = root.join(SCRATCH);
     fs::create_dir_all(&scratch).map_err(|e| format!("{SCRATCH}: {e}"))?;
     let browser = browser()?;
-    must(Command::new(env!("CARGO")).current_dir(&root).args(["build", "--quiet", "--release", "-p", "firebrand-cli"]))?;
+    must(Command::new(env!("CARGO")).current_dir(&root).args([
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "firebrand-cli",
+    ]))?;
     let firebrand = |arguments: &[&str]| {
         must(Command::new(root.join("target/release/firebrand")).current_dir(&scratch).args(arguments))
     };
