@@ -3,7 +3,7 @@
     python bench/lora.py FIREBRAND [--rounds 5] [--threads 1] [--batch 8]
 
 Memory is weights, buffers, gradients, optimizer state and activations at their peak, as `firebrand train --dry-run` counts them: it does
-not depend on load. Time is the best step of all rounds, which take turns.
+not depend on load. Time is the best step of all rounds, which take turns: of the processor on one thread, of the clock on several.
 """
 
 import argparse
@@ -19,6 +19,8 @@ from torch_models import GPT
 CASES = {
     "all parameters": [],
     "adapters": ["--lora", "--rank", "8"],
+    "adapters, cheap values again": ["--lora", "--rank", "8", "--recompute", "cheap"],
+    "adapters, nothing again": ["--lora", "--rank", "8", "--recompute", "nothing"],
     "adapters, saved in bf16": ["--lora", "--rank", "8", "--saved", "bf16"],
     "adapters, blocks again": ["--lora", "--rank", "8", "--recompute", "blocks"],
     "adapters, 8 bits": ["--lora", "--rank", "8", "--quantize", "8"],
@@ -50,7 +52,7 @@ def main():
                 size = found["bytes"]
                 memory = size["weights"] + size["buffers"] + size["measured_peak"]
                 old = best.get(case, (memory, float("inf"), size))
-                best[case] = (memory, min(old[1], found["seconds_per_step"]), size)
+                best[case] = (memory, min(old[1], found["cpu_seconds_per_step" if a.threads == 1 else "seconds_per_step"]), size)
     print("| training | MB at peak | of all parameters | ms a step | of all parameters |\n|---|---|---|---|---|")
     whole = best["all parameters"]
     for case, (memory, seconds, size) in best.items():

@@ -9,7 +9,9 @@ use clap::ValueEnum;
 use firebrand::DType;
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
-use firebrand::graph::{ExportedProgram, LoadOptions, ProgramModule, recompute_blocks, recompute_cheap};
+use firebrand::graph::{
+    ExportedProgram, LoadOptions, ProgramModule, recompute_blocks, recompute_cheap, recompute_wide,
+};
 use std::path::{Path, PathBuf};
 
 /// What is recomputed in the backward pass.
@@ -19,6 +21,8 @@ enum Recompute {
     Blocks,
     /// Activations, norms and products of elements, which cost little time
     Cheap,
+    /// These, and the wide products inside blocks that only they read, in all blocks but the last
+    Wide,
     /// Nothing
     Nothing,
 }
@@ -50,7 +54,7 @@ pub(crate) struct AdaptOptions {
     /// Quantize the frozen weights of linear layers to this many bits: 8 or 4
     #[arg(long, value_name = "BITS", value_parser = ["8", "4"])]
     quantize: Option<String>,
-    /// Compute this again in the backward pass instead of keeping it [default: cheap with adapters, nothing without]
+    /// Compute this again in the backward pass instead of keeping it [default: wide with adapters, nothing without]
     #[arg(long, value_name = "WHAT", conflicts_with = "compile")]
     recompute: Option<Recompute>,
     /// Store tensors saved for backward in bfloat16 or on disk
@@ -91,13 +95,15 @@ impl AdaptOptions {
             let options = QuantizeOptions { bits: if bits == "4" { 4 } else { 8 }, ..QuantizeOptions::default() };
             program = quantize(&program, &options).map_err(Refusal::because)?.0;
         }
+        let adapted = program.state_dict.keys().any(|name| name.ends_with(".lora_A.weight"));
         let mut module = program.module().map_err(Refusal::because)?;
         // What goes to disk is not worth computing again.
-        let adapters = (self.lora || self.adapter.is_some()) && self.saved != Some(Saved::Disk);
+        let adapters = adapted && self.saved != Some(Saved::Disk);
         let saved = (self.saved == Some(Saved::Bf16)).then_some(DType::BF16);
-        match self.recompute.unwrap_or(if adapters { Recompute::Cheap } else { Recompute::Nothing }) {
+        match self.recompute.unwrap_or(if adapters { Recompute::Wide } else { Recompute::Nothing }) {
             Recompute::Blocks => module.set_evaluator(recompute_blocks()),
             Recompute::Cheap => module.set_evaluator(recompute_cheap(saved)),
+            Recompute::Wide => module.set_evaluator(recompute_wide(saved)),
             Recompute::Nothing => {}
         }
         Ok(module)

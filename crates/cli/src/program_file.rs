@@ -5,7 +5,7 @@ use firebrand::graph::text::{Form, parse, print};
 use firebrand::graph::{ExportedProgram, LoadOptions, SaveOptions};
 use firebrand::io::{Output, open_regular, plain, read_regular};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The format of a program file.
 #[derive(Clone, Copy, PartialEq)]
@@ -14,6 +14,15 @@ pub(crate) enum Format {
     Pt2,
     /// Text.
     Text,
+}
+
+/// Where an output goes: `-` is standard output, where the system has a file for it.
+pub(crate) fn output(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" if cfg!(unix) => Ok(PathBuf::from("/dev/stdout")),
+        "-" => Err("standard output has no name on this system; write to a file".to_string()),
+        text => Ok(PathBuf::from(text)),
+    }
 }
 
 /// Reads a program.

@@ -28,8 +28,8 @@ pub(crate) enum Command {
         /// Directories of the runs
         #[arg(value_name = "RUN", required = true, num_args = 2..)]
         runs: Vec<PathBuf>,
-        /// Write the page to this file
-        #[arg(short, long, value_name = "OUT.html")]
+        /// Write the page to this file (`-`: standard output)
+        #[arg(short, long, value_name = "OUT.html", value_parser = crate::program_file::output)]
         output: PathBuf,
     },
     /// Show the settings, environment and results in which two runs differ

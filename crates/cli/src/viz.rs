@@ -12,8 +12,8 @@ pub(crate) struct Options {
     /// Exported program, or a graph in text format
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
-    /// Write the page to this file
-    #[arg(short, long, value_name = "OUT.html")]
+    /// Write the page to this file (`-`: standard output)
+    #[arg(short, long, value_name = "OUT.html", value_parser = crate::program_file::output)]
     output: PathBuf,
 }
 

@@ -158,7 +158,8 @@ impl Tensor {
     /// A tensor with these elements: `&[1.0, 2.0]`, or nested as deep as the tensor has dimensions.
     ///
     /// ```
-    /// use firebrand_core::Tensor;
+    /// # use firebrand_core as firebrand;
+    /// use firebrand::Tensor;
     /// assert_eq!(Tensor::new(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).shape(), [2, 3]);
     /// ```
     pub fn try_new<L: Literal + ?Sized>(data: &L) -> Result<Tensor> {

@@ -23,7 +23,8 @@ impl Tensor {
     /// Concatenates tensors along an existing dimension.
     ///
     /// ```
-    /// use firebrand_core::Tensor;
+    /// # use firebrand_core as firebrand;
+    /// use firebrand::Tensor;
     /// let (a, b) = (Tensor::new(&[[1.0, 2.0]]), Tensor::new(&[[3.0, 4.0]]));
     /// assert_eq!(Tensor::cat(&[a, b], 0).to_vec::<f64>(), [1.0, 2.0, 3.0, 4.0]);
     /// ```

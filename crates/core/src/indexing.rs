@@ -16,7 +16,8 @@
 //! | `x[0].mul_(5)` | `x.i(0).mul_(..)` |
 //!
 //! ```
-//! use firebrand_core::{Ellipsis, Tensor};
+//! # use firebrand_core as firebrand;
+//! use firebrand::{Ellipsis, Tensor};
 //! let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
 //! assert_eq!(x.i((.., -1)).to_vec::<f64>(), [3.0, 6.0]);
 //! assert_eq!(x.i((Ellipsis, 1..)).shape(), [2, 2]);

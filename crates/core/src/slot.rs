@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// A place in the state of every thread.
 ///
 /// ```
-/// use firebrand_core::state::{Slot, ThreadState};
+/// # use firebrand_core as firebrand;
+/// use firebrand::state::{Slot, ThreadState};
 /// static DEPTH: Slot<u32> = Slot::new(|| 0);
 ///
 /// let _scope = DEPTH.enter(3);

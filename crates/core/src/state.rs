@@ -335,8 +335,9 @@ impl ThreadState {
     /// Runs `f` as on a new thread: no mode or scope of this one applies.
     ///
     /// ```
-    /// use firebrand_core::autograd::{is_grad_enabled, no_grad};
-    /// use firebrand_core::state::ThreadState;
+    /// # use firebrand_core as firebrand;
+    /// use firebrand::autograd::{is_grad_enabled, no_grad};
+    /// use firebrand::state::ThreadState;
     /// no_grad(|| {
     ///     assert!(ThreadState::isolated(is_grad_enabled));
     ///     assert!(!is_grad_enabled());

@@ -22,7 +22,7 @@ pub mod trace;
 pub mod verify;
 mod weights;
 
-pub use call::{Evaluator, ProgramModule, blocks_of, recompute_blocks, recompute_cheap};
+pub use call::{Evaluator, ProgramModule, blocks_of, recompute_blocks, recompute_cheap, recompute_wide};
 pub use cond::{cond, record_cond};
 pub use dynamic::Dim;
 pub use error::{Error, Result};

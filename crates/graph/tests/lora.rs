@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
-use firebrand_core::autograd::{BackwardOptions, no_grad};
+use firebrand_core::autograd::{BackwardOptions, GradOptions, grad, no_grad};
 use firebrand_core::module::Module;
 use firebrand_core::random::manual_seed;
 use firebrand_core::{Tensor, ops};
@@ -11,7 +11,9 @@ use firebrand_graph::passes::{
     AdapterFiles, Context, LoraOptions, QuantizeOptions, load_adapter, lora, merge_lora, quantize, run_decompositions,
     save_adapter,
 };
-use firebrand_graph::{ExportedProgram, ProgramModule, recompute_blocks, recompute_cheap, verify};
+use firebrand_graph::{
+    Evaluator, ExportedProgram, ProgramModule, recompute_blocks, recompute_cheap, recompute_wide, verify,
+};
 use firebrand_io::{Output, read_safetensors};
 use std::path::{Path, PathBuf};
 
@@ -269,6 +271,71 @@ fn cheap_values_are_recomputed_with_the_same_gradients() {
         let ((plain, all), (again, less)) = (gradients(false), gradients(true));
         assert_eq!(plain, again, "{name}");
         assert!(name == "convnet" || less < all, "{name}: {less} bytes instead of {all}");
+    }
+}
+
+/// A layer and its adapter as one node, and products computed again: the same gradients up to rounding, twice over a kept graph, also
+/// over frozen weights of few bits, and the gradient of a gradient.
+#[test]
+fn wide_values_are_recomputed_with_the_same_gradients() {
+    for (name, case) in cases() {
+        for quantized in [false, true] {
+            manual_seed(7);
+            let options = LoraOptions { rank: 2, alpha: 3.0, ..LoraOptions::default() };
+            let (mut program, _) = lora(&case.program, &options).unwrap();
+            // B starts at zero, which would hide A.
+            no_grad(|| {
+                for (n, state) in &program.state_dict {
+                    if n.ends_with("lora_B.weight") {
+                        ops::normal_(&state.tensor, 0.0, 0.1).unwrap();
+                    }
+                }
+            });
+            if quantized {
+                let Ok((small, _)) = quantize(&program, &QuantizeOptions { bits: 8, group: 16 }) else { continue };
+                program = small;
+            }
+            let run = |evaluator: Option<Evaluator>| {
+                let mut module = program.module().unwrap();
+                if let Some(evaluator) = evaluator {
+                    module.set_evaluator(evaluator);
+                }
+                let before = firebrand_core::memory_stats().live;
+                let loss = loss(&module, &case);
+                let held = firebrand_core::memory_stats().live.saturating_sub(before);
+                for _ in 0..2 {
+                    loss.try_backward(&BackwardOptions { retain_graph: Some(true), ..Default::default() }).unwrap();
+                }
+                let trained: Vec<Tensor> =
+                    module.parameters().iter().map(|p| p.tensor().clone()).filter(|p| p.requires_grad()).collect();
+                let options = GradOptions { allow_unused: Some(true), ..GradOptions::create_graph() };
+                let first = grad(&loss, &trained[..], &options).unwrap();
+                let squares = first.iter().flatten().map(|g| ops::sum(&(g * g), None).unwrap());
+                let square = squares.reduce(|a, b| &a + &b).unwrap();
+                let second = grad(&square, &trained[..], &options).unwrap();
+                let grads: Vec<Tensor> = trained.iter().map(|p| p.grad().unwrap()).collect();
+                (loss.item::<f64>(), grads, second, held)
+            };
+            let plain = run(None);
+            let (_, _, _, cheap) = run(Some(recompute_cheap(None)));
+            let wide = run(Some(recompute_wide(None)));
+            let what = format!("{name}, quantized {quantized}");
+            assert!((plain.0 - wide.0).abs() <= 1e-12 * plain.0.abs(), "{what}: {} {}", plain.0, wide.0);
+            for (a, b) in plain.1.iter().zip(&wide.1) {
+                let off = worst(a, b) / a.abs().max().item::<f64>().max(1e-6);
+                assert!(off < 1e-11, "{what}: gradients are off by {off}");
+            }
+            for (a, b) in plain.2.iter().zip(&wide.2).filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?))) {
+                let off = worst(a, b) / a.abs().max().item::<f64>().max(1e-6);
+                assert!(off < 1e-9, "{what}: second gradients are off by {off}");
+            }
+            assert_eq!(
+                plain.2.iter().map(Option::is_some).collect::<Vec<_>>(),
+                wide.2.iter().map(Option::is_some).collect::<Vec<_>>(),
+                "{what}"
+            );
+            assert!(name == "convnet" || wide.3 < cheap, "{what}: {} bytes instead of {cheap}", wide.3);
+        }
     }
 }
 

@@ -5,8 +5,9 @@
 //! seed. A model is anything that returns logits for the tokens it is given ([`LanguageModel`]); tokenization is not part of this module.
 //!
 //! ```
-//! use firebrand_core::{Result, Tensor};
-//! use firebrand_nn::generate::{Generation, LanguageModel, generate};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::{Result, Tensor};
+//! use firebrand::nn::generate::{Generation, LanguageModel, generate};
 //!
 //! /// After `n` comes `n + 1`.
 //! struct Counter;
@@ -23,7 +24,7 @@
 //!
 //! let made = generate(&mut Counter, &[3], &Generation { max_new_tokens: 4, ..Generation::default() }, |_| true)?;
 //! assert_eq!(made, [4, 5, 6, 7]);
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 use firebrand_core::autograd::no_grad;

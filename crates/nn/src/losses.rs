@@ -1,18 +1,21 @@
 //! Losses as modules: from an input and a target to a scalar.
 //!
 //! ```
-//! use firebrand_core::Tensor;
-//! use firebrand_nn::losses::{Loss, MSELoss};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::Tensor;
+//! use firebrand::nn::losses::{Loss, MSELoss};
 //! let loss = MSELoss::new().loss(&Tensor::new(&[1.0f64, 2.0]), &Tensor::new(&[0.0f64, 4.0]))?;
 //! assert_eq!(loss.item::<f64>(), 2.5);
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 mod adaptive;
+mod classes;
 mod ctc;
 mod triplet;
 
 pub use adaptive::AdaptiveLogSoftmaxWithLoss;
+pub use classes::cross_entropy_of_classes;
 pub use ctc::CTCLoss;
 pub use triplet::TripletMarginWithDistanceLoss;
 

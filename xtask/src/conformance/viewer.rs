@@ -27,9 +27,15 @@ pub(super) fn run() -> Outcome {
     let scratch = root.join(SCRATCH);
     fs::create_dir_all(&scratch).map_err(|e| format!("{SCRATCH}: {e}"))?;
     let browser = browser()?;
-    must(Command::new(env!("CARGO")).current_dir(&root).args(["build", "--quiet", "-p", "firebrand-cli"]))?;
+    must(Command::new(env!("CARGO")).current_dir(&root).args([
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "firebrand-cli",
+    ]))?;
     let firebrand = |arguments: &[&str]| {
-        must(Command::new(root.join("target/debug/firebrand")).current_dir(&scratch).args(arguments))
+        must(Command::new(root.join("target/release/firebrand")).current_dir(&scratch).args(arguments))
     };
     for name in PROGRAMS {
         let model = root.join("golden/programs").join(name).join("model.pt2");

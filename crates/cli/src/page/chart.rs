@@ -9,6 +9,15 @@ use std::fmt::Write;
 struct Series {
     name: String,
     values: Vec<f64>,
+    /// Which color, and whether the line is dashed.
+    color: usize,
+    dashed: bool,
+}
+
+impl Series {
+    fn class(&self) -> String {
+        format!("c{}{}", self.color % COLORS, if self.dashed { " dashed" } else { "" })
+    }
 }
 
 /// Number of distinct line colors.
@@ -75,10 +84,9 @@ fn chart(title: &str, series: &[Series], axis: &Axis, label: impl Fn(f64) -> Str
     let title = escape(title);
     let mut svg = format!("<figure><figcaption>{title}");
     // Above the chart, where no line crosses the names.
-    for (k, s) in series.iter().enumerate() {
-        if !s.name.is_empty() {
-            let _ = write!(svg, " <span class='c{}'>● {}</span>", k % COLORS, escape(&s.name));
-        }
+    for s in series.iter().filter(|s| !s.name.is_empty()) {
+        let mark = if s.dashed { "╌" } else { "●" };
+        let _ = write!(svg, " <span class='c{}'>{mark} {}</span>", s.color % COLORS, escape(&s.name));
     }
     let _ = write!(svg, "</figcaption><svg viewBox='0 0 500 240' role='img' aria-label='{title}'>");
     for &v in &axis.marks {
@@ -99,8 +107,8 @@ fn chart(title: &str, series: &[Series], axis: &Axis, label: impl Fn(f64) -> Str
         let _ = write!(svg, "<text x='{:.1}' y='{below}' text-anchor='{anchor}'>{}</text>", x(i), i + 1);
     }
     let _ = write!(svg, "<text x='{}' y='{below}' text-anchor='middle'>epoch</text>", LEFT + WIDTH / 2.0);
-    for (k, s) in series.iter().enumerate() {
-        let class = format!("c{}", k % COLORS);
+    for s in series {
+        let class = s.class();
         // A NaN interrupts the line.
         for run in s.values.iter().enumerate().collect::<Vec<_>>().split(|(_, v)| !v.is_finite()) {
             let points: Vec<String> = run.iter().map(|(i, v)| format!("{:.1},{:.1}", x(*i), y(**v))).collect();
@@ -164,9 +172,11 @@ pub(crate) fn metric_charts(runs: &[(String, &[Metrics])]) -> String {
     };
     let mut charts = String::new();
     let mut loss = Vec::new();
-    for (run, history) in runs {
-        for (metric, part) in [("train_loss", "train"), ("val_loss", "validation")] {
-            loss.extend(values(history, metric).map(|values| Series { name: line(run, part), values }));
+    // A run has one color in all charts.
+    for (k, (run, history)) in runs.iter().enumerate() {
+        for (j, (metric, part)) in [("train_loss", "train"), ("val_loss", "validation")].into_iter().enumerate() {
+            let (color, dashed) = if several { (k, j == 0) } else { (j, false) };
+            loss.extend(values(history, metric).map(|values| Series { name: line(run, part), values, color, dashed }));
         }
     }
     let shown = |v: f64| {
@@ -185,10 +195,13 @@ pub(crate) fn metric_charts(runs: &[(String, &[Metrics])]) -> String {
     for metric in others.chain(names.iter().filter(|n| **n == "lr")) {
         let series: Vec<Series> = runs
             .iter()
-            .filter_map(|(run, history)| {
-                let part = if metric.starts_with("val_") { "validation" } else { "" };
-                values(history, metric)
-                    .map(|values| Series { name: line(run, if several { "" } else { part }), values })
+            .enumerate()
+            .filter_map(|(k, (run, history))| {
+                let validation = metric.starts_with("val_");
+                let name = line(run, if validation && !several { "validation" } else { "" });
+                // Validation has the color it has in the chart of the losses.
+                let color = if several { k } else { usize::from(validation) };
+                values(history, metric).map(|values| Series { name, values, color, dashed: false })
             })
             .collect();
         let all = || series.iter().flat_map(|s| s.values.iter().copied());
@@ -240,5 +253,7 @@ mod tests {
         assert_eq!(one.matches("<figure>").count(), 3, "loss, accuracy and rate; nothing was measured of mae");
         let two = metric_charts(&[("<a>".into(), &history[..]), ("b".into(), &history[..1])]);
         assert!(two.contains("&lt;a> train") && two.contains("b validation"), "{two}");
+        // The second run alone has a rate in the last epoch, and its own color there too.
+        assert!(two.contains("class='c0 dashed'") && two.contains("<span class='c1'>● b</span>"), "{two}");
     }
 }

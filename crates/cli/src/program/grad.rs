@@ -20,8 +20,8 @@ pub(crate) struct Options {
     /// Loss to differentiate
     #[arg(long, value_enum)]
     loss: GradLoss,
-    /// Write gradients, by parameter name, and the loss as `__loss__` to this file
-    #[arg(short, long, value_name = "GRADS.npz")]
+    /// Write gradients, by parameter name, and the loss as `__loss__` to this file (`-`: standard output)
+    #[arg(short, long, value_name = "GRADS.npz", value_parser = crate::program_file::output)]
     output: PathBuf,
     /// Also write gradients of float inputs, as `input:<name>`
     #[arg(long)]

@@ -22,8 +22,8 @@ pub(crate) struct Options {
     /// One array per program input, under the input's name
     #[arg(long, value_name = "IN.npz")]
     inputs: PathBuf,
-    /// Write the flattened outputs to this file, as `out_<i>`
-    #[arg(short, long, value_name = "OUT.npz")]
+    /// Write the flattened outputs to this file (`-`: standard output), as `out_<i>`
+    #[arg(short, long, value_name = "OUT.npz", value_parser = crate::program_file::output)]
     output: PathBuf,
     /// Write mutated buffers and inputs to this file, as `buffer:<name>` and `input:<name>`
     #[arg(long, value_name = "F.npz")]

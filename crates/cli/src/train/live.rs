@@ -156,8 +156,9 @@ impl Live {
 }
 
 impl View {
+    /// From the first column: a terminal shows the Ctrl-C that it got.
     fn erase(&mut self) -> String {
-        let text = if self.lines > 0 { format!("\x1b[{}A\x1b[J", self.lines) } else { String::new() };
+        let text = if self.lines > 0 { format!("\r\x1b[{}A\x1b[J", self.lines) } else { String::new() };
         self.lines = 0;
         text
     }

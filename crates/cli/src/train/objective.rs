@@ -6,10 +6,12 @@ use super::subject::Subject;
 use crate::program::WeightOptions;
 use crate::refusal::{Done, Refusal};
 use clap::ValueEnum;
+use firebrand::autograd::is_grad_enabled;
 use firebrand::data::Dataset;
 use firebrand::graph::ProgramModule;
 use firebrand::graph::interpret::Value;
 use firebrand::io::plain;
+use firebrand::nn::losses::cross_entropy_of_classes;
 use firebrand::ops;
 use firebrand::prelude::*;
 use firebrand::train::{BatchLoss, Binary, Classification, Regression};
@@ -387,7 +389,11 @@ impl Objective {
         } else {
             rows
         };
+        let plain = weights.is_none() && self.smoothing == 0.0 && matches!(output.dtype(), DType::F32 | DType::F64);
         let mean = match name {
+            LossName::CrossEntropy if plain && is_grad_enabled() && output.requires_grad() => {
+                cross_entropy_of_classes(output, &labels, IGNORE)?
+            }
             LossName::Nll => ops::nll_loss_nd(&rows, &labels, weights.as_ref(), MEAN, IGNORE.into())?,
             _ => ops::cross_entropy_loss(&rows, &labels, weights.as_ref(), MEAN, IGNORE.into(), self.smoothing)?,
         };

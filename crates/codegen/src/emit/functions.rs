@@ -352,7 +352,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         (Implementation::Structured { shape, kernel }, Form::Inplace) => format!(
             "let spec = shape::{shape}({name:?}{shape_arguments})?;
              inplace::{}({name:?}, self_, spec.into(), {}, &|out| {})",
-            writer("write"),
+            if op.rust.in_place_term { "write_onto_term".to_owned() } else { writer("write") },
             plan.tensor_inputs(),
             run(format!("cpu::{kernel}({})", with("out")))
         ),

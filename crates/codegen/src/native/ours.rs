@@ -93,6 +93,8 @@ pub struct RustFunction {
     pub non_differentiable: bool,
     /// The kernel does right when `out` is `self` itself.
     pub in_place_kernel: bool,
+    /// Whether its kernel may write over the first operand, though not over the others.
+    pub in_place_term: bool,
     /// The kernel takes complex numbers; others refuse them.
     pub complex: bool,
     /// An `out=` tensor must have the dtype of the result; others take results that can be cast.
@@ -121,6 +123,7 @@ const FIELDS: &[&str] = &[
     "non_differentiable",
     "inplace",
     "in_place_kernel",
+    "in_place_term",
     "complex",
     "out",
     "out_args",
@@ -178,6 +181,7 @@ pub(super) fn declaration(
         form: Form::Declared,
         non_differentiable: fields.flag("non_differentiable", false)? || declared_not,
         in_place_kernel: fields.flag("in_place_kernel", false)?,
+        in_place_term: fields.flag("in_place_term", false)?,
         complex: fields.flag("complex", false)?,
         exact_out: match fields.text("out_dtype")? {
             None => false,

@@ -14,8 +14,9 @@ use std::fmt::Write;
 /// The history of some tensors, numbered breadth first.
 ///
 /// ```
-/// use firebrand_core::Tensor;
-/// use firebrand_core::autograd::GraphView;
+/// # use firebrand_core as firebrand;
+/// use firebrand::Tensor;
+/// use firebrand::autograd::GraphView;
 /// let x = Tensor::new(&[1.0f64, 2.0]).requires_grad_();
 /// let y = (&x * &x).sum();
 /// assert_eq!(

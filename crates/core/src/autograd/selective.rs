@@ -155,8 +155,9 @@ impl CheckpointContexts for SelectiveContexts {
 /// A `context_fn` for [`checkpoint`](super::checkpoint()) that keeps the results of the ops a policy names.
 ///
 /// ```
-/// use firebrand_core::autograd::{CheckpointOptions, CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts};
-/// use firebrand_core::{Tensor, dispatch::Op};
+/// # use firebrand_core as firebrand;
+/// use firebrand::autograd::{CheckpointOptions, CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts};
+/// use firebrand::{Tensor, dispatch::Op};
 ///
 /// let products = create_selective_checkpoint_contexts(|_, op, _| match op {
 ///     Op::MM => CheckpointPolicy::Save,
@@ -167,7 +168,7 @@ impl CheckpointContexts for SelectiveContexts {
 /// let layer = |x: &[Tensor]| Ok(vec![x[0].try_mm(&x[0])?.try_sin()?]);
 /// checkpoint(layer, &[&w], &options)?[0].sum().backward();
 /// assert!(w.grad().is_some());
-/// # Ok::<(), firebrand_core::Error>(())
+/// # Ok::<(), firebrand::Error>(())
 /// ```
 pub fn create_selective_checkpoint_contexts(
     policy: impl Fn(&SelectiveContext, Op, &[Value]) -> CheckpointPolicy + Send + Sync + 'static,

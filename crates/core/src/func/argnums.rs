@@ -76,8 +76,9 @@ several! {
 /// `f` as a function of some of its arguments, and those arguments, ready for any transform.
 ///
 /// ```
-/// use firebrand_core::func::{self, Arg};
-/// use firebrand_core::Tensor;
+/// # use firebrand_core as firebrand;
+/// use firebrand::func::{self, Arg};
+/// use firebrand::Tensor;
 ///
 /// let args = (Tensor::new(&[2.0f64]), Tensor::new(&[3.0f64]));
 /// let (f, w) = func::with_respect_to(Arg::<0>, |(w, x): &(Tensor, Tensor)| w * w * x, &args);
@@ -96,8 +97,9 @@ pub fn with_respect_to<A: TensorTree, R, W: Argnums<A>>(
 /// Like [`grad`](super::grad()), with respect to some of the arguments.
 ///
 /// ```
-/// use firebrand_core::func::{self, Arg};
-/// use firebrand_core::Tensor;
+/// # use firebrand_core as firebrand;
+/// use firebrand::func::{self, Arg};
+/// use firebrand::Tensor;
 ///
 /// let loss = |(w, x, y): &(Tensor, Tensor, Tensor)| ((w * x - y) * (w * x - y)).sum();
 /// let args = (Tensor::new(&[1.0f64]), Tensor::new(&[2.0f64]), Tensor::new(&[5.0f64]));

@@ -21,9 +21,10 @@ pub(crate) type Replacements = Arc<HashMap<usize, (Tensor, Tensor)>>;
 /// its own. Assignments to buffers during the call are undone.
 ///
 /// ```
-/// use firebrand_core::func::{functional_call, grad};
-/// use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
-/// use firebrand_core::{Result, Tensor};
+/// # use firebrand_core as firebrand;
+/// use firebrand::func::{functional_call, grad};
+/// use firebrand::module::{Forward, Module, ModuleCore, Parameter};
+/// use firebrand::{Result, Tensor};
 /// use indexmap::IndexMap;
 ///
 /// #[derive(Module)]

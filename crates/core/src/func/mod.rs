@@ -4,7 +4,8 @@
 //! tuple, a vector or a map of tensors ([`TensorTree`]); the function may return tensors or a `Result`.
 //!
 //! ```
-//! use firebrand_core::{Tensor, func};
+//! # use firebrand_core as firebrand;
+//! use firebrand::{Tensor, func};
 //!
 //! let x = Tensor::new(&[1.0f64, 2.0]);
 //! let cubes = |x: &Tensor| (x * x * x).sum();

@@ -7,7 +7,8 @@
 //! are read.
 //!
 //! ```
-//! use firebrand_core::{Tensor, library};
+//! # use firebrand_core as firebrand;
+//! use firebrand::{Tensor, library};
 //!
 //! let cube = library::define("doc::cube(Tensor x, float scale=1.0) -> Tensor")
 //!     .shape(|a| Ok(vec![a.tensor(0, "x")?.spec().clone()]))
@@ -26,7 +27,7 @@
 //! let y = cube.call1(&[(&x).into(), 0.5.into()])?;
 //! y.backward();
 //! assert_eq!((y.item::<f64>(), x.grad().unwrap().item::<f64>()), (4.0, 6.0));
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 mod arguments;

@@ -36,8 +36,9 @@ use std::sync::Arc;
 /// A node of the module tree. [`derive@Module`] writes the two required methods:
 ///
 /// ```
-/// use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
-/// use firebrand_core::{DType, Result, Tensor};
+/// # use firebrand_core as firebrand;
+/// use firebrand::module::{Forward, Module, ModuleCore, Parameter};
+/// use firebrand::{DType, Result, Tensor};
 ///
 /// #[derive(Module)]
 /// struct Linear {

@@ -10,7 +10,8 @@ use std::fmt::{self, Formatter};
 /// The arguments of a module, written as PyTorch does: `3, 8, kernel_size=(3, 3), bias=False`.
 ///
 /// ```
-/// use firebrand_core::module::ExtraRepr;
+/// # use firebrand_core as firebrand;
+/// use firebrand::module::ExtraRepr;
 ///
 /// let text = ExtraRepr::new().value(3).field("eps", 1e-5).field("stride", [2, 1]).field("bias", true).finish();
 /// assert_eq!(text, "3, eps=1e-05, stride=(2, 1), bias=True");

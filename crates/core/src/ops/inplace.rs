@@ -107,6 +107,22 @@ pub(crate) fn write_through_copy(
     })
 }
 
+/// Like [`write_through_copy`], for kernels that may write over their first input, if that is the target itself and real.
+pub(crate) fn write_onto_term(
+    op: &'static str,
+    target: &Tensor,
+    spec: Shape<'_>,
+    inputs: &[&Tensor],
+    kernel: &dyn Fn(&Tensor) -> Result<()>,
+) -> Result<()> {
+    let apart =
+        matches!(inputs, [term, rest @ ..] if term.is_same(target) && !rest.iter().any(|i| i.shares_storage(target)));
+    if apart && !target.dtype().is_complex() && target.layout().is_non_overlapping_and_dense() {
+        return write(op, target, spec, &[], kernel);
+    }
+    write_through_copy(op, target, spec, inputs, kernel)
+}
+
 /// A tensor outside every mode: a temporary.
 fn raw(spec: &Spec) -> Result<Tensor> {
     Tensor::try_empty(Spec { layout: spec.layout.to_contiguous(), ..spec.clone() })

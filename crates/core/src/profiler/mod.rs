@@ -89,8 +89,9 @@ thread_local! {
 /// Runs `f` and records each op it runs, on this thread and on those it hands its state to.
 ///
 /// ```
-/// use firebrand_core::profiler::{Order, profile};
-/// use firebrand_core::{DType, Tensor};
+/// # use firebrand_core as firebrand;
+/// use firebrand::profiler::{Order, profile};
+/// use firebrand::{DType, Tensor};
 /// let x = Tensor::randn([64, 64], DType::F32).requires_grad_();
 /// let ((), profile) = profile(|| x.matmul(&x).sum().backward());
 /// let averages = profile.averages();
@@ -119,7 +120,8 @@ pub fn is_profiling() -> bool {
 /// Labels what runs while the guard lives; costs a test where no profile is taken.
 ///
 /// ```
-/// use firebrand_core::profiler::{profile, record_function};
+/// # use firebrand_core as firebrand;
+/// use firebrand::profiler::{profile, record_function};
 /// let ((), profile) = profile(|| {
 ///     let _label = record_function("attention");
 /// });

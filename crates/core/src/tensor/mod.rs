@@ -91,7 +91,8 @@ impl Drop for Inner {
 /// A multi-dimensional array with autograd history. `clone` gives another handle to the same tensor; `clone_tensor` copies the data.
 ///
 /// ```
-/// use firebrand_core::{DType, Tensor};
+/// # use firebrand_core as firebrand;
+/// use firebrand::{DType, Tensor};
 ///
 /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]).requires_grad_();
 /// let y = (&x * 2.0 + 1.0).matmul(&Tensor::ones([2, 1], DType::F32));

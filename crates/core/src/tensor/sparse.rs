@@ -132,7 +132,8 @@ impl Tensor {
     /// the dimensions that `indices` does not name after their first.
     ///
     /// ```
-    /// use firebrand_core::Tensor;
+    /// # use firebrand_core as firebrand;
+    /// use firebrand::Tensor;
     ///
     /// let rows = Tensor::from_slice(&[2i64, 0, 2], [1, 3]);
     /// let t = Tensor::sparse_coo_tensor(&rows, &Tensor::new(&[1.0f32, 2.0, 3.0]), &[4]);

@@ -5,16 +5,18 @@
 //! traced with; in-place writes and mutation outputs end up in buffers and in the caller's tensors. Ops run eagerly, so
 //! results have history and parameters get gradients.
 
+mod adapters;
 mod bind;
 mod cheap;
 mod evaluate;
+mod fused;
 mod mode;
 mod recompute;
 mod runner;
 mod structure;
 
 pub(crate) use bind::bind;
-pub use cheap::recompute_cheap;
+pub use cheap::{recompute_cheap, recompute_wide};
 pub(crate) use evaluate::evaluate;
 pub(crate) use mode::with_mode;
 pub use recompute::{blocks_of, recompute_blocks};

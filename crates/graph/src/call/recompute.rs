@@ -70,7 +70,7 @@ struct Part {
 }
 
 /// The block a node belongs to: the outermost module that is numbered.
-fn block(graph: &Graph, n: NodeId) -> Option<String> {
+pub(super) fn block(graph: &Graph, n: NodeId) -> Option<String> {
     let stack = graph[n].meta().nn_module_stack.as_ref()?;
     let numbered = |path: &&str| {
         path.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()) && !last.is_empty())

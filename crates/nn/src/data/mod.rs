@@ -4,15 +4,16 @@
 //! With the same seed a shuffling loader visits samples in the order PyTorch's does; see [`DataLoader`].
 //!
 //! ```
-//! use firebrand_core::{DType, Tensor, random::manual_seed};
-//! use firebrand_nn::data::{DataLoader, LoaderOptions, TensorDataset};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::{DType, Tensor, random::manual_seed};
+//! use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
 //!
 //! manual_seed(0);
 //! let (x, y) = (Tensor::rand([10, 3], DType::F32), Tensor::arange(0, 10, 1, DType::I64));
 //! let loader = DataLoader::new(TensorDataset::new([x, y])?, LoaderOptions { shuffle: true, ..LoaderOptions::new(4) });
 //! let sizes: Vec<usize> = loader.iter().map(|batch| batch.map(|[x, _]| x.shape()[0])).collect::<Result<_, _>>()?;
 //! assert_eq!(sizes, [4, 4, 2]);
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 mod csv;

@@ -9,9 +9,10 @@ use firebrand_dist::World;
 /// step without samples.
 ///
 /// ```
-/// use firebrand_core::Tensor;
-/// use firebrand_dist::World;
-/// use firebrand_nn::data::{DistributedSampler, Subset, TensorDataset};
+/// # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; pub use firebrand_dist as dist; }
+/// use firebrand::Tensor;
+/// use firebrand::dist::World;
+/// use firebrand::data::{DistributedSampler, Subset, TensorDataset};
 /// use std::sync::Arc;
 ///
 /// let world = World::from_env()?;

@@ -75,14 +75,15 @@ impl Collate for TokenRows {
 /// Texts in rows of one length.
 ///
 /// ```
-/// use firebrand_nn::data::Dataset;
-/// use firebrand_nn::data::text::{IGNORED, TokenDataset, TokenSequence};
+/// # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+/// use firebrand::data::Dataset;
+/// use firebrand::data::text::{IGNORED, TokenDataset, TokenSequence};
 ///
 /// let question = TokenSequence::new().given(&[5, 6]).learned(&[7, 1]);
 /// let rows = TokenDataset::padded(&[question], 5, 0)?.get(0)?;
 /// assert_eq!(rows.input_ids.to_vec::<i64>(), [5, 6, 7, 1, 0]);
 /// assert_eq!(rows.labels.to_vec::<i64>(), [IGNORED, 7, 1, IGNORED, IGNORED]);
-/// # Ok::<(), firebrand_core::Error>(())
+/// # Ok::<(), firebrand::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokenDataset {

@@ -115,13 +115,14 @@ fn normalize(text: &str) -> Option<Transform> {
 /// Transforms in order, from an 8-bit image to floats.
 ///
 /// ```
-/// use firebrand_core::{DType, Tensor};
-/// use firebrand_nn::data::Transforms;
+/// # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+/// use firebrand::{DType, Tensor};
+/// use firebrand::data::Transforms;
 ///
 /// let chain = Transforms::new(vec!["resize=8".parse()?, "center_crop=6".parse()?, "normalize=0.5/0.25".parse()?])?;
 /// let image = chain.apply(&Tensor::zeros([3, 16, 24], DType::U8))?;
 /// assert_eq!((image.shape(), image.to_vec::<f32>()[0]), (&[3, 6, 6][..], -2.0));
-/// # Ok::<(), firebrand_core::Error>(())
+/// # Ok::<(), firebrand::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transforms {

@@ -4,8 +4,9 @@
 //! layer, with its names, hooks and initial values. Call it once before you pass its parameters to an optimizer.
 //!
 //! ```
-//! use firebrand_core::{DType, Tensor};
-//! use firebrand_nn::layers::{Forward, LazyLinear, Module};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::{DType, Tensor};
+//! use firebrand::nn::layers::{Forward, LazyLinear, Module};
 //!
 //! let layer = LazyLinear::new(3);
 //! assert!(layer.parameters().is_empty());

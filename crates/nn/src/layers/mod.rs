@@ -6,9 +6,10 @@
 //! exact values, and its state dictionary has PyTorch's names. Parameters are f32; `to_dtype` converts.
 //!
 //! ```
-//! use firebrand_core::{DType, Tensor, random::manual_seed};
-//! use firebrand_nn::layers::{Forward, Linear, Module, ReLU};
-//! use firebrand_nn::sequential;
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::{DType, Tensor, random::manual_seed};
+//! use firebrand::nn::layers::{Forward, Linear, Module, ReLU};
+//! use firebrand::nn::sequential;
 //!
 //! manual_seed(0);
 //! let net = sequential![Linear::new(2, 8), ReLU::new(), Linear::new(8, 1)];

@@ -4,8 +4,9 @@
 //! those of step 1 of the sequences that are long enough, and so on. Nothing is computed for padding.
 //!
 //! ```
-//! use firebrand_core::{DType, Tensor};
-//! use firebrand_nn::layers::{Forward, LSTM, pack_padded_sequence, pad_packed_sequence};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::{DType, Tensor};
+//! use firebrand::nn::layers::{Forward, LSTM, pack_padded_sequence, pad_packed_sequence};
 //!
 //! let padded = Tensor::ones([5, 2, 3], DType::F32); // length, batch, size
 //! let packed = pack_padded_sequence(&padded, &[3, 5], false, false)?;
@@ -13,7 +14,7 @@
 //! let (output, (_hidden, _cell)) = LSTM::new(3, 4).call(&packed);
 //! let (output, lengths) = pad_packed_sequence(&output, false, 0.0, None)?;
 //! assert_eq!((output.shape(), lengths), (&[5, 2, 4][..], vec![3, 5]));
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};

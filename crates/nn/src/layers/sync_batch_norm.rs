@@ -49,16 +49,17 @@ impl SyncBatchNormOptions {
 /// ranks cannot wait for each other in the middle of them.
 ///
 /// ```
-/// use firebrand_core::module::Forward;
-/// use firebrand_core::{DType, Tensor};
-/// use firebrand_dist::World;
-/// use firebrand_nn::layers::SyncBatchNorm;
+/// # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; pub use firebrand_dist as dist; }
+/// use firebrand::module::Forward;
+/// use firebrand::{DType, Tensor};
+/// use firebrand::dist::World;
+/// use firebrand::nn::layers::SyncBatchNorm;
 ///
 /// let world = World::from_env()?;
 /// let layer = SyncBatchNorm::new(3, &world);
 /// let y = layer.call(&Tensor::randn([8, 3, 4, 4], DType::F32));
 /// assert_eq!(y.shape(), [8, 3, 4, 4]);
-/// # Ok::<(), firebrand_dist::Error>(())
+/// # Ok::<(), firebrand::dist::Error>(())
 /// ```
 #[derive(Module)]
 #[module(extra_repr = Self::arguments)]

@@ -4,8 +4,9 @@
 //! several times, its own type ([`LBFGS`]). Schedules, clipping and training loops only use [`Optimizer`].
 //!
 //! ```
-//! use firebrand_core::Tensor;
-//! use firebrand_nn::optim::{Adam, AdamOptions, Optimizer};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::Tensor;
+//! use firebrand::optim::{Adam, AdamOptions, Optimizer};
 //!
 //! let x = Tensor::new(&[1.0f64, -2.0]).requires_grad_();
 //! let mut adam = Adam::new([&x], AdamOptions { lr: 0.1, ..Default::default() })?;
@@ -15,7 +16,7 @@
 //!     adam.step()?;
 //! }
 //! assert!(x.to_vec::<f64>().iter().all(|v| v.abs() < 0.01));
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 mod adadelta;

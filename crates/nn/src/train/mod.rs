@@ -5,12 +5,13 @@
 //! streams, position within the epoch. A run that was killed and resumed ends with exactly the weights of an uninterrupted one.
 //!
 //! ```
-//! use firebrand_core::{DType, Tensor, random::manual_seed};
-//! use firebrand_nn::data::{DataLoader, LoaderOptions, TensorDataset};
-//! use firebrand_nn::layers::{Forward, Linear, Module};
-//! use firebrand_nn::losses::{Loss, MSELoss};
-//! use firebrand_nn::optim::{SGD, SGDOptions};
-//! use firebrand_nn::train::{TrainOptions, Trainer};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::{DType, Tensor, random::manual_seed};
+//! use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
+//! use firebrand::nn::layers::{Forward, Linear, Module};
+//! use firebrand::nn::losses::{Loss, MSELoss};
+//! use firebrand::optim::{SGD, SGDOptions};
+//! use firebrand::train::{TrainOptions, Trainer};
 //!
 //! manual_seed(0);
 //! let x = Tensor::randn([64, 1], DType::F32);
@@ -20,7 +21,7 @@
 //! let mut trainer = Trainer::new(&model, optimizer, TrainOptions { epochs: 20, ..Default::default() });
 //! trainer.fit(&loader, |[x, y]| MSELoss::new().loss(&model.try_call(x)?, y), || Ok(Default::default()))?;
 //! assert!((model.weight.item::<f32>() - 2.0).abs() < 1e-3);
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 mod checkpoint;

@@ -34,8 +34,9 @@ pub type BatchedOutputs = (Vec<Tensor>, Vec<Option<usize>>);
 /// An operation with its own derivative.
 ///
 /// ```
-/// use firebrand_core::autograd::{Context, Function};
-/// use firebrand_core::{Result, Tensor};
+/// # use firebrand_core as firebrand;
+/// use firebrand::autograd::{Context, Function};
+/// use firebrand::{Result, Tensor};
 ///
 /// struct Square;
 /// impl Function for Square {

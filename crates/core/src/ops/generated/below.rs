@@ -8464,7 +8464,7 @@ pub(crate) fn addmm_(
     }
     races::op!("addmm_", self_, mat1, mat2);
     let spec = shape::addmm("addmm_", self_, mat1, mat2, beta, alpha)?;
-    inplace::write_through_copy(
+    inplace::write_onto_term(
         "addmm_",
         self_,
         spec.into(),
@@ -8652,7 +8652,7 @@ pub(crate) fn baddbmm_(
     }
     races::op!("baddbmm_", self_, batch1, batch2);
     let spec = shape::baddbmm("baddbmm_", self_, batch1, batch2, beta, alpha)?;
-    inplace::write_through_copy(
+    inplace::write_onto_term(
         "baddbmm_",
         self_,
         spec.into(),

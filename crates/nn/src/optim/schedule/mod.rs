@@ -4,9 +4,10 @@
 //! into an optimizer. [`ReduceLROnPlateau`] is the one that depends on a metric.
 //!
 //! ```
-//! use firebrand_core::Tensor;
-//! use firebrand_nn::optim::schedule::{CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR};
-//! use firebrand_nn::optim::{Optimizer, SGD, SGDOptions};
+//! # mod firebrand { pub use firebrand_core::*; pub use firebrand_nn::{data, optim, train}; pub use firebrand_nn as nn; }
+//! use firebrand::Tensor;
+//! use firebrand::optim::schedule::{CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR};
+//! use firebrand::optim::{Optimizer, SGD, SGDOptions};
 //!
 //! let w = Tensor::new(&[1.0f32]).requires_grad_();
 //! let mut sgd = SGD::new([&w], SGDOptions { lr: 0.1, ..Default::default() })?;
@@ -17,7 +18,7 @@
 //! assert!((sgd.lr(0) - 0.01).abs() < 1e-12);
 //! (0..5).for_each(|_| scheduler.step(&mut sgd));
 //! assert!((sgd.lr(0) - 0.1).abs() < 1e-12);
-//! # Ok::<(), firebrand_core::Error>(())
+//! # Ok::<(), firebrand::Error>(())
 //! ```
 
 mod cycles;
