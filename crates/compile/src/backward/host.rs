@@ -58,14 +58,14 @@ impl HostKind {
 }
 
 /// The hooks that a step had when the run began.
-struct Hooked {
+pub(crate) struct Hooked {
     node: Node,
-    counts: HookCounts,
+    pub(crate) counts: HookCounts,
     pure: u64,
 }
 
 impl Hooked {
-    fn of(node: &Node) -> Hooked {
+    pub(crate) fn of(node: &Node) -> Hooked {
         let mut pure = 0u64;
         let counts = hook_counts(node, |id| pure = pure.rotate_left(5) ^ id);
         Hooked { node: node.clone(), counts, pure }
@@ -75,8 +75,12 @@ impl Hooked {
     fn has_changed(&self) -> bool {
         let HookCounts { tensor, pre, post, .. } = self.counts;
         let bare_leaf = self.node.variable().is_some() && tensor + pre + post == 0;
-        let now = Hooked::of(&self.node);
-        !bare_leaf && (now.counts != self.counts || now.pure != self.pure)
+        !bare_leaf && !Hooked::of(&self.node).is_like(self)
+    }
+
+    /// Whether these are the same hooks.
+    pub(crate) fn is_like(&self, other: &Hooked) -> bool {
+        self.counts == other.counts && self.pure == other.pure
     }
 }
 

@@ -97,6 +97,8 @@ pub(crate) struct SecondPlan {
     pub(crate) run: Arc<dyn Executable>,
     /// Inside function transforms.
     pub(crate) transformed: Arc<dyn Executable>,
+    /// Inside them where nothing is recorded: without hooks on values, as no gradient will reach these.
+    pub(crate) unrecorded: Arc<dyn Executable>,
     /// For each tensor input, whether its elements are read.
     pub(crate) reads: Vec<bool>,
     /// Results of the node that come behind inputs and tangents.
@@ -553,6 +555,7 @@ impl Plan {
         let g = &graph.graph;
         let reads = g.placeholders().take(joint.primals.len()).map(|n| g[n].num_users() > 0).collect();
         let transformed = super::transformed::Transformed::new(&graph, None, self.options.clone());
+        let unrecorded = super::transformed::Transformed::new(&without_hooks(&graph)?, None, self.options.clone());
         // What a hook that comes with the call computes is known only when it is called: then ops are recorded one by one.
         let run: Arc<dyn Executable> = match hooks.is_empty() {
             true => {
@@ -563,7 +566,8 @@ impl Plan {
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };
         let results = through.into_iter().map(|(_, k)| k).collect();
-        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), reads, results, grads });
+        let (transformed, unrecorded) = (Arc::new(transformed), Arc::new(unrecorded));
+        let plan = Arc::new(SecondPlan { run, transformed, unrecorded, reads, results, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
         Ok(plan)
     }
@@ -572,6 +576,19 @@ impl Plan {
     pub(crate) fn backward_graph(&self) -> Option<Arc<BackwardPlan>> {
         self.backwards.lock().unwrap_or_else(|e| e.into_inner()).get(&self.needs).cloned()
     }
+}
+
+/// The graph without the hooks that it puts on values.
+fn without_hooks(graph: &GraphModule) -> Result<GraphModule> {
+    let mut module = graph.clone();
+    let hooks: Vec<NodeId> = module.graph.nodes().filter(|&n| is_hook(graph, n)).collect();
+    for n in hooks {
+        if let Some(of) = module.graph[n].args().first().and_then(Argument::node) {
+            module.graph.replace_all_uses_with(n, of);
+            module.graph.erase(n)?;
+        }
+    }
+    Ok(module)
 }
 
 /// What the backward reads, where it does not go on behind these values.

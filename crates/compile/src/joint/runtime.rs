@@ -233,7 +233,11 @@ impl CompiledFunction {
                 values.push(Value::Tensor(result.clone()));
             }
         }
-        let run = if is_mapped() { &second.transformed } else { &second.run };
+        let run = match (is_mapped(), is_grad_enabled()) {
+            (true, true) => &second.transformed,
+            (true, false) => &second.unrecorded,
+            (false, _) => &second.run,
+        };
         let results = match &self.generator {
             Some(then) => with_generator(then.clone(), || run.run(&values, &self.call))?,
             None => run.run(&values, &self.call)?,

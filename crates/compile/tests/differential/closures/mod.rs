@@ -162,6 +162,9 @@ fn check(seed: u64, count: usize) {
     }));
     for i in 0..count {
         let program = program(&mut r);
+        if i < crate::first() {
+            continue;
+        }
         let plain = observe(&program, None);
         // As for graphs: what a plain run refuses is no program.
         if is_refused(&plain) {
@@ -173,9 +176,9 @@ fn check(seed: u64, count: usize) {
                 let _scope = way.2.as_ref().map(CompiledBackward::enable);
                 observe(&program, Some(way.1.clone()))
             };
-            if difference(&program, &found, &plain).is_some() {
+            if let Some(first) = difference(&program, &found, &plain) {
                 let least = minimised(&program, way);
-                let what = differs(&least, way).unwrap_or_else(|| "only once".to_string());
+                let what = differs(&least, way).unwrap_or_else(|| format!("only once, {first}"));
                 let text = format!("seed {seed}, program {i} on {}: {what}\n{least:?}", way.0);
                 eprintln!("{text}");
                 wrong.push(text);
@@ -188,7 +191,7 @@ fn check(seed: u64, count: usize) {
     }
     drop(std::panic::take_hook());
     assert!(wrong.is_empty(), "{} programs differ; the first: {}", wrong.len(), wrong[0]);
-    assert!(whole * 2 >= count, "most programs run: {whole} of {count}");
+    assert!(crate::first() > 0 || whole * 2 >= count, "most programs run: {whole} of {count}");
 }
 
 ///
