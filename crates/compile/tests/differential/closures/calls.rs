@@ -134,9 +134,14 @@ fn engine(
             let first = grad(&total, leaves.to_vec(), &create).map_err(text)?;
             first.iter().for_each(|g| log.see("first", g.as_ref()));
             let squares = first.iter().flatten().filter(|g| g.requires_grad()).map(|g| (g * g).sum());
-            if let Some(penalty) = squares.reduce(|a, b| a + b) {
-                let second = grad(&penalty, leaves.to_vec(), &unused).map_err(text)?;
-                second.iter().for_each(|g| log.see("second", g.as_ref()));
+            match squares.reduce(|a, b| a + b) {
+                Some(penalty) => {
+                    let second = grad(&penalty, leaves.to_vec(), &unused).map_err(text)?;
+                    second.iter().for_each(|g| log.see("second", g.as_ref()));
+                }
+                // Which side of a conditional ran decides whether a gradient has a history: a compiled one always has.
+                None if program.has_conditional() => leaves.iter().for_each(|_| log.see("second", None)),
+                None => {}
             }
         }
         _ => total.try_backward(&BackwardOptions::default()).map_err(text)?,

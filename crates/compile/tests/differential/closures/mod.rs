@@ -74,7 +74,7 @@ fn close(a: &Option<Vec<f64>>, b: &Option<Vec<f64>>, conditional: bool) -> bool 
 const REFUSAL: &str = "outside the scope of compiled backward";
 
 fn difference(program: &Program, found: &Shown, plain: &Shown) -> Option<String> {
-    let conditional = program.statements.iter().any(|s| matches!(s, Statement::Cond(..)));
+    let conditional = program.has_conditional();
     let at = (0..plain.len().max(found.len())).find(|&k| match (plain.get(k), found.get(k)) {
         (Some(p), Some(f)) => p.0 != f.0 || !close(&f.1, &p.1, conditional),
         _ => true,
