@@ -65,12 +65,13 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
     Ok(())
 }
 
-/// Whether a leaf is behind a value. One that requires grad in vain need not do so in a compiled function (`crate::Need`).
-fn reaches_a_leaf(t: &Tensor) -> bool {
+/// Whether one of these leaves is behind a value. One that requires grad in vain need not do so in a compiled function
+/// (`crate::Need`): the leaves of a transform, say, lead nowhere.
+fn reaches_a_leaf(t: &Tensor, leaves: &[Tensor]) -> bool {
     let mut nodes: Vec<_> = t.grad_fn().into_iter().collect();
     let mut at = 0;
     while let Some(node) = nodes.get(at).cloned() {
-        if node.variable().is_some() {
+        if node.variable().is_some_and(|v| leaves.iter().any(|leaf| leaf.is_same(v))) {
             return true;
         }
         for edge in node.next_functions().iter().flatten() {
@@ -96,7 +97,9 @@ fn engine(
     for t in results.iter().chain([&arguments.0, &arguments.1, &arguments.2, &arguments.3.get()]) {
         log.see("value", Some(t));
     }
-    let Some(total) = total(program, &results).filter(reaches_a_leaf) else { return Ok(()) };
+    let made = std::mem::take(&mut *log.leaves.lock().unwrap());
+    let all: Vec<Tensor> = leaves.iter().chain(&made).cloned().collect();
+    let Some(total) = total(program, &results).filter(|t| reaches_a_leaf(t, &all)) else { return Ok(()) };
     let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
     let create = GradOptions { create_graph: true, ..unused.clone() };
     if program.outside.accumulates() {

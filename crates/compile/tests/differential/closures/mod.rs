@@ -24,12 +24,16 @@ use std::sync::{Arc, Mutex};
 
 /// What a run shows.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Shown>>);
+struct Log {
+    shown: Arc<Mutex<Shown>>,
+    /// Leaves that the function made.
+    leaves: Arc<Mutex<Vec<Tensor>>>,
+}
 
 impl Log {
     fn see(&self, what: impl Into<String>, t: Option<&Tensor>) {
         let values = t.map(|t| if t.is_meta() { vec![f64::MAX] } else { t.detach().to_vec::<f64>() });
-        self.0.lock().unwrap().push((what.into(), values));
+        self.shown.lock().unwrap().push((what.into(), values));
     }
     fn say(&self, what: impl Into<String>) {
         self.see(what, None);
@@ -58,7 +62,7 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
             }
         }
     });
-    std::mem::take(&mut *log.0.lock().unwrap())
+    std::mem::take(&mut *log.shown.lock().unwrap())
 }
 
 /// Gradients of a conditional depend on all its operands, whichever side ran: with one, zeros are like an absent gradient.
@@ -194,7 +198,7 @@ fn check(seed: u64, count: usize) {
     assert!(crate::first() > 0 || whole * 2 >= count, "most programs run: {whole} of {count}");
 }
 
-///
+///
 #[test]
 fn closures_that_have_differed() {
     for (id, program) in known::known() {
