@@ -234,22 +234,26 @@ impl HostCalls for RunHost {
     }
 }
 
-/// The gradients as the graph expects them. One that is absent now is zero; one that is new has no place.
+/// The gradients as the graph expects them. One that is absent now would be zeros there, which hooks and leaves could tell from none;
+/// one that is new has no place.
 fn fitted(
     found: Vec<Option<Tensor>>,
     expected: &[Option<Spec>],
     node: &Node,
 ) -> firebrand_core::Result<Vec<Option<Tensor>>> {
     let mut found = found.into_iter();
+    let refused = |what: &str| {
+        firebrand_core::Error::user(format!(
+            "{} or one of its hooks {what} when the backward pass was captured; run this backward outside the scope of \
+             compiled backward",
+            node.name()
+        ))
+    };
     let one = |spec: &Option<Spec>| match (found.next().flatten(), spec) {
         (Some(t), Some(_)) => Ok(Some(t)),
         (None, None) => Ok(None),
-        (None, Some(s)) => Ok(Some(Tensor::zeros(s.layout.sizes(), s.dtype))),
-        (Some(_), None) => Err(firebrand_core::Error::user(format!(
-            "{} or one of its hooks gave a gradient that was undefined when the backward pass was captured; run this \
-             backward outside the scope of compiled backward",
-            node.name()
-        ))),
+        (None, Some(_)) => Err(refused("left a gradient undefined that was defined")),
+        (Some(_), None) => Err(refused("gave a gradient that was undefined")),
     };
     expected.iter().map(one).collect()
 }
