@@ -229,7 +229,8 @@ impl Reads {
         let (like, reads) = (Tensor::try_empty(spec.clone())?, self.clone());
         Ok(SavedTensor::read_by(&like, move || {
             let host = lock(&reads.0).clone();
-            let host = host.ok_or_else(|| firebrand_core::Error::user("a packed tensor is read where nothing is traced"))?;
+            let host =
+                host.ok_or_else(|| firebrand_core::Error::user("a packed tensor is read where nothing is traced"))?;
             let read = Tensor::try_empty(spec.clone())?;
             let done = host.call(step, HostKind::Unpack { place }, &[], &[Some(read.clone())]);
             done.map_err(firebrand_core::Error::user)?;

@@ -40,6 +40,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             outputs.truncate(plan.outputs);
             for w in &plan.written {
                 tensors[w.tensor].try_copy_(&outputs[w.output], false)?;
+                w.count_others(&tensors[w.tensor]);
             }
             Ok(outputs)
         })?,
@@ -51,6 +52,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
                 true => drop(old.try_copy_(new, false)?),
                 false => no_grad(|| old.try_copy_(&new.detach(), false).map(drop))?,
             }
+            w.count_others(old);
         }
         for hook in &plan.hooks {
             register_hook(call, &outputs[hook.on], &hook.body, &[])?;
@@ -302,6 +304,7 @@ impl Function for CompiledFunction {
             if is_dirty(plan, w.output, &inputs[w.tensor]) {
                 let (old, new) = (&inputs[w.tensor], &results[w.output]);
                 old.try_copy_(new, false)?;
+                w.count_others(old);
                 dirty.push(w.tensor);
                 results[w.output] = old.clone();
             }

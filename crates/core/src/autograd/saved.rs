@@ -129,7 +129,14 @@ impl SavedTensor {
     pub fn read_by(t: &Tensor, read: impl Fn() -> Result<Tensor> + Send + Sync + 'static) -> SavedTensor {
         let hooks = std::sync::Arc::new(SavedHooks::new(|_| Ok(()), move |(): &()| read()));
         let (value, spec) = (Box::new(()), t.spec().clone());
-        SavedTensor(Kept::Packed(Arc::new(PackedTensor { value, hooks, edge: None, leaf: false, output_nr: None, spec })))
+        SavedTensor(Kept::Packed(Arc::new(PackedTensor {
+            value,
+            hooks,
+            edge: None,
+            leaf: false,
+            output_nr: None,
+            spec,
+        })))
     }
 
     /// Saves an input if there is one.

@@ -80,13 +80,12 @@ fn of_late() -> Vec<(&'static str, Program)> {
     let accumulated = [LooseView(0), PostAccumulate(3), Write(0, 3)];
     let puts_hooks = [PureHook(1), Checkpoint(0, true), Unary(3, 1), HookOnArgument(1, 4, 1)];
     let written = [Binary(3, 1, 1), Unary(0, 0), Write(3, 3)];
+    let written_twice = [Unary(2, 1), HookWithArgument(3, 2), Write(2, 2), Spread(3), Write(2, 2)];
+    let freed = [Binary(1, 0, 0), Binary(0, 1, 1), NodePreHook(0), HookWithSizes(4, 3)];
     let first_of_two = |p| Program { chosen: vec![false, true], ..p };
     vec![
         ("X-102", program(&[LooseView(0), SavedScaled(3, 0)], [true, true], &[2, 4], Outside::Backward)),
-        (
-            "X-102",
-            program(&[LooseView(1), Unary(4, 3), SavedScaled(4, 3)], [false, false], &[5, 0], Outside::Backward),
-        ),
+        ("X-102", program(&[LooseView(1), Unary(4, 3), SavedScaled(4, 3)], [false, false], &[5, 0], Outside::Backward)),
         ("X-103", program(&puts_hooks, [true, false], &[3, 4], Outside::Backward)),
         ("X-104", program(&[Unary(1, 1), PureHook(3), Binary(1, 2, 0)], [true, true], &[4], Outside::Batched)),
         ("X-105", program(&[Cond(1, 0)], [true, true], &[3], Outside::Backward)),
@@ -95,6 +94,9 @@ fn of_late() -> Vec<(&'static str, Program)> {
         ("X-106", program(&on_a_loose_view, [false, true], &[4], Outside::Backward)),
         ("X-106", program(&accumulated, [false, true], &[1], Outside::Backward)),
         ("X-107", first_of_two(program(&written, [false, false], &[3, 4], Outside::Backward))),
+        ("X-109", program(&written_twice, [false, true], &[4], Outside::Backward)),
+        ("X-109", program(&[HookWithArgument(0, 2), Write(3, 2), WriteSlice(2)], [false, true], &[0], Outside::Quiet)),
+        ("X-110", program(&freed, [true, false], &[0], Outside::Quiet)),
         ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),
     ]
 }
