@@ -19,6 +19,9 @@ fn total(program: &Program, results: &[Tensor]) -> Option<Tensor> {
     chosen.map(|(i, (t, _))| (t * (1.0 + i as f64)).sum()).reduce(|a, b| a + b)
 }
 
+/// What is shown before gradients of gradients.
+pub(super) const SECOND_PASS: &str = "the second pass";
+
 /// The `k`-th call.
 pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> std::result::Result<(), String> {
     let n = program.sizes[k];
@@ -136,6 +139,7 @@ fn engine(
         Outside::Second => {
             let first = grad(&total, leaves.to_vec(), &create).map_err(text)?;
             first.iter().for_each(|g| log.see("first", g.as_ref()));
+            log.say(SECOND_PASS);
             let squares = first.iter().flatten().filter(|g| g.requires_grad()).map(|g| (g * g).sum());
             match squares.reduce(|a, b| a + b) {
                 Some(penalty) => {
