@@ -456,11 +456,6 @@ fn count() -> usize {
     wanted().unwrap_or(150)
 }
 
-/// How many closures of a new seed there are.
-fn new_closures() -> usize {
-    wanted().unwrap_or(20)
-}
-
 fn wanted() -> Option<usize> {
     std::env::var("FIREBRAND_DIFFERENTIAL").ok().and_then(|v| v.parse().ok())
 }
