@@ -78,7 +78,7 @@ pub(super) fn known() -> Vec<(&'static str, Program)> {
 fn of_late() -> Vec<(&'static str, Program)> {
     let on_a_loose_view = [LooseView(0), SavedScaled(0, 2), HookWithSizes(3, 4), Write(3, 0)];
     let accumulated = [LooseView(0), PostAccumulate(3), Write(0, 3)];
-    let puts_hooks = [PureHook(1), Checkpoint(0, true), Unary(3, 1), HookOnArgument(1, 4, 1)];
+    let puts_hooks = [Checkpoint(0, true), MultiHook(0, 3), PureHook(1), HookOnArgument(1, 3, 1)];
     let written = [Binary(3, 1, 1), Unary(0, 0), Write(3, 3)];
     let written_twice = [Unary(2, 1), HookWithArgument(3, 2), Write(2, 2), Spread(3), Write(2, 2)];
     let freed = [Binary(1, 0, 0), Binary(0, 1, 1), NodePreHook(0), HookWithSizes(4, 3)];
@@ -86,7 +86,7 @@ fn of_late() -> Vec<(&'static str, Program)> {
     vec![
         ("X-102", program(&[LooseView(0), SavedScaled(3, 0)], [true, true], &[2, 4], Outside::Backward)),
         ("X-102", program(&[LooseView(1), Unary(4, 3), SavedScaled(4, 3)], [false, false], &[5, 0], Outside::Backward)),
-        ("X-103", program(&puts_hooks, [true, false], &[3, 4], Outside::Backward)),
+        ("X-103", program(&puts_hooks, [true, false], &[3, 1], Outside::Backward)),
         ("X-104", program(&[Unary(1, 1), PureHook(3), Binary(1, 2, 0)], [true, true], &[4], Outside::Batched)),
         ("X-105", program(&[Cond(1, 0)], [true, true], &[3], Outside::Backward)),
         ("X-105", program(&[Unary(2, 0), Cond(3, 1)], [true, true], &[4, 3], Outside::Twice)),
