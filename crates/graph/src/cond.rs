@@ -4,7 +4,7 @@
 //! `cond` node: the layer that records ops also receives the call ([`dispatch::cond`]) and passes it to [`record_cond`]. Tensors
 //! that a branch captures become operands of both, in one order. Both branches must return values of the same types.
 
-use crate::interpret::{Value, attach, owned};
+use crate::interpret::{Value, attach, entered, owned};
 use crate::ir::{Argument, Attribute, GraphModule, Hop, TensorMeta};
 use crate::trace::{Free, Trace, TraceStack, outline};
 use firebrand_core::autograd::is_grad_enabled;
@@ -43,10 +43,11 @@ pub fn cond(
     if let Some(recorded) = dispatch::cond(&Cond { pred, sides: [&true_fn, &false_fn], operands }) {
         return recorded;
     }
-    let operands: Vec<Tensor> = operands.iter().map(|t| (*t).clone()).collect();
-    let results = if pred.try_scalar_value()?.to_bool() { true_fn(&operands)? } else { false_fn(&operands)? };
+    let operands = Value::List(operands.iter().map(|t| Value::from(*t)).collect());
+    let operands = entered(&operands).map_err(Error::user)?;
+    let given: Vec<Tensor> = operands.tensors().into_iter().cloned().collect();
+    let results = if pred.try_scalar_value()?.to_bool() { true_fn(&given)? } else { false_fn(&given)? };
     let values = Value::List(results.iter().map(Value::from).collect());
-    let operands = Value::List(operands.iter().map(Value::from).collect());
     let attached = owned(values, &operands).and_then(|v| attach(v, &operands)).map_err(Error::user)?;
     Ok(attached.tensors().into_iter().cloned().collect())
 }

@@ -58,14 +58,14 @@ impl HostKind {
 }
 
 /// The hooks that a step had when the run began.
-struct Hooked {
+pub(crate) struct Hooked {
     node: Node,
-    counts: HookCounts,
+    pub(crate) counts: HookCounts,
     pure: u64,
 }
 
 impl Hooked {
-    fn of(node: &Node) -> Hooked {
+    pub(crate) fn of(node: &Node) -> Hooked {
         let mut pure = 0u64;
         let counts = hook_counts(node, |id| pure = pure.rotate_left(5) ^ id);
         Hooked { node: node.clone(), counts, pure }
@@ -75,8 +75,12 @@ impl Hooked {
     fn has_changed(&self) -> bool {
         let HookCounts { tensor, pre, post, .. } = self.counts;
         let bare_leaf = self.node.variable().is_some() && tensor + pre + post == 0;
-        let now = Hooked::of(&self.node);
-        !bare_leaf && (now.counts != self.counts || now.pure != self.pure)
+        !bare_leaf && !Hooked::of(&self.node).is_like(self)
+    }
+
+    /// Whether these are the same hooks.
+    pub(crate) fn is_like(&self, other: &Hooked) -> bool {
+        self.counts == other.counts && self.pure == other.pure
     }
 }
 
@@ -230,22 +234,26 @@ impl HostCalls for RunHost {
     }
 }
 
-/// The gradients as the graph expects them. One that is absent now is zero; one that is new has no place.
+/// The gradients as the graph expects them. One that is absent now would be zeros there, which hooks and leaves could tell from none;
+/// one that is new has no place.
 fn fitted(
     found: Vec<Option<Tensor>>,
     expected: &[Option<Spec>],
     node: &Node,
 ) -> firebrand_core::Result<Vec<Option<Tensor>>> {
     let mut found = found.into_iter();
+    let refused = |what: &str| {
+        firebrand_core::Error::user(format!(
+            "{} or one of its hooks {what} when the backward pass was captured; run this backward outside the scope of \
+             compiled backward",
+            node.name()
+        ))
+    };
     let one = |spec: &Option<Spec>| match (found.next().flatten(), spec) {
         (Some(t), Some(_)) => Ok(Some(t)),
         (None, None) => Ok(None),
-        (None, Some(s)) => Ok(Some(Tensor::zeros(s.layout.sizes(), s.dtype))),
-        (Some(_), None) => Err(firebrand_core::Error::user(format!(
-            "{} or one of its hooks gave a gradient that was undefined when the backward pass was captured; run this \
-             backward outside the scope of compiled backward",
-            node.name()
-        ))),
+        (None, Some(_)) => Err(refused("left a gradient undefined that was defined")),
+        (Some(_), None) => Err(refused("gave a gradient that was undefined")),
     };
     expected.iter().map(one).collect()
 }

@@ -294,6 +294,10 @@ impl BackwardRunner for CompiledBackward {
             // Which gradients a formula gives that is called shows only when it is called: the first run is the engine's.
             let this = self.clone();
             return Ok(Outcome::Observe(Box::new(move |seen| {
+                if !walk.is_of_now() {
+                    tracing::info!(target: "firebrand::compile::backward", "a backward pass that changed its hooks is not compiled");
+                    return Ok(());
+                }
                 let made = walk.trace(Some(seen)).map_err(Into::into);
                 if let Err(e) = made.and_then(|traced| this.0.frame(&key, traced, Some(seen))) {
                     // The run itself is made; the next one tries again.

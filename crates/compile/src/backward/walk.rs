@@ -4,13 +4,13 @@
 //! kept. Formulas run with outlines in place of kept tensors and with the numbers of this run; pure hooks run too. Everything
 //! else becomes a `call_host` node at its place. Nothing of the run itself changes.
 
-use super::host::{HostKind, HostOp};
+use super::host::{Hooked, HostKind, HostOp};
 use super::key::{Key, is_number};
 use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::{Error, Result};
 use crate::front::watching;
 use crate::joint::without_writes;
-use firebrand_core::autograd::runner::{self, Defined, GraphTask, HookCounts, Place, hook_counts};
+use firebrand_core::autograd::runner::{self, Defined, GraphTask, Place};
 use firebrand_core::autograd::{BoxedBackward, Gradients, Look, Node, SavedTensor};
 use firebrand_core::capture::TensorHookFn;
 use firebrand_core::{Device, ErrorKind, Layout, Scalar, Spec, Tensor, fusion, ops};
@@ -18,7 +18,7 @@ use firebrand_graph::InnerTrace;
 use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, ScalarType, Target};
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A node of the pass.
 struct Step {
@@ -27,10 +27,8 @@ struct Step {
     targets: Vec<Option<Place>>,
     unwanted: u64,
     captures: Vec<(usize, usize)>,
-    hooks: HookCounts,
+    hooks: Hooked,
     formula: Formula,
-    /// Outlines of what unpack hooks will give, with their places among the packed tensors of the node.
-    packed: Vec<Tensor>,
 }
 
 enum Formula {
@@ -53,6 +51,8 @@ pub(crate) struct Walk {
     answers: usize,
     /// What becomes of pure hooks.
     hooks: PureHooks,
+    /// Where reads of packed tensors are written down.
+    reads: Arc<Reads>,
 }
 
 /// What becomes of pure hooks.
@@ -84,12 +84,13 @@ impl Walk {
         let seeds: Vec<Place> = task.seeds().map(|(place, _)| place).collect();
         let mut kept = key.places.iter().map(|&place| &inputs[place]);
         let mut steps = Vec::with_capacity(task.len());
+        let reads: Arc<Reads> = Arc::default();
         for i in 0..task.len() {
             let node = task.node(i).clone();
             let (executes, edges) = (task.executes(i), node.next_functions().len());
             let targets: Vec<Option<Place>> = (0..edges).map(|k| task.target(i, k)).collect();
             let unwanted = (0..edges.min(64)).filter(|k| targets[*k].is_none()).fold(0, |bits, k| bits | 1 << k);
-            let mut packed = Vec::new();
+            let mut packed = 0;
             let formula = match () {
                 () if !executes || node.variable().is_some() => Formula::Leaf,
                 () if key.opaque.contains(&i) => Formula::Opaque,
@@ -100,13 +101,9 @@ impl Walk {
                                 SavedTensor::unpacked(kept.next().expect("the key lists every kept tensor"))
                             }
                             Look::Packed(spec) => {
-                                let layout = spec.layout.to_contiguous();
-                                packed.push(Tensor::try_empty(Spec {
-                                    layout,
-                                    dtype: spec.dtype,
-                                    device: Device::Meta,
-                                })?);
-                                SavedTensor::unpacked(packed.last().expect("just pushed"))
+                                let place = packed;
+                                packed += 1;
+                                reads.packed(i, place, spec)?
                             }
                             Look::None | Look::Tensor(_) => saved.clone(),
                         })
@@ -117,10 +114,15 @@ impl Walk {
                     }
                 }
             };
-            let (counts, captures) = (hook_counts(&node, |_| ()), task.captures(i).collect());
-            steps.push(Step { node, executes, targets, unwanted, captures, hooks: counts, formula, packed });
+            let (hooked, captures) = (Hooked::of(&node), task.captures(i).collect());
+            steps.push(Step { node, executes, targets, unwanted, captures, hooks: hooked, formula });
         }
-        Ok(Walk { steps, seeds, inputs, answers: task.answers(), hooks })
+        Ok(Walk { steps, seeds, inputs, answers: task.answers(), hooks, reads })
+    }
+
+    /// Whether the nodes have the hooks that they had when the walk was made. If not, a trace would be of another run.
+    pub(crate) fn is_of_now(&self) -> bool {
+        self.steps.iter().all(|s| Hooked::of(&s.node).is_like(&s.hooks))
     }
 
     /// Whether formulas are called and not traced.
@@ -150,13 +152,18 @@ impl Walk {
             let seeds = self.seeds.len();
             tracer.input(&if i < seeds { format!("seed_{i}") } else { format!("saved_{}", i - seeds) }, t);
         }
-        let tracing = Tracing { walk: self, defined, tracer: tracer.clone(), ops: RefCell::default() };
+        let host = Arc::new(Host { tracer: tracer.clone(), ops: Mutex::default() });
+        let tracing = Tracing { walk: self, defined, host: host.clone() };
         let _whole = fusion::keep_attention_whole();
-        let answers = tracer.trace(|| tracing.run())?;
+        let answers = {
+            let _scope = self.reads.enter(host.clone());
+            tracer.trace(|| tracing.run())?
+        };
         let mut graph = without_writes(tracer.finish(&answers).map_err(Error::from)?)?;
         sweep(&mut graph)?;
-        let pure = self.steps.iter().filter(|s| s.hooks.pure > 0).flat_map(|s| runner::pure_hooks(&s.node));
-        Ok(WalkTrace { graph, ops: tracing.ops.into_inner(), hooks: pure.collect() })
+        let pure = self.steps.iter().filter(|s| s.hooks.counts.pure > 0).flat_map(|s| runner::pure_hooks(&s.node));
+        let ops = std::mem::take(&mut *lock(&host.ops));
+        Ok(WalkTrace { graph, ops, hooks: pure.collect() })
     }
 }
 
@@ -173,11 +180,82 @@ impl<E: Into<Error>> From<E> for Failure {
     }
 }
 
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Where the calls of a trace are written down.
+struct Host {
+    tracer: InnerTrace,
+    ops: Mutex<Vec<HostOp>>,
+}
+
+impl Host {
+    fn call(
+        &self,
+        step: usize,
+        kind: HostKind,
+        values: &[Option<Tensor>],
+        results: &[Option<Tensor>],
+    ) -> firebrand_graph::Result<()> {
+        let slot = {
+            let mut ops = lock(&self.ops);
+            ops.push(HostOp { step, kind });
+            ops.len() - 1
+        };
+        let none_or = |t: &Option<Tensor>, f: &dyn Fn(&Tensor) -> Value| t.as_ref().map_or(Value::NONE, f);
+        let list = |f: &dyn Fn(&Tensor) -> Value| Value::List(results.iter().map(|t| none_or(t, f)).collect());
+        let sizes = |t: &Tensor| Value::List(t.shape().iter().map(|n| (*n as i64).into()).collect());
+        let dtype = |t: &Tensor| Value::Constant(Argument::DType(ScalarType::from(t.dtype())));
+        let args = [
+            Value::Constant(kind.name().into()),
+            (slot as i64).into(),
+            Value::List(values.iter().map(|t| none_or(t, &|t| t.into())).collect()),
+            list(&sizes),
+            list(&dtype),
+        ];
+        self.tracer.call_tuple(Function::CallHost, &args, results)
+    }
+}
+
+/// Reads of packed tensors: a formula that is traced calls the unpack hooks that it calls in an eager run, in that order.
+#[derive(Default)]
+struct Reads(Mutex<Option<Arc<Host>>>);
+
+impl Reads {
+    /// The tensor at this place among the packed ones of a step.
+    fn packed(self: &Arc<Self>, step: usize, place: usize, spec: &Spec) -> firebrand_core::Result<SavedTensor> {
+        let spec = Spec { layout: spec.layout.to_contiguous(), dtype: spec.dtype, device: Device::Meta };
+        let (like, reads) = (Tensor::try_empty(spec.clone())?, self.clone());
+        Ok(SavedTensor::read_by(&like, move || {
+            let host = lock(&reads.0).clone();
+            let host =
+                host.ok_or_else(|| firebrand_core::Error::user("a packed tensor is read where nothing is traced"))?;
+            let read = Tensor::try_empty(spec.clone())?;
+            let done = host.call(step, HostKind::Unpack { place }, &[], &[Some(read.clone())]);
+            done.map_err(firebrand_core::Error::user)?;
+            Ok(read)
+        }))
+    }
+
+    /// They go to this trace while the guard lives.
+    fn enter(&self, host: Arc<Host>) -> impl Drop + '_ {
+        struct End<'a>(&'a Reads);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                let ended = lock(&self.0.0).take();
+                drop(ended);
+            }
+        }
+        lock(&self.0).replace(host);
+        End(self)
+    }
+}
+
 struct Tracing<'a> {
     walk: &'a Walk,
     defined: Option<&'a [Defined]>,
-    tracer: InnerTrace,
-    ops: RefCell<Vec<HostOp>>,
+    host: Arc<Host>,
 }
 
 impl Tracing<'_> {
@@ -191,7 +269,7 @@ impl Tracing<'_> {
         }
         for (i, step) in steps.iter().enumerate() {
             let mut grads = std::mem::take(&mut arriving[i]);
-            if step.hooks.tensor + step.hooks.retained > 0 {
+            if step.hooks.counts.tensor + step.hooks.counts.retained > 0 {
                 grads = self.tensor_hooks(i, step, grads)?;
             }
             for &(slot, k) in &step.captures {
@@ -200,11 +278,11 @@ impl Tracing<'_> {
             if !step.executes {
                 continue;
             }
-            if step.hooks.pre > 0 {
+            if step.hooks.counts.pre > 0 {
                 grads = self.host(i, HostKind::PreHooks, &grads, &alike(&grads))?;
             }
             // A formula that is called calls them too.
-            let hooked = step.hooks.post > 0 && !matches!(step.formula, Formula::Opaque);
+            let hooked = step.hooks.counts.post > 0 && !matches!(step.formula, Formula::Opaque);
             let incoming = hooked.then(|| grads.clone());
             let mut outs = self.formula(i, step, grads)?;
             if let Some(incoming) = incoming {
@@ -223,7 +301,7 @@ impl Tracing<'_> {
 
     /// Pure hooks become part of the graph if nothing else is on the value.
     fn tensor_hooks(&self, i: usize, step: &Step, grads: Gradients) -> Result<Gradients> {
-        let pure = step.hooks.pure == step.hooks.tensor && step.hooks.retained == 0;
+        let pure = step.hooks.counts.pure == step.hooks.counts.tensor && step.hooks.counts.retained == 0;
         if pure && self.walk.hooks != PureHooks::Called {
             let mut traced = grads.clone();
             let (done, touched) = watching(|| runner::run_tensor_hooks(&step.node, &mut traced));
@@ -252,8 +330,8 @@ impl Tracing<'_> {
     fn formula(&self, i: usize, step: &Step, grads: Gradients) -> Result<Gradients, Failure> {
         let formula = match &step.formula {
             Formula::Leaf => {
-                let bare = step.hooks.tensor + step.hooks.pre + step.hooks.post == 0;
-                let kind = match step.hooks.post_accumulate {
+                let bare = step.hooks.counts.tensor + step.hooks.counts.pre + step.hooks.counts.post == 0;
+                let kind = match step.hooks.counts.post_accumulate {
                     0 => HostKind::Accumulate { bare },
                     _ => HostKind::AccumulateHooked { bare },
                 };
@@ -263,11 +341,6 @@ impl Tracing<'_> {
             Formula::Own => step.node.formula(),
             Formula::Outlined(formula) => &**formula,
         };
-        if grads.iter().any(Option::is_some) {
-            for (place, t) in step.packed.iter().enumerate() {
-                self.host_result(i, HostKind::Unpack { place }, &[], &[Some(t.clone())])?;
-            }
-        }
         runner::apply(&step.node, formula, grads, step.unwanted).map_err(|e| Failure::Formula(i, e))
     }
 
@@ -294,31 +367,8 @@ impl Tracing<'_> {
     ) -> Result<Gradients> {
         let make = |s: &Option<Spec>| s.clone().map(Tensor::try_empty).transpose();
         let results = results.iter().map(make).collect::<firebrand_core::Result<Vec<_>>>()?;
-        self.host_result(step, kind, values, &results)?;
+        self.host.call(step, kind, values, &results)?;
         Ok(results.into())
-    }
-
-    fn host_result(
-        &self,
-        step: usize,
-        kind: HostKind,
-        values: &[Option<Tensor>],
-        results: &[Option<Tensor>],
-    ) -> Result<()> {
-        let slot = self.ops.borrow().len();
-        self.ops.borrow_mut().push(HostOp { step, kind });
-        let none_or = |t: &Option<Tensor>, f: &dyn Fn(&Tensor) -> Value| t.as_ref().map_or(Value::NONE, f);
-        let list = |f: &dyn Fn(&Tensor) -> Value| Value::List(results.iter().map(|t| none_or(t, f)).collect());
-        let sizes = |t: &Tensor| Value::List(t.shape().iter().map(|n| (*n as i64).into()).collect());
-        let dtype = |t: &Tensor| Value::Constant(Argument::DType(ScalarType::from(t.dtype())));
-        let args = [
-            Value::Constant(kind.name().into()),
-            (slot as i64).into(),
-            Value::List(values.iter().map(|t| none_or(t, &|t| t.into())).collect()),
-            list(&sizes),
-            list(&dtype),
-        ];
-        Ok(self.tracer.call_tuple(Function::CallHost, &args, results)?)
     }
 }
 
@@ -340,15 +390,14 @@ fn deliver(arriving: &mut [Gradients], (step, slot): Place, g: Tensor) -> Result
     Ok(())
 }
 
-/// Erases what nothing reads: parts of formulas, and unpacking of tensors that no formula reads.
+/// Erases what nothing reads: parts of formulas.
 fn sweep(module: &mut GraphModule) -> Result<()> {
     let graph = &mut module.graph;
-    let unpack = Argument::from(HostKind::Unpack { place: 0 }.name());
     let order: Vec<NodeId> = graph.nodes().rev().collect();
     for n in order {
         let node = &graph[n];
         let unread = match node.target() {
-            Some(Target::Function(Function::CallHost)) => node.args().first() == Some(&unpack),
+            Some(Target::Function(Function::CallHost)) => false,
             Some(Target::Op(op)) => op.schema().is_some_and(|s| !s.mutates()),
             Some(Target::Function(_)) => true,
             _ => false,

@@ -58,16 +58,21 @@ impl Binding {
         Binding { sizes: (!kept.sizes.is_empty()).then(|| (kept.clone(), symbols.clone())), ..self }
     }
 
-    /// Lets go of tensors whose stand-ins nothing holds any more.
+    /// Lets go of tensors whose stand-ins nothing holds any more. With one of them a hook may go that held another stand-in.
     pub(crate) fn prune(&self) {
-        let gone = {
-            let mut tensors = lock(&self.tensors);
-            let (kept, gone) = std::mem::take(&mut *tensors).into_iter().partition(|(_, (t, _))| t.upgrade().is_some());
-            *tensors = kept;
-            gone
-        };
-        let gone: HashMap<usize, (WeakTensor, Tensor)> = gone; // dropped without the lock
-        drop(gone);
+        loop {
+            let gone: HashMap<usize, (WeakTensor, Tensor)> = {
+                let mut tensors = lock(&self.tensors);
+                let all = std::mem::take(&mut *tensors).into_iter();
+                let (kept, gone) = all.partition(|(_, (t, _))| t.upgrade().is_some());
+                *tensors = kept;
+                gone
+            };
+            if gone.is_empty() {
+                return;
+            }
+            drop(gone); // without the lock
+        }
     }
 
     pub(crate) fn handle_by_key(&self, captured: u64) -> Option<RemovableHandle> {

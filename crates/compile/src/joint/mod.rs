@@ -14,6 +14,7 @@ mod stages;
 mod trace;
 mod transformed;
 mod types;
+mod writes;
 
 pub use crate::backend::Interpret;
 

@@ -7,12 +7,14 @@
 use super::AotOptions;
 use super::loose::goes_on_from_loose_view;
 use super::trace::{Input, JointTrace, RESULTS, Request, trace};
+use super::writes::Writes;
 use crate::backend::{ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::joint::partition::{self, Joint, extract};
 use crate::times::{Stage, timed};
+use firebrand_core::autograd::increment_version;
 use firebrand_core::state::ThreadState;
-use firebrand_core::{DType, Layout};
+use firebrand_core::{DType, Layout, Tensor};
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use firebrand_graph::schema::Schema;
@@ -62,6 +64,15 @@ pub(crate) struct Written {
     pub(crate) output: usize,
     /// Whether the new value has a history that the input gets.
     pub(crate) recorded: bool,
+    /// How often the graph writes it, as its version counts.
+    pub(crate) writes: usize,
+}
+
+impl Written {
+    /// Counts the writes that the copy of the new value has not counted.
+    pub(crate) fn count_others(&self, input: &Tensor) {
+        (1..self.writes).for_each(|_| increment_version(&[input]));
+    }
 }
 
 /// A hook of the graph on one of its outputs or inputs: it belongs on the caller's tensor.
@@ -97,6 +108,8 @@ pub(crate) struct SecondPlan {
     pub(crate) run: Arc<dyn Executable>,
     /// Inside function transforms.
     pub(crate) transformed: Arc<dyn Executable>,
+    /// Inside them where nothing is recorded: without hooks on values, as no gradient will reach these.
+    pub(crate) unrecorded: Arc<dyn Executable>,
     /// For each tensor input, whether its elements are read.
     pub(crate) reads: Vec<bool>,
     /// Results of the node that come behind inputs and tangents.
@@ -339,7 +352,7 @@ impl Plan {
         }
         let tensors: Vec<usize> =
             inputs.iter().enumerate().filter(|(_, i)| matches!(i, Input::Tensor(_))).map(|(k, _)| k).collect();
-        let shape = Shape::of(&functional, &tensors);
+        let shape = Shape::of(&functional, &tensors, &Writes::of(graph).counts);
         let returned = functional.module.graph.result().and_then(Argument::items).unwrap_or(&[]).to_vec();
         let picked: Vec<Argument> = shape.outputs.iter().map(|&i| returned[i].clone()).collect();
         let on_inputs = input_hooks(&functional.module);
@@ -553,6 +566,7 @@ impl Plan {
         let g = &graph.graph;
         let reads = g.placeholders().take(joint.primals.len()).map(|n| g[n].num_users() > 0).collect();
         let transformed = super::transformed::Transformed::new(&graph, None, self.options.clone());
+        let unrecorded = super::transformed::Transformed::new(&without_hooks(&graph)?, None, self.options.clone());
         // What a hook that comes with the call computes is known only when it is called: then ops are recorded one by one.
         let run: Arc<dyn Executable> = match hooks.is_empty() {
             true => {
@@ -563,7 +577,8 @@ impl Plan {
             false => Arc::new(crate::backend::Interpreted { graph: Arc::new(graph) }),
         };
         let results = through.into_iter().map(|(_, k)| k).collect();
-        let plan = Arc::new(SecondPlan { run, transformed: Arc::new(transformed), reads, results, grads });
+        let (transformed, unrecorded) = (Arc::new(transformed), Arc::new(unrecorded));
+        let plan = Arc::new(SecondPlan { run, transformed, unrecorded, reads, results, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
         Ok(plan)
     }
@@ -572,6 +587,19 @@ impl Plan {
     pub(crate) fn backward_graph(&self) -> Option<Arc<BackwardPlan>> {
         self.backwards.lock().unwrap_or_else(|e| e.into_inner()).get(&self.needs).cloned()
     }
+}
+
+/// The graph without the hooks that it puts on values.
+fn without_hooks(graph: &GraphModule) -> Result<GraphModule> {
+    let mut module = graph.clone();
+    let hooks: Vec<NodeId> = module.graph.nodes().filter(|&n| is_hook(graph, n)).collect();
+    for n in hooks {
+        if let Some(of) = module.graph[n].args().first().and_then(Argument::node) {
+            module.graph.replace_all_uses_with(n, of);
+            module.graph.erase(n)?;
+        }
+    }
+    Ok(module)
 }
 
 /// What the backward reads, where it does not go on behind these values.
@@ -612,12 +640,13 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(functional: &Functional, tensors: &[usize]) -> Shape {
+    fn of(functional: &Functional, tensors: &[usize], writes: &[usize]) -> Shape {
         let mut outputs = Vec::new();
         let mut written = Vec::new();
         for (i, m) in functional.mutations.iter().enumerate() {
             let tensor = tensors.iter().position(|&k| k == m.input).unwrap_or(0);
-            written.push(Written { input: m.input, tensor, output: outputs.len(), recorded: !m.keeps_history });
+            let (recorded, writes) = (!m.keeps_history, writes.get(m.input).copied().unwrap_or(1));
+            written.push(Written { input: m.input, tensor, output: outputs.len(), recorded, writes });
             outputs.push(i);
         }
         let first = functional.mutations.len();

@@ -40,6 +40,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             outputs.truncate(plan.outputs);
             for w in &plan.written {
                 tensors[w.tensor].try_copy_(&outputs[w.output], false)?;
+                w.count_others(&tensors[w.tensor]);
             }
             Ok(outputs)
         })?,
@@ -51,6 +52,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
                 true => drop(old.try_copy_(new, false)?),
                 false => no_grad(|| old.try_copy_(&new.detach(), false).map(drop))?,
             }
+            w.count_others(old);
         }
         for hook in &plan.hooks {
             register_hook(call, &outputs[hook.on], &hook.body, &[])?;
@@ -233,7 +235,11 @@ impl CompiledFunction {
                 values.push(Value::Tensor(result.clone()));
             }
         }
-        let run = if is_mapped() { &second.transformed } else { &second.run };
+        let run = match (is_mapped(), is_grad_enabled()) {
+            (true, true) => &second.transformed,
+            (true, false) => &second.unrecorded,
+            (false, _) => &second.run,
+        };
         let results = match &self.generator {
             Some(then) => with_generator(then.clone(), || run.run(&values, &self.call))?,
             None => run.run(&values, &self.call)?,
@@ -298,6 +304,7 @@ impl Function for CompiledFunction {
             if is_dirty(plan, w.output, &inputs[w.tensor]) {
                 let (old, new) = (&inputs[w.tensor], &results[w.output]);
                 old.try_copy_(new, false)?;
+                w.count_others(old);
                 dirty.push(w.tensor);
                 results[w.output] = old.clone();
             }

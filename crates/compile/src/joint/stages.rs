@@ -149,6 +149,26 @@ fn is_quiet(graph: &GraphModule, n: NodeId) -> bool {
     node.target() == Some(&Hop::WrapWithSetGradEnabled.into()) && node.args().first() == Some(&Argument::Bool(false))
 }
 
+/// The operand of such a region that a part of its result is: written there or handed through, it has the history that it had.
+fn passed_through(graph: &GraphModule, part: NodeId) -> Option<NodeId> {
+    let g = &graph.graph;
+    let of = part_of(graph, part).filter(|&of| is_quiet(graph, of))?;
+    let region = regions(graph, of).next()?;
+    let place = match g[part].args().get(1)? {
+        Argument::Int(k) => usize::try_from(*k).ok()?,
+        _ => return None,
+    };
+    let mut at = region.graph.result().and_then(Argument::items)?.get(place)?.node()?;
+    let inner = Memory { graph: region };
+    while !region.graph[at].is_placeholder() {
+        let written = region.graph[at].args().first().and_then(Argument::node);
+        let written = written.filter(|_| inner.schema(at).is_some_and(|s| s.mutates()));
+        at = written.or_else(|| passed_through(region, at))?;
+    }
+    let operand = region.graph.placeholders().position(|p| p == at)?;
+    g[of].args().get(2 + operand)?.node()
+}
+
 /// Which results' gradients reach a node, one bit each; none for a node that has no history.
 struct Reach(HashMap<NodeId, u64>);
 
@@ -162,12 +182,17 @@ impl Reach {
         let order: Vec<NodeId> = g.nodes().collect();
         let bit: HashMap<NodeId, u64> = visible.iter().enumerate().map(|(k, &n)| (n, 1 << k)).collect();
         let mut found: HashMap<NodeId, u64> = HashMap::new();
+        let mut passed: HashMap<NodeId, u64> = HashMap::new();
         for &n in order.iter().rev() {
             let parts = |u: &NodeId| part_of(graph, *u).is_some();
             let recorded = is_recorded(graph, n) || g.users(n).filter(parts).any(|u| is_recorded(graph, u));
-            if recorded && !is_quiet(graph, n) && !part_of(graph, n).is_some_and(|of| is_quiet(graph, of)) {
-                let own = bit.get(&n).copied().unwrap_or(0);
-                found.insert(n, g.users(n).filter_map(|u| found.get(&u)).fold(own, |a, b| a | b));
+            let operand = passed_through(graph, n);
+            let ends = is_quiet(graph, n) || part_of(graph, n).is_some_and(|of| is_quiet(graph, of));
+            if recorded && (!ends || operand.is_some()) {
+                let own = bit.get(&n).copied().unwrap_or(0) | passed.get(&n).copied().unwrap_or(0);
+                let results = g.users(n).filter_map(|u| found.get(&u)).fold(own, |a, b| a | b);
+                found.insert(n, results);
+                operand.into_iter().for_each(|of| *passed.entry(of).or_default() |= results);
             }
         }
         Some(Reach(found))

@@ -6,6 +6,7 @@
 
 use super::level::{self, TransformGuard};
 use crate::autograd::node::Node;
+use crate::autograd::view::loose_edges;
 use crate::autograd::{EnableGrad, GradOptions, Target, api, forward, record};
 use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, capture, ops, state};
@@ -82,7 +83,7 @@ fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result
     }
     let wanted_outside = outer && args.leaves().iter().any(record::wants_grad);
     let _recording = EnableGrad::new();
-    let start = state::next_sequence_peek();
+    let (start, loose) = (state::next_sequence_peek(), loose_edges());
     let (inside, output) = {
         let _transform = TransformGuard::new(Some(NO_HOOKS));
         let inside = args.replace(&mut |t| differentiable(t, outer))?;
@@ -90,7 +91,9 @@ fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result
         (inside, output)
     };
     let inputs = inside.leaves();
-    let connected = outer && (wanted_outside || leads_outside(&output.leaves(), &inputs, start)?);
+    // What is computed from a view without history requires grad, though no gradient arrives anywhere.
+    let loose = loose != loose_edges();
+    let connected = outer && (wanted_outside || loose || leads_outside(&output.leaves(), &inputs, start)?);
     Ok(Recorded { inputs, output, connected })
 }
 

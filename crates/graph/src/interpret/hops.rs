@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Hop};
 use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Context, Function, is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{self, Value as Boxed};
-use firebrand_core::{DType, Scalar, Tensor};
+use firebrand_core::{DType, Scalar, Tensor, ops};
 
 fn wrong(hop: &Hop, message: impl std::fmt::Display) -> Error {
     Error::Value(format!("{}: {message}", hop.name()))
@@ -25,6 +25,7 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
         }
         (Hop::Cond, [predicate, yes, no, operands]) => {
             let branch = if predicate.scalar()?.to_bool() { yes } else { no };
+            let operands = &entered(operands)?;
             let result = run_module(runner, branch.graph()?, operands.items()?)?;
             attach(owned(result, operands)?, operands)
         }
@@ -93,6 +94,22 @@ fn with_data(history: &Tensor, value: &Tensor) -> Result<Tensor> {
         }
     }
     Ok(WithData.apply(&[history, &value.detach()])?.remove(0))
+}
+
+/// The operands as a side of a conditional gets them: gradients leave it when all of it has run, in the order of the operands, whichever
+/// side ran and whatever it used. The later a node is recorded the earlier it runs, so the first operand comes last here.
+pub(crate) fn entered(operands: &Value) -> Result<Value> {
+    let mut items = operands.items()?.to_vec();
+    if is_grad_enabled() {
+        for item in items.iter_mut().rev() {
+            if let Value::Tensor(t) = item
+                && t.requires_grad()
+            {
+                *item = Value::Tensor(ops::alias(t)?);
+            }
+        }
+    }
+    Ok(Value::List(items))
 }
 
 /// Results of a side of a conditional in memory of their own: one that shares it with an operand or another is copied.

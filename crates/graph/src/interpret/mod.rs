@@ -19,7 +19,7 @@ use crate::text::print_node;
 use firebrand_core::Device;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 pub(crate) use functions::call_function;
-pub(crate) use hops::{attach, autocast_options, owned};
+pub(crate) use hops::{attach, autocast_options, entered, owned};
 pub(crate) use ops::call_op;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

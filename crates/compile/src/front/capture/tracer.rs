@@ -164,6 +164,14 @@ impl Session {
         self.binding.handle_by_key(id).inspect(RemovableHandle::remove);
     }
 
+    /// Whether it is a view made where nothing is recorded. Whether that is a leaf changes where its base is written: it cannot wait for
+    /// the end of the graph.
+    fn is_loose(&self, t: &Tensor) -> bool {
+        let real = self.lock().reals.get(&t.id()).map(|(_, real)| real.clone());
+        let t = real.as_ref().unwrap_or(t);
+        t.is_view() && t.is_leaf() && t.requires_grad()
+    }
+
     /// Puts a hook node behind the value of `t`.
     pub(super) fn hook_node(&self, t: &Tensor, arguments: Vec<Argument>) -> Result<NodeId> {
         let mut state = self.lock();
@@ -211,6 +219,10 @@ impl Tracer for Session {
         // A leaf has one history; that of another tensor changes where the function writes it, so its hook has a place in the
         // graph.
         if self.is_source(t) && t.is_leaf() {
+            if self.is_loose(t) {
+                self.go_on_plainly("a hook on a view without history", at)?;
+                return t.try_register_hook_any(move |g| hook(g));
+            }
             self.push_effect(Effect::Hook { target: t.clone(), hook, handle });
         } else {
             let node = self.hook_node(t, vec![Argument::Int(0)])?;
@@ -220,6 +232,10 @@ impl Tracer for Session {
     }
 
     fn register_post_accumulate_hook(&self, t: &Tensor, hook: PostAccumulateFn) -> Result<RemovableHandle> {
+        if self.is_loose(t) {
+            self.go_on_plainly("a post-accumulate hook on a view without history", std::panic::Location::caller())?;
+            return t.try_register_post_accumulate_grad_hook(move |t: &Tensor| hook(t));
+        }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
         let proxy = session.proxy_handle();
         self.push_effect(Effect::PostAccumulate { target: t.clone(), hook, handle: proxy.key() });

@@ -19,6 +19,9 @@ fn total(program: &Program, results: &[Tensor]) -> Option<Tensor> {
     chosen.map(|(i, (t, _))| (t * (1.0 + i as f64)).sum()).reduce(|a, b| a + b)
 }
 
+/// What is shown before gradients of gradients.
+pub(super) const SECOND_PASS: &str = "the second pass";
+
 /// The `k`-th call.
 pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> std::result::Result<(), String> {
     let n = program.sizes[k];
@@ -65,12 +68,13 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
     Ok(())
 }
 
-/// Whether a leaf is behind a value. One that requires grad in vain need not do so in a compiled function (`crate::Need`).
-fn reaches_a_leaf(t: &Tensor) -> bool {
+/// Whether one of these leaves is behind a value. One that requires grad in vain need not do so in a compiled function
+/// (`crate::Need`): the leaves of a transform, say, lead nowhere.
+fn reaches_a_leaf(t: &Tensor, leaves: &[Tensor]) -> bool {
     let mut nodes: Vec<_> = t.grad_fn().into_iter().collect();
     let mut at = 0;
     while let Some(node) = nodes.get(at).cloned() {
-        if node.variable().is_some() {
+        if node.variable().is_some_and(|v| leaves.iter().any(|leaf| leaf.is_same(v))) {
             return true;
         }
         for edge in node.next_functions().iter().flatten() {
@@ -96,7 +100,9 @@ fn engine(
     for t in results.iter().chain([&arguments.0, &arguments.1, &arguments.2, &arguments.3.get()]) {
         log.see("value", Some(t));
     }
-    let Some(total) = total(program, &results).filter(reaches_a_leaf) else { return Ok(()) };
+    let made = std::mem::take(&mut *log.leaves.lock().unwrap());
+    let all: Vec<Tensor> = leaves.iter().chain(&made).cloned().collect();
+    let Some(total) = total(program, &results).filter(|t| reaches_a_leaf(t, &all)) else { return Ok(()) };
     let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
     let create = GradOptions { create_graph: true, ..unused.clone() };
     if program.outside.accumulates() {
@@ -133,10 +139,16 @@ fn engine(
         Outside::Second => {
             let first = grad(&total, leaves.to_vec(), &create).map_err(text)?;
             first.iter().for_each(|g| log.see("first", g.as_ref()));
+            log.say(SECOND_PASS);
             let squares = first.iter().flatten().filter(|g| g.requires_grad()).map(|g| (g * g).sum());
-            if let Some(penalty) = squares.reduce(|a, b| a + b) {
-                let second = grad(&penalty, leaves.to_vec(), &unused).map_err(text)?;
-                second.iter().for_each(|g| log.see("second", g.as_ref()));
+            match squares.reduce(|a, b| a + b) {
+                Some(penalty) => {
+                    let second = grad(&penalty, leaves.to_vec(), &unused).map_err(text)?;
+                    second.iter().for_each(|g| log.see("second", g.as_ref()));
+                }
+                // Which side of a conditional ran decides whether a gradient has a history: a compiled one always has.
+                None if program.has_conditional() => leaves.iter().for_each(|_| log.see("second", None)),
+                None => {}
             }
         }
         _ => total.try_backward(&BackwardOptions::default()).map_err(text)?,

@@ -38,7 +38,7 @@ pub(super) fn known() -> Vec<(&'static str, Program)> {
             Outside::Second,
         )
     };
-    vec![
+    let mut all = vec![
         ("X-76", program(&hook_on_a_view, [false, true], &[61], Outside::Second)),
         ("X-77", program(&held_and_detached, [false, true], &[43], Outside::Second)),
         ("X-77", tangent),
@@ -69,5 +69,34 @@ pub(super) fn known() -> Vec<(&'static str, Program)> {
             ),
         ),
         ("X-84", program(&[Break, WriteValue(2, 0), Look(2), Hook(2)], [true, true], &[2], Outside::Backward)),
+    ];
+    all.extend(of_late());
+    all
+}
+
+/// Those from X-102 on.
+fn of_late() -> Vec<(&'static str, Program)> {
+    let on_a_loose_view = [LooseView(0), SavedScaled(0, 2), HookWithSizes(3, 4), Write(3, 0)];
+    let accumulated = [LooseView(0), PostAccumulate(3), Write(0, 3)];
+    let puts_hooks = [Checkpoint(0, true), MultiHook(0, 3), PureHook(1), HookOnArgument(1, 3, 1)];
+    let written = [Binary(3, 1, 1), Unary(0, 0), Write(3, 3)];
+    let written_twice = [Unary(2, 1), HookWithArgument(3, 2), Write(2, 2), Spread(3), Write(2, 2)];
+    let freed = [Binary(1, 0, 0), Binary(0, 1, 1), NodePreHook(0), HookWithSizes(4, 3)];
+    let first_of_two = |p| Program { chosen: vec![false, true], ..p };
+    vec![
+        ("X-102", program(&[LooseView(0), SavedScaled(3, 0)], [true, true], &[2, 4], Outside::Backward)),
+        ("X-102", program(&[LooseView(1), Unary(4, 3), SavedScaled(4, 3)], [false, false], &[5, 0], Outside::Backward)),
+        ("X-103", program(&puts_hooks, [true, false], &[3, 1], Outside::Backward)),
+        ("X-104", program(&[Unary(1, 1), PureHook(3), Binary(1, 2, 0)], [true, true], &[4], Outside::Batched)),
+        ("X-105", program(&[Cond(1, 0)], [true, true], &[3], Outside::Backward)),
+        ("X-105", program(&[Unary(2, 0), Cond(3, 1)], [true, true], &[4, 3], Outside::Twice)),
+        ("X-105", program(&[Cond(2, 1)], [false, true], &[3], Outside::Second)),
+        ("X-106", program(&on_a_loose_view, [false, true], &[4], Outside::Backward)),
+        ("X-106", program(&accumulated, [false, true], &[1], Outside::Backward)),
+        ("X-107", first_of_two(program(&written, [false, false], &[3, 4], Outside::Backward))),
+        ("X-109", program(&written_twice, [false, true], &[4], Outside::Backward)),
+        ("X-109", program(&[HookWithArgument(0, 2), Write(3, 2), WriteSlice(2)], [false, true], &[0], Outside::Quiet)),
+        ("X-110", program(&freed, [true, false], &[0], Outside::Quiet)),
+        ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),
     ]
 }

@@ -12,7 +12,7 @@ mod program;
 mod statements;
 
 use crate::Random;
-use calls::call;
+use calls::{SECOND_PASS, call};
 use firebrand_compile::backward::{CompiledBackward, Options as BackwardOptions};
 use firebrand_compile::{Backend, Options, backend, compile_with};
 use firebrand_core::Tensor;
@@ -24,12 +24,16 @@ use std::sync::{Arc, Mutex};
 
 /// What a run shows.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Shown>>);
+struct Log {
+    shown: Arc<Mutex<Shown>>,
+    /// Leaves that the function made.
+    leaves: Arc<Mutex<Vec<Tensor>>>,
+}
 
 impl Log {
     fn see(&self, what: impl Into<String>, t: Option<&Tensor>) {
         let values = t.map(|t| if t.is_meta() { vec![f64::MAX] } else { t.detach().to_vec::<f64>() });
-        self.0.lock().unwrap().push((what.into(), values));
+        self.shown.lock().unwrap().push((what.into(), values));
     }
     fn say(&self, what: impl Into<String>) {
         self.see(what, None);
@@ -58,7 +62,7 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
             }
         }
     });
-    std::mem::take(&mut *log.0.lock().unwrap())
+    std::mem::take(&mut *log.shown.lock().unwrap())
 }
 
 /// Gradients of a conditional depend on all its operands, whichever side ran: with one, zeros are like an absent gradient.
@@ -73,8 +77,24 @@ fn close(a: &Option<Vec<f64>>, b: &Option<Vec<f64>>, conditional: bool) -> bool 
 /// What compiled backward says where it cannot follow.
 const REFUSAL: &str = "outside the scope of compiled backward";
 
+/// What is compared of what a run shows. With a conditional, gradients of gradients depend on all its operands, whichever side ran, so hooks
+/// on their way may be called with zeros where a plain run has no gradient (docs/behaviour/compile-and-hooks.md, section (i)).
+fn compared(program: &Program, shown: &Shown) -> Shown {
+    if !program.has_conditional() {
+        return shown.clone();
+    }
+    let mut in_second_pass = false;
+    let stays = |(what, _): &&(String, Option<Vec<f64>>)| {
+        let is_of_a_hook = what.starts_with(|c: char| c.is_ascii_digit()) && !what.ends_with("failed");
+        in_second_pass = what == SECOND_PASS || (in_second_pass && is_of_a_hook);
+        !in_second_pass
+    };
+    shown.iter().filter(stays).cloned().collect()
+}
+
 fn difference(program: &Program, found: &Shown, plain: &Shown) -> Option<String> {
-    let conditional = program.statements.iter().any(|s| matches!(s, Statement::Cond(..)));
+    let conditional = program.has_conditional();
+    let (found, plain) = (&compared(program, found), &compared(program, plain));
     let at = (0..plain.len().max(found.len())).find(|&k| match (plain.get(k), found.get(k)) {
         (Some(p), Some(f)) => p.0 != f.0 || !close(&f.1, &p.1, conditional),
         _ => true,
@@ -162,6 +182,9 @@ fn check(seed: u64, count: usize) {
     }));
     for i in 0..count {
         let program = program(&mut r);
+        if i < crate::first() {
+            continue;
+        }
         let plain = observe(&program, None);
         // As for graphs: what a plain run refuses is no program.
         if is_refused(&plain) {
@@ -173,9 +196,9 @@ fn check(seed: u64, count: usize) {
                 let _scope = way.2.as_ref().map(CompiledBackward::enable);
                 observe(&program, Some(way.1.clone()))
             };
-            if difference(&program, &found, &plain).is_some() {
+            if let Some(first) = difference(&program, &found, &plain) {
                 let least = minimised(&program, way);
-                let what = differs(&least, way).unwrap_or_else(|| "only once".to_string());
+                let what = differs(&least, way).unwrap_or_else(|| format!("only once, {first}"));
                 let text = format!("seed {seed}, program {i} on {}: {what}\n{least:?}", way.0);
                 eprintln!("{text}");
                 wrong.push(text);
@@ -188,10 +211,10 @@ fn check(seed: u64, count: usize) {
     }
     drop(std::panic::take_hook());
     assert!(wrong.is_empty(), "{} programs differ; the first: {}", wrong.len(), wrong[0]);
-    assert!(whole * 2 >= count, "most programs run: {whole} of {count}");
+    assert!(crate::first() > 0 || whole * 2 >= count, "most programs run: {whole} of {count}");
 }
 
-///
+///
 #[test]
 fn closures_that_have_differed() {
     for (id, program) in known::known() {
@@ -210,5 +233,5 @@ fn closures_of_a_fixed_seed() {
 
 #[test]
 fn closures_of_a_new_seed() {
-    check(crate::new_seed(), crate::new_closures());
+    check(crate::new_seed(), crate::count());
 }

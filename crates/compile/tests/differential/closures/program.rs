@@ -163,6 +163,12 @@ pub(super) struct Program {
     pub(super) outside: Outside,
 }
 
+impl Program {
+    pub(super) fn has_conditional(&self) -> bool {
+        self.statements.iter().any(|s| matches!(s, Cond(..)))
+    }
+}
+
 /// What arguments have to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Alias {

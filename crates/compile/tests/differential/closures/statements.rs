@@ -7,6 +7,7 @@ use firebrand_core::autograd::{
     CheckpointOptions, Context, Function, GradOptions, RemovableHandle, checkpoint, dual_level, grad, make_dual,
     no_grad, saved_tensors_hooks, unpack_dual,
 };
+use firebrand_core::capture::real;
 use firebrand_core::{Number, Result, Tensor, func};
 use firebrand_graph::cond;
 
@@ -170,7 +171,11 @@ impl Frame<'_> {
                 _ => v(a).try_tanh()?,
             },
             WhereNothingIsRecorded(a) => no_grad(|| v(a).try_sin()?.try_mul_scalar(2.0))?,
-            NewLeaf(a) => v(a).detach().try_requires_grad_(true)?,
+            NewLeaf(a) => {
+                let leaf = v(a).detach().try_requires_grad_(true)?;
+                self.log.leaves.lock().unwrap().push(real(&leaf));
+                leaf
+            }
             Made(a) => {
                 let made = Tensor::new(&[0.5, -1.5]);
                 v(a).try_mul(&made.try_sum()?)?

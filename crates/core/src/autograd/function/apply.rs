@@ -179,8 +179,8 @@ impl Backward for FunctionNode {
         ctx.materialize_grads = self.ctx.materialize_grads;
         ctx.outputs = self.ctx.outputs.clone();
         if let Some(saved) = &self.ctx.saved {
-            let outlined = saved.copy(node)?.iter().map(|s| outline(s)?.unpack(node)).collect::<Result<_>>();
-            ctx.to_save = outlined?;
+            let outlined = saved.copy(node)?.iter().map(outline).collect::<Result<Vec<_>>>()?;
+            ctx.saved = Some(SavedSlot::new(outlined));
         }
         Ok(Some(boxed(FunctionNode { function: self.function.clone(), ctx, name: self.name.clone() })))
     }
